@@ -18,7 +18,7 @@ Variant = TypeVar("Variant")
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
-"""`make test-all`: extended tests, every member of the families that the default run thins, three times its examples."""
+"""`make test-all`: extended tests, all members of the families that the default run thins, three times its examples."""
 
 only_with_all = pytest.mark.extended
 """For a test whose parts have tests of their own, and which takes seconds to run all of them together."""

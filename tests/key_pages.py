@@ -75,6 +75,7 @@ RESULTS = {
         {
             "exchanges": stats.Exchanges,
             "connections": stats.ConnectionTotals,
+            "failed_connects": stats.FailedConnectStats,
             "brokers": stats.BrokerStats,
             "clients": stats.ClientStats,
             "apis": stats.ApiStats,

@@ -238,3 +238,15 @@ def test_with_a_given_port_pairs_match_those_of_the_whole(name: str) -> None:
     brokers = {port for port in ports if sum(port in (one.sport, one.dport) for one in packets_of(name)) > 30}
     for start in starts(name):
         assert not wrong(pairs(outputs(packets_of(name), start, ports=brokers)), whole(name))
+
+
+@pytest.mark.parametrize("garbage", range(1, 10))
+def test_a_request_that_begins_in_a_short_first_segment(garbage: int) -> None:
+    """The rest of a frame and the first bytes of a request: too few to look for a request."""
+    talk = Conversation(("10.0.0.5", 51_334), ("10.0.0.9", 9092))
+    request = metadata_request(7, ["orders"])
+    first = b"\xff" * garbage + request[: 13 - garbage]
+    talk.send("client", first)
+    talk.send("client", request[13 - garbage :])
+    talk.send("broker", metadata_response(7, "broker", 9092, ["orders"], 1))
+    assert len(pairs(outputs(talk.packets, exchanges=True))) == 1

@@ -38,6 +38,8 @@ class Exit(enum.IntEnum):
     CAPTURE = 3
     """A capture or interface cannot be opened."""
     FINDINGS = 1
+    NOTHING = 1
+    """The captures, read whole, have no Kafka message, or none that was asked for."""
     BROKEN = 4
     """A capture is structurally broken or truncated, or an interface went down; the readable part was processed."""
     OK = 0

@@ -10,7 +10,12 @@ __all__ = ["EXIT_CODES", "EXIT_ORDER"]
 
 EXIT_CODES: Final = (
     ("0", "Everything was read. Problems in streams do not change this, nor does a reader that closes the pipe."),
-    ("1", "Findings or differences, from commands that look for them."),
+    (
+        "1",
+        "Findings or differences, from commands that look for them. Or nothing to work on: no Kafka message, or none "
+        "that the filters, --port or the names given select; one line on stderr (even with -q) says what there is. If "
+        "a capture is broken, this gives 4.",
+    ),
     ("2", "Usage error."),
     ("3", "A capture or an interface cannot be opened."),
     (

@@ -101,7 +101,7 @@ def _session() -> requests.Session:
 
 
 def _refuse_redirect(response: requests.Response, **_: object) -> None:
-    """Raise TooManyRedirects: `requests` would follow 301 and 302 with a GET, without the spans, and call that success."""
+    """Raise TooManyRedirects: `requests` follows 301 and 302 with a GET without the spans."""
     if 300 <= response.status_code < 400:
         target = printable(response.headers.get("location", "nowhere"))
         raise requests.TooManyRedirects(f"the receiver redirects to {target} (HTTP {response.status_code})")

@@ -20,7 +20,16 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.tally import CLIENT
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["ATTEMPT_COLUMNS", "UNANSWERED", "Attempt", "Attempts", "add_attempts", "attempt_shapes"]
+__all__ = [
+    "ATTEMPT_COLUMNS",
+    "OUT_OF_ORDER",
+    "STORED",
+    "UNANSWERED",
+    "Attempt",
+    "Attempts",
+    "add_attempts",
+    "attempt_shapes",
+]
 
 MAX_FAILED: Final = 1 << 16
 """Batches whose first attempt failed; those with the most attempts are kept."""
@@ -30,7 +39,7 @@ UNANSWERED: Final = -2
 """Used in place of an error code: the connection ended without a response."""
 OUT_OF_ORDER: Final = 45
 """OUT_OF_ORDER_SEQUENCE_NUMBER."""
-_STORED: Final = (0, 46)
+STORED: Final = (0, 46)
 """NONE, and DUPLICATE_SEQUENCE_NUMBER: the broker has the batch from an earlier attempt."""
 
 _PLACE: Final = (*CLIENT, ("topic", pa.string()), ("partition", pa.int32()))
@@ -95,7 +104,7 @@ def add_attempts(detector: Detector[Any], parts: pa.RecordBatch) -> None:
     parts = only(parts, pc.and_(known, pc.is_null(column(parts, "transactional_id"))))
     answered = in_any(parts, "status", ["answered"])
     error = pc.fill_null(column(parts, "error_code"), UNANSWERED)
-    stored = pc.and_(answered, pc.is_in(error, value_set=pa.array(_STORED, error.type)))
+    stored = pc.and_(answered, pc.is_in(error, value_set=pa.array(STORED, error.type)))
     refused = pc.and_(answered, pc.greater(error, 0))
     failed = pc.or_(in_any(parts, "status", ["unanswered"]), pc.and_(refused, pc.invert(stored)))
     _add(detector, "failed", only(parts, failed), _BATCH)

@@ -77,6 +77,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     """
 
     name: ClassVar[str] = "broker-gone"
+    ends_connections = True
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
     bodies: ClassVar[Bodies] = BODIES

@@ -23,7 +23,7 @@ needed; their partial answers travel with the detector's own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -60,6 +60,8 @@ class Detector(Accumulator[P]):
     """Bodies of responses with error codes are needed, too."""
     by_packets: ClassVar[str] = ""
     """What it lacks without the table `transport`, as the end of a sentence; empty: nothing to speak of."""
+    ends_connections: ClassVar[bool] = False
+    """Its findings explain why the connections that they name ended."""
     parts_clusters: ClassVar[bool] = False
     """It needs to know which brokers are of one cluster."""
     tallies: ClassVar[tuple[Any, ...]] = ()
@@ -95,6 +97,10 @@ class Detector(Accumulator[P]):
     @abstractmethod
     def findings(self) -> Iterable[Finding]:
         """What the rows so far show, in any order."""
+
+    def explained(self, finding: Finding, connections: Set[int]) -> bool:
+        """Whether one of its findings only repeats that these connections ended, for reasons that others name."""
+        return False
 
     def result(self) -> pa.Table:
         """The findings as a table, worst first; the column `finding` has each in full as JSON."""

@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.detectors.attempts import OUT_OF_ORDER, STORED
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -58,7 +59,9 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
     """Idempotent producers that repeated or skipped sequence numbers.
 
     Brokers store each number once, so repeats only cost time. OUT_OF_ORDER_SEQUENCE_NUMBER means that preceding records
-    are missing. The evidence is the failed requests, which caused the repeats.
+    are missing. It is a note if they came: batches in flight after a refused one, as in transactions that begin before
+    the previous one is complete (CONCURRENT_TRANSACTIONS), are sent again after it. The evidence is the failed
+    requests, which caused the repeats.
     """
 
     name: ClassVar[str] = "repeated-sequences"
@@ -75,12 +78,15 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         return united(asked, {"exchanges": TableReading((*ORDER, *CLUSTER_COLUMNS, "status"), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {"evidence": evidence_shape(_PRODUCER)}
+        highest: Any = tuple((name, pa.int64(), "max") for name in ("stored", "lacking"))
+        order = Shape(keys=(*_PRODUCER, ("producer_epoch", pa.int32())), measures=highest)
+        return {"evidence": evidence_shape(_PRODUCER), "order": order}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["Produce"]))
         self.asked["retries"].update(batch)
         parts = named(exploded(batch, [*ORDER, "client_id", *CLUSTER_COLUMNS, "status"]))
+        self._add_order(only(parts, pc.greater_equal(column(parts, "producer_id"), 0)))
         refused = pc.greater(pc.fill_null(column(parts, "error_code"), 0), 0)
         failed = pc.or_(refused, pc.invert(in_any(parts, "status", ["answered"])))
         parts = only(parts, pc.and_(failed, pc.greater_equal(column(parts, "producer_id"), 0)))
@@ -93,8 +99,33 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         keys = {**clusters(parts), **{name: column(parts, name) for name, _ in _PRODUCER if name != "cluster"}}
         self.parts["evidence"].add(evidence_columns(parts, keys, pa.array(notes, pa.string())))
 
+    def _add_order(self, parts: pa.RecordBatch) -> None:
+        """The highest sequence number that was stored, and the highest that was refused as out of order."""
+        code, base = column(parts, "error_code"), integers(column(parts, "base_sequence"))
+        none = pa.scalar(-1, pa.int64())
+        stored = pc.and_(
+            in_any(parts, "status", ["answered"]),
+            pc.fill_null(pc.is_in(code, value_set=pa.array(STORED, code.type)), False),
+        )
+        lacking = pc.fill_null(pc.equal(code, OUT_OF_ORDER), False)
+        last = pa.array(base + integers(column(parts, "record_count")) - 1, pa.int64())
+        self.parts["order"].add(
+            {
+                **clusters(parts),
+                **{name: column(parts, name) for name, _ in _PRODUCER if name != "cluster"},
+                "producer_epoch": column(parts, "producer_epoch"),
+                "stored": pc.if_else(stored, last, none),
+                "lacking": pc.if_else(lacking, pa.array(base, pa.int64()), none),
+            }
+        )
+
     def findings(self) -> list[Finding]:
         evidence = self.evidence("evidence")
+        order: dict[tuple[Any, ...], tuple[int, int]] = {}
+        for row in self.resolved("order").to_pylist():
+            key = (*(row[name] for name, _ in _PRODUCER), row["producer_epoch"])
+            stored, lacking = order.get(key, (-1, -1))
+            order[key] = max(stored, row["stored"]), max(lacking, row["lacking"])
         producers: dict[tuple[Any, ...], dict[str, Any]] = {}
         retries = self.asked["retries"]
         assert isinstance(retries, Retries)
@@ -107,15 +138,29 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
                 # A topic that was also named by its id.
                 for name, how in _FOLDED.items():
                     known[name] = how([one for one in (known[name], row[name]) if one is not None] or [None])
-        return [self._finding(row, evidence.get(key[:-1], ())) for key, row in producers.items()]
+        # A broker stores the numbers of an epoch in order: whatever precedes a stored one is stored, too.
+        came = {key for key, (stored, lacking) in order.items() if stored >= lacking}
+        return [
+            self._finding(row, evidence.get(key[:-1], ()), missing=key not in came) for key, row in producers.items()
+        ]
 
-    def _finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
+    def _finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...], *, missing: bool) -> Finding:
         place = f"{word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])}"
         where = f"for {place} (producer id {row['producer_id']})"
         repeats, gaps, duplicates = row["repeated_records"], row["out_of_order_errors"], row["duplicate_errors"]
         who = "a producer" if row["client_id"] is None else word(row["client_id"])
         severity: Severity = "note"
-        if gaps:
+        if gaps and not missing:
+            title = f"{who} had {plural(gaps, 'batch', 'batches')} refused as out of order and accepted later {where}"
+            meaning = (
+                "The broker refused a batch, and with it those that were already in flight after it. The producer "
+                "sent all of them again, and the broker stored them in order."
+            )
+            advice = (
+                "Nothing: producers do this by themselves. If it is frequent, the error of the first refused batch "
+                "shows why; CONCURRENT_TRANSACTIONS means that the previous transaction was not complete yet."
+            )
+        elif gaps:
             severity = "error"
             title = f"{who} got OUT_OF_ORDER_SEQUENCE_NUMBER {plural(gaps, 'time')} {where}"
             meaning = "The broker lacks earlier records: the producer lost or gave up a batch, or the broker lost data."

@@ -64,6 +64,7 @@ class SaslFailures(Detector[SaslThresholds]):
     """
 
     name: ClassVar[str] = "sasl-failures"
+    ends_connections = True
     summary: ClassVar[str] = "Clients whose authentication fails."
     parameters_type = SaslThresholds
     error_bodies = True

@@ -167,6 +167,7 @@ class TlsFailures(Detector[TlsThresholds]):
     """
 
     name: ClassVar[str] = "tls-failures"
+    ends_connections = True
     summary: ClassVar[str] = "Clients whose TLS handshakes fail."
     parameters_type = TlsThresholds
 

@@ -160,6 +160,7 @@ class Detectors:
     def findings(self, names: LearnedNames | None = None) -> list[Finding]:
         """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
         found: list[Finding] = []
+        ended: set[int] = set()
         clusters = ALONE if self._clusters is None else self._clusters.known()
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
@@ -167,7 +168,10 @@ class Detectors:
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
             found += some[:MAX_FINDINGS]
-        return worst_first(found)
+            if detector.ends_connections:
+                ended |= {each.connection_id for one in some for each in one.evidence if each.connection_id is not None}
+        by_name = {detector.name: detector for detector in self.detectors}
+        return worst_first(one for one in found if not by_name[one.detector].explained(one, ended))
 
     def notes(self) -> list[str]:
         """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -26,6 +26,8 @@ __all__ = ["LateAnswers", "UnansweredRequests"]
 MAX_REQUESTS: Final = 100_000
 """Maximum number of unanswered requests that are examined, the earliest."""
 
+MAX_CLIENTS: Final = 1 << 17
+"""Maximum number of clients whose last request is known, the busiest."""
 MAX_NOTE: Final = 200
 """Maximum number of characters of a problem's detail that are kept."""
 
@@ -45,8 +47,9 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     """Requests whose response should be in the capture but is not.
 
     Requested waits, earlier requests of the connection and quotas (KIP-219) are subtracted. It is a note if the
-    connection ended before `after` was over, or if the broker had closed the connection before the request. Responses
-    that a gap may have swallowed do not count.
+    connection ended before `after` was over, or if the broker had closed the connection before the request. If the
+    client closed it and sends nothing after that, the program has ended, or the capture: not a finding, and neither if
+    another finding explains why these connections ended. Responses that a gap may have swallowed do not count.
 
     Caveats: loss without a visible gap (a capture filter, a second network path) looks the same. A JoinGroup may wait
     for longer than its own rebalance timeout.
@@ -62,6 +65,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
             "problems": TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True),
+            "transport": TableReading(("connection_id", "ended_by"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -69,6 +73,7 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         text = tuple((name, pa.string()) for name in ("api", "status"))
         keys = (*order, *CLIENT, *BROKER, *text, ("wait_ns", pa.int64()))
         high: Any = (("end_ns", pa.int64(), "max"),)
+        kept: Any = {"weight": "count", "bound": MAX_CLIENTS}
         return {
             "requests": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
             "connections": Shape(keys=(("connection_id", pa.int64()),), measures=high, bound=MAX_REQUESTS),
@@ -76,6 +81,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 keys=(("connection_id", pa.int64()), ("exchange_id", pa.int64()), ("detail", pa.string())),
                 bound=MAX_REQUESTS,
             ),
+            "by_broker": Shape(keys=(("connection_id", pa.int64()),), bound=MAX_REQUESTS),
+            "seen": Shape(keys=CLIENT, measures=(("last_ns", pa.int64(), "max"), ("count", pa.int64(), "sum")), **kept),
             "end": Shape(keys=(("one", pa.int8()),), measures=(*high, ("answered", pa.int64(), "sum"))),
         }
 
@@ -89,6 +96,10 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
                 {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
             )
             return
+        if table == "transport":
+            batch = only(batch, in_any(batch, "ended_by", ["broker"]))
+            self.parts["by_broker"].add({"connection_id": column(batch, "connection_id")})
+            return
         if table == "problems":
             batch = only(batch, in_any(batch, "kind", ["request-unanswered"]))
             batch = only(batch, pc.match_substring(column(batch, "detail"), CLOSED_BEFORE))
@@ -99,6 +110,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         lasted = pc.multiply(pc.fill_null(column(batch, "duration_us"), 0), 1000)
         over = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
         self._ends(over, pc.sum(in_any(batch, "status", ["answered", "orphan"])).as_py() or 0)
+        counted = {"last_ns": column(batch, "time_ns"), "count": pa.array([1] * batch.num_rows, pa.int64())}
+        self.parts["seen"].add({**clients(batch), **counted})
         batch = only(batch, in_any(batch, "status", ["unanswered", "open"]))
         self.parts["requests"].add(
             {
@@ -121,6 +134,8 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             (row["connection_id"], row["exchange_id"]): row["detail"]
             for row in self.parts["closed"].table().to_pylist()
         }
+        seen = {(row["client_id"], row["client_ip"]): row["last_ns"] for row in self.parts["seen"].table().to_pylist()}
+        by_broker = set(self.parts["by_broker"].table().column("connection_id").to_pylist())
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         order = [(name, "ascending") for name in ORDER]
         table = self.parts["requests"].table()
@@ -135,6 +150,13 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             if row["closed"] is not None:
                 key = (False, row["client_id"], row["client_ip"], row["broker"], row["api"], True)
                 found.setdefault(key, []).append(row)
+            elif (
+                not (long or row["connection_id"] in by_broker)
+                and over is not None
+                and row["time_ns"] is not None
+                and over >= (seen.get((row["client_id"], row["client_ip"])) or over)
+            ):
+                continue  # the program has ended, or the capture
             elif long or (row["status"] == "unanswered" and not (row["wait_ns"] and (beyond is None or beyond <= 0))):
                 key = (long, row["client_id"], row["client_ip"], row["broker"], row["api"], False)
                 found.setdefault(key, []).append(row)
@@ -174,12 +196,9 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             title = f"{requests} {who} cut off by the end of the connection"
             meaning = (
                 "The connection ended before the response came. The client cannot know whether the broker executed "
-                "the request. This is normal when a program ends."
+                "the request."
             )
-            advice = (
-                "If the program kept running, find out who closed the connection, and check the broker's log at "
-                "that time."
-            )
+            advice = "Find out who closed the connection, and check the broker's log at that time."
         evidence = tuple(
             Evidence(
                 one["connection_id"],
@@ -201,6 +220,9 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
             evidence=evidence,
             values={"waited_ms": None if waited is None else waited / _NS_PER_MS},
         )
+
+    def explained(self, finding: Finding, connections: Set[int]) -> bool:
+        return finding.severity == "note" and all(one.connection_id in connections for one in finding.evidence)
 
 
 def _note(row: dict[str, Any]) -> str:

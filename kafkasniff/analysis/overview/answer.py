@@ -255,6 +255,21 @@ class ConnectionTotals(msgspec.Struct):
     """Sum of the column."""
 
 
+class FailedConnectStats(msgspec.Struct):
+    """TCP connections to one endpoint that failed."""
+
+    address: str
+    """IP address."""
+    port: int
+    """Port."""
+    outcome: str
+    """`refused` (a reset answered) or `unanswered`."""
+    connects: int
+    """Number of connections."""
+    packets: int
+    """Their packets, which `connections` does not count."""
+
+
 class OverviewAnswer(msgspec.Struct):
     """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
@@ -270,6 +285,8 @@ class OverviewAnswer(msgspec.Struct):
     """Null if an export lacks that table."""
     visibility: VisibleTraffic
     """How much of the traffic could be decoded, and why the rest could not."""
+    failed_connects: list[FailedConnectStats]
+    """TCP connections of captures that were refused or got no answer, by endpoint, the most frequent first."""
     brokers: list[BrokerStats]
     """Endpoints that acted as Kafka brokers, sorted by id."""
     clients: list[ClientStats]

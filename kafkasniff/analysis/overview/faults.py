@@ -1,4 +1,4 @@
-"""Connections by type, with an account of their bytes, and problems of the capture."""
+"""Connections by type, with an account of their bytes, failed connects, and problems of the capture."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import TableReading
-from kafkasniff.analysis.columns import column, only
+from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.overview.section import TEXT, Section
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = ["CONNECTION_COUNTS", "Connections", "Problems"]
+__all__ = ["CONNECTION_COUNTS", "Connections", "FailedConnects", "Problems"]
 
 MAX_WAITING: Final = 1 << 16
 """Maximum number of connections that are not Kafka and may be worth reporting, some 200 bytes each."""
@@ -59,6 +59,37 @@ class Connections(Section):
 
     def result(self) -> pa.Table:
         return self.parts["connections"].table().sort_by("verdict")
+
+
+class FailedConnects(Section):
+    """TCP connections that were refused or got no answer, by endpoint and outcome."""
+
+    name: ClassVar[str] = "overview-failed-connects"
+    summary: ClassVar[str] = "Failed connects by endpoint."
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("opening", "broker_ip", "broker_port", "client_packets", "broker_packets")
+        return {"transport": TableReading(own, optional=True)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys = (("broker_ip", TEXT), ("broker_port", pa.int32()), ("outcome", TEXT))
+        sums: Any = (("connects", pa.int64(), "sum"), ("packets", pa.int64(), "sum"))
+        return {"connects": Shape(keys=keys, measures=sums, weight="connects")}
+
+    def update(self, batch: pa.RecordBatch, table: str = "transport") -> None:
+        batch = only(batch, in_any(batch, "opening", ["refused", "unanswered"]))
+        self.parts["connects"].add(
+            {
+                **{name: column(batch, name) for name in ("broker_ip", "broker_port")},
+                "outcome": column(batch, "opening"),
+                "connects": pa.array([1] * batch.num_rows, pa.int64()),
+                "packets": pc.add(column(batch, "client_packets"), column(batch, "broker_packets")),
+            }
+        )
+
+    def result(self) -> pa.Table:
+        order = [("connects", "descending"), ("broker_ip", "ascending"), ("broker_port", "ascending")]
+        return self.parts["connects"].table().sort_by([*order, ("outcome", "ascending")])
 
 
 _PLACED: Final = ("time_ns", "connection_id", "exchange_id", "packet", "offset", "detail")

@@ -19,6 +19,7 @@ from kafkasniff.analysis.overview.answer import (
     ConnectionTotals,
     ErrorStats,
     Exchanges,
+    FailedConnectStats,
     GroupStats,
     LatencyStats,
     OverviewAnswer,
@@ -27,7 +28,7 @@ from kafkasniff.analysis.overview.answer import (
     Traffic,
 )
 from kafkasniff.analysis.overview.apis import COUNTS, Apis
-from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, Problems
+from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
 from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
 from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
 from kafkasniff.analysis.overview.peers import Brokers, Clients
@@ -46,7 +47,7 @@ __all__ = ["MAX_ROWS", "Overview"]
 MAX_ROWS: Final = 10_000
 """Maximum number of rows of one list of an answer."""
 
-TABLES: Final = ("exchanges", "records", "connections", "problems")
+TABLES: Final = ("exchanges", "records", "connections", "problems", "transport")
 _LEFT_OUT: Final = {
     "records": "record sizes are unknown: there is no table records with keys and values",
     "connections": "connections and the account of their bytes are unknown: there is no table connections",
@@ -64,7 +65,7 @@ class Overview:
     def __init__(self) -> None:
         self._apis, self._brokers, self._clients = Apis(), Brokers(), Clients()
         self._topics, self._groups = Topics(), Groups()
-        self._connections, self._problems = ConnectionSums(), Problems()
+        self._connections, self._failed, self._problems = ConnectionSums(), FailedConnects(), Problems()
         self._latency, self._rebalances = Latencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
@@ -75,8 +76,8 @@ class Overview:
     @property
     def _parts(self) -> tuple[Accumulator[Any], ...]:
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
-        rest = (self._connections, self._problems, self._latency, self._rebalances, self._errors, self._clusters)
-        return (*sections, *rest, self._visibility)
+        rest = (self._connections, self._failed, self._problems, self._latency, self._rebalances)
+        return (*sections, *rest, self._errors, self._clusters, self._visibility)
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns; all but `exchanges` may be missing."""
@@ -145,6 +146,10 @@ class Overview:
             exchanges=totals,
             connections=_connections(sums) if "connections" in self._seen else None,
             visibility=self._visibility.visible(),
+            failed_connects=[
+                FailedConnectStats(address=row.pop("broker_ip"), port=row.pop("broker_port"), **row)
+                for row in cut("failed_connects", self._failed.result())
+            ],
             brokers=[
                 _broker(row, clusters, counted="connections" in self._seen)
                 for row in cut("brokers", self._brokers.result())

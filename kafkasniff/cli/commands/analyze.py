@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.parameters import Parameter
     from kafkasniff.cli.output import Output
     from kafkasniff.enrich.hosts import Hosts
+    from kafkasniff.filters import Predicate
 
 __all__ = ["analyze_command"]
 
@@ -240,8 +241,10 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             accumulator = answer_export(ready_session(master), export, accumulator, *bounds)
         else:
             answer(export, accumulator, *bounds)
-    accumulator.hosts = hosts
-    result = accumulator.result()
+        accumulator.hosts = hosts
+        result = accumulator.result()
+        topics = given.get("topic", ()) if question.name == "topic" else ()
+        has_rows = not (result.num_rows or topics) and _has_rows(export, accumulator, bounds)
     if captures:
         from kafkasniff.cli.render.captured_numbers import with_numbers
 
@@ -256,7 +259,36 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
             environment.say(note)
         if form == "text" and not result.num_rows:
             environment.say(f"{question.name}: nothing found")
-    return Exit.BROKEN if broken else Exit.OK
+    if broken:
+        return Exit.BROKEN
+    if result.num_rows or has_rows:
+        return Exit.OK
+    from kafkasniff.cli.running.nothing_selected import say_nothing, say_topics
+
+    if not captures:
+        return say_topics(environment, export, topics, *bounds)
+    from kafkasniff.filters import all_of, topic_filter
+
+    asked = all_of([predicate, topic_filter(topics), *_between(since, until)])
+    return say_nothing(environment, captures, framing, asked, quiet=quiet, suffices=True)
+
+
+def _between(since: str | None, until: str | None) -> list[Predicate]:
+    """--since and --until as filters."""
+    from kafkasniff.filters import Compare, parse_moment
+
+    given: tuple[tuple[Literal[">=", "<="], str | None], ...] = ((">=", since), ("<=", until))
+    return [Compare("time", operator, parse_moment(text)) for operator, text in given if text]
+
+
+def _has_rows(export: Export, question: Accumulator[Any], bounds: Sequence[int | None]) -> bool:
+    """Whether an export has rows that a question reads."""
+    return any(
+        batch.num_rows
+        for table, reading in question.reads().items()
+        if table in export.tables
+        for batch in export.batches(table, reading, *bounds)
+    )
 
 
 def _form(wanted: str | None, output: str | None) -> Literal["text", "json", "parquet"]:

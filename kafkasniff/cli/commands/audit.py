@@ -85,11 +85,15 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     if not quiet:
         for note in (*versions.notes(), *offers.notes()):
             environment.say(note)
-        if not found.clients:
-            environment.say("audit: no client was seen")
     if found.has_findings:
         return Exit.FINDINGS
-    return Exit.BROKEN if broken else Exit.OK
+    if broken:
+        return Exit.BROKEN
+    if not found.clients:
+        from kafkasniff.cli.running.nothing_selected import say_nothing
+
+        return say_nothing(environment, captures, options, predicate, quiet=quiet)
+    return Exit.OK
 
 
 def _older(text: str, target: str) -> str:

@@ -115,7 +115,17 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     reading.end()
     if fails(findings, options["fail_on"]):
         return Exit.FINDINGS
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    if predicate is None:
+        from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
+
+        # Skipping this detector accepts traffic that cannot be decoded, but not its absence.
+        accepted = UndecodedTraffic.name in names["skip"] and visible.share is not None
+        examined = findings or accepted or visible.bytes_decoded or not visible.known
+    else:
+        examined = reading.exchanges > 0
+    return Exit.OK if examined else reading.say_nothing()
 
 
 def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:

@@ -91,9 +91,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     hosts = take_hosts(options)
     catalog, framing = make_catalog(options), framing_arguments(options)
     frames = dict(framing)
+    framed = {name: options[name] for name in ("ports", "max_frame", "keylog", "memory")}
     framing["memory"] = options["memory"]
     # Read once more only where `--connection` selects nothing.
-    explains = bool(filters.connection) and not quiet and reads_twice(None, captures)
+    explains = bool(filters.connection) and reads_twice(None, captures)
     explaining = {**framing, **key_arguments(options)} if explains else {}
     if two_pass:
         framing |= key_arguments(options)
@@ -199,13 +200,29 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         if not quiet:
             shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
             environment.say(prefix + summary_line(inspector.summary, shown))
-            if explains and not shown:
-                from kafkasniff.cli.render.connection_note import connection_notes
+        if source.broken:
+            return Exit.BROKEN
+        # Without a filter, problems show what the captures hold.
+        if run.shown or run.tokens or (predicate is None and inspector.summary.problems):
+            return Exit.OK
+        if explains:
+            from kafkasniff.cli.render.connection_note import connection_notes
 
-                seen = inspector.summary.connections
-                for note in connection_notes(environment, filters.connection, captures, explaining, seen):
-                    environment.say(note)
-        return Exit.BROKEN if source.broken else Exit.OK
+            seen = inspector.summary.connections
+            notes = connection_notes(environment, filters.connection, captures, explaining, seen)
+            environment.say("; ".join(notes))
+            return Exit.NOTHING
+        from kafkasniff.cli.running.nothing_selected import say_nothing
+
+        return say_nothing(
+            environment,
+            captures,
+            framed,
+            predicate,
+            quiet=quiet,
+            summary=inspector.summary,
+            catalog=catalog,
+        )
 
 
 def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Message
 
@@ -132,8 +133,14 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
         for note in answer.notes:
             environment.say(note)
     if any(answer.differences.values()):
-        return Exit.FINDINGS
-    return Exit.BROKEN if broken else Exit.OK
+        code = Exit.FINDINGS
+    else:
+        code = Exit.BROKEN if broken else Exit.OK
+    # Two sides without exchanges have no differences, and are not the same for that.
+    for one, name in zip(sides, names, strict=True):
+        if not (one.side.exchanges or one.broken):
+            code = one.reading.say_nothing(name)
+    return code
 
 
 def _sections(given: Sequence[str]) -> tuple[str, ...]:
@@ -150,9 +157,10 @@ def _sections(given: Sequence[str]) -> tuple[str, ...]:
 class _Read:
     """One side, read."""
 
-    def __init__(self, side: Side, source: str, *, broken: bool, bodies: bool) -> None:
+    def __init__(self, side: Side, source: str, reading: CountedCaptures, *, bodies: bool = True) -> None:
         self.side = side
-        self.broken = broken
+        self.reading = reading
+        self.broken = reading.broken
         self._source = source
         self._bodies = bodies
 
@@ -183,22 +191,21 @@ def _read(
 ) -> _Read:
     """Read one side: captures, or else the export `source`. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.comparison.side import Side
+    from kafkasniff.cli.running.counted_captures import CountedCaptures
 
     side = Side()
+    reading = CountedCaptures(environment, _SideFeed(side), options, predicate, quiet=quiet, tables=("exchanges",))
     if not captures:
         export = open_export(source, "diff compares")
         for batch in export.batches("exchanges", side.reads()):
             side.update(batch)
-        return _Read(side, export.name, broken=False, bodies=export.has_bodies)
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
-
-    reading = CountedCaptures(environment, _SideFeed(side), options, predicate, quiet=quiet, tables=("exchanges",))
+        return _Read(side, export.name, reading, bodies=export.has_bodies)
     reading.read(captures)
     if reading.interrupt is not None:
         # Half a side would differ in everything: no result.
         raise reading.interrupt
     side.names = reading.names
-    return _Read(side, name_of(source), broken=reading.broken, bodies=True)
+    return _Read(side, name_of(source), reading)
 
 
 class _SideFeed:

@@ -151,6 +151,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
 
     from kafkasniff.capture.live.live import open_live
     from kafkasniff.cli.running.delays import TimedSink
+    from kafkasniff.cli.running.nothing_selected import end_without_messages
     from kafkasniff.cli.running.pipeline import Pipeline, summary_line
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.connection.detail import Level
@@ -284,6 +285,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         if not quiet:
             selected = predicate is not None or limit is not None
             line = summary_line(inspector.summary, pipeline.shown if selected else None)
+            nothing = end_without_messages(inspector.summary, pipeline.shown if selected else None) if decodes else None
+            if nothing is not None:
+                environment.say(nothing)
             more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line(), watch.line()]
             environment.say(", ".join([files + rows + line, *(one for one in more if one)]))
     if keeper is not None and keeper.files.broken:

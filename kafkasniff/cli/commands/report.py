@@ -78,7 +78,9 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if not quiet:
         say_notes(environment, contents.notes + security.notes(), contents.answer.visibility)
     reading.end()
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    return Exit.OK if contents.answer.exchanges.exchanges else reading.say_nothing()
 
 
 def _need_parts() -> None:

@@ -101,7 +101,9 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     reading.end()
     if fails(findings, options["fail_on"]):
         return Exit.FINDINGS
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    return Exit.OK if view.identities() else reading.say_nothing()
 
 
 class _NoRows:

@@ -107,7 +107,9 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if not quiet:
             say_notes(environment, answer.notes + security.notes(), answer.visibility)
     reading.end()
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    return Exit.OK if answer.exchanges.exchanges else reading.say_nothing()
 
 
 def _rows(form: str, top: int | None) -> dict[str, int]:

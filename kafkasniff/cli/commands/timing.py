@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.timing import Timing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.enrich import Catalog
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
+    from kafkasniff.model import Summary
     from kafkasniff.timing import Timed
 
 __all__ = ["BY", "timing_command"]
@@ -89,8 +91,6 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             reading.read(captures, page.each if each else None)
         if not each:
             page.whole(answer, sources, divided.heading(sources), broken=reading.broken)
-        elif not page.shown and not quiet:
-            environment.say("no exchange was selected")
     if not quiet:
         for note in answer.notes():
             environment.say(note)
@@ -98,7 +98,9 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
         if not quiet:
             environment.say("interrupted: the result covers only what was read")
         raise reading.interrupt
-    return Exit.BROKEN if reading.broken else Exit.OK
+    if reading.broken:
+        return Exit.BROKEN
+    return Exit.OK if page.shown or timing.parts["counts"].table().num_rows else reading.say_nothing(captures)
 
 
 def _dimensions(given: Iterable[str]) -> Any:
@@ -181,6 +183,8 @@ class _Captures:
         self._predicate = predicate
         self._quiet = quiet
         self.broken = False
+        self._summary: Summary | None = None
+        self._catalog: Catalog | None = None
         self.interrupt: Interrupted | None = None
         """The interrupt that ended the reading early."""
 
@@ -197,7 +201,7 @@ class _Captures:
 
         environment, predicate = self._environment, self._predicate
         shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
-        catalog = make_catalog(self._options)
+        catalog = self._catalog = make_catalog(self._options)
         framing, keys = framing_arguments(self._options), key_arguments(self._options)
         framing["memory"] = self._options["memory"]
         by_name = self._answer.by_topic or (predicate is not None and needs_topic_names(predicate))
@@ -206,6 +210,7 @@ class _Captures:
             keys = key_arguments(self._options)
         records = "full" if predicate is not None and needs_records(predicate) else "batches"
         inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
+        self._summary = inspector.summary
         enricher = Enricher(catalog)
         selector = Selector(predicate)
         times = ExchangeTimes(LinkWatch(ports=framing["ports"], memory=inspector.memory))
@@ -238,6 +243,20 @@ class _Captures:
             self.broken = source.broken and self.interrupt is None
         take(inspector.close())
         self._answer.close(catalog, forgotten=times.watch.forgotten)
+
+    def say_nothing(self, captures: tuple[str, ...]) -> Exit:
+        """Say what the captures hold instead of what was asked for, as `nothing_selected`. Returns the exit code."""
+        from kafkasniff.cli.running.nothing_selected import say_nothing
+
+        return say_nothing(
+            self._environment,
+            captures,
+            self._options,
+            self._predicate,
+            quiet=self._quiet,
+            summary=self._summary,
+            catalog=self._catalog,
+        )
 
 
 def _first_time(batch: Any) -> int | None:

@@ -15,6 +15,7 @@ from kafkasniff.analysis.overview.answer import (
     OverviewAnswer,
 )
 from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.model import Endpoint
 from kafkasniff.report.cells import (
     ReportColumn,
     count_of,
@@ -95,6 +96,13 @@ def _heading(answer: OverviewAnswer, sources: str) -> list[str]:
     )
     if answer.connections is not None:
         lines += _connection_lines(answer.connections)
+    lines += [
+        f"{_count(one.connects, 'connect')} to {Endpoint(one.address, one.port)} {one.outcome}, "
+        f"{_count(one.packets, 'packet')}"
+        for one in answer.failed_connects
+    ]
+    if (left := answer.more["failed_connects"]) > 0:
+        lines.append(f"and connects to {_count(left, 'other endpoint')} failed (--top)")
     return lines + visibility_lines(answer.visibility)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkasniff.cli.environment import Environment, Interrupted
+from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog, reads_twice
 from kafkasniff.errors import UsageError
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
+    from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Message, Summary
     from kafkasniff.tables.exports.options import ExportOptions
@@ -69,7 +70,11 @@ class CountedCaptures:
         """Names learned from the captures, after reading."""
         self.summary: Summary | None = None
         """The summary of the run, after reading."""
+        self.exchanges = 0
+        """Exchanges passed on, if their rows are needed."""
         self.broken = False
+        self._captures: tuple[str, ...] = ()
+        self._catalog: Catalog | None = None
         self.interrupt: Interrupted | None = None
         """What interrupted the reading."""
 
@@ -82,7 +87,8 @@ class CountedCaptures:
 
         environment, overview, predicate = self._environment, self._overview, self._predicate
         options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)
-        catalog = make_catalog(self._options)
+        self._captures, self._catalog = captures, make_catalog(self._options)
+        catalog = self._catalog
         if self._names_first(captures):
             from kafkasniff.cli.running.pipeline import learn_names
 
@@ -96,9 +102,14 @@ class CountedCaptures:
             if self._events is not None:
                 self._events(output)
 
+        def take(batch: pa.RecordBatch, table: str) -> None:
+            if table == "exchanges":
+                self.exchanges += batch.num_rows
+            overview.update(batch, table)
+
         rows = CountedRows(
             options,
-            overview.update,
+            take,
             catalog=catalog,
             wants_body=overview.wants_body,
             predicate=predicate,
@@ -125,6 +136,21 @@ class CountedCaptures:
             if not self._quiet:
                 self._environment.say("interrupted: the result covers only what was read")
             raise self.interrupt
+
+    def say_nothing(self, source: str | None = None) -> Exit:
+        """Say what the captures hold instead of what was asked for, as `nothing_selected`. Returns the exit code."""
+        from kafkasniff.cli.running.nothing_selected import say_nothing
+
+        return say_nothing(
+            self._environment,
+            self._captures,
+            self._options,
+            self._predicate,
+            quiet=self._quiet,
+            summary=self.summary,
+            catalog=self._catalog,
+            source=source,
+        )
 
     def _export_options(self) -> ExportOptions:
         from kafkasniff.tables.exports.options import ExportOptions

@@ -108,6 +108,8 @@ class Pipeline:
         self._ended = ended
         self.shown = 0
         """Messages passed to the sink."""
+        self.tokens = 0
+        """SASL tokens passed to the sink."""
 
     def left(self) -> int:
         """Messages until the limit is reached."""
@@ -169,7 +171,9 @@ class Pipeline:
                 else:
                     write(event)
             # No subclass is yielded; counted together, since asking each event costs as much as a part of its line.
-            self.shown += list(map(type, events)).count(Message)
+            types = list(map(type, events))
+            self.shown += types.count(Message)
+            self.tokens += types.count(SaslToken)
         else:
             for event in events:
                 left = self.left()
@@ -183,6 +187,7 @@ class Pipeline:
                 else:
                     write(event)
                     self.shown += isinstance(event, Message)
+                    self.tokens += isinstance(event, SaslToken)
         if self._ended is not None:
             for connection in ended:
                 self._ended(connection)

@@ -91,6 +91,11 @@ class Boundaries:
             start = searcher.find_response(self._dialogue, chain)
         return start
 
+    def forget(self, direction: int) -> None:
+        """Drop the bytes of a stream in which no frame starts."""
+        client = self._log.client
+        self.searcher(direction).forget(requests=client in (None, direction), responses=client in (None, 1 - direction))
+
     def find_exchange(self) -> tuple[int, int] | None:
         """A plausible request and its response, each in a stream that is not in step: direction and place of the first.
 

@@ -68,7 +68,7 @@ class FrameCandidates(SegmentedBytes):
         self._max_size = max_size
         self._requests: list[FrameCandidate] = []
         self._responses: list[FrameCandidate] = []
-        # Progress of each scan for candidates; 0 for the one that the stream's role rules out.
+        # Progress of each scan for candidates.
         self._scanned_requests = 0
         self._scanned_responses = 0
 
@@ -114,14 +114,17 @@ class FrameCandidates(SegmentedBytes):
         """At least one whole frame with a plausible request header is at the stream's beginning."""
         return self.aligned and any(candidate.frames > 0 for candidate in self._requests)
 
-    def forget(self) -> None:
-        """Drop the bytes before the first candidate: no frame will start there."""
+    def forget(self, *, requests: bool, responses: bool) -> None:
+        """Drop the bytes before the first candidate: no frame will start there.
+
+        `requests`, `responses`: what may still be found. A scan that lacks bytes for its first step has no progress,
+        and needs all of them.
+        """
         if self.aligned:
             return
         needed = [candidate.start for candidate in (*self._requests, *self._responses)]
-        needed += [scanned for scanned in (self._scanned_requests, self._scanned_responses) if scanned]
-        if needed:
-            self.drop(min(needed))
+        needed += [self._scanned_requests] * requests + [self._scanned_responses] * responses
+        self.drop(min(needed))
 
     # -- scans ------------------------------------------------------------------------------------------------------
 

@@ -321,7 +321,7 @@ class Recognition:
             if self._match_trials():
                 return
             self._judge_not_kafka(boundaries.reason_against(direction, peer_held=self._streams[1 - direction].hole))
-        searcher.forget()
+        boundaries.forget(direction)
 
     def _repeat_search(self, direction: int, most: int = MAX_AGAIN) -> None:
         """Search the broker's stream again if the client's stream, of `direction`, has progressed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tests.analysis.detectors.talks import Talk
 from tests.craft.kafka_bytes import (
@@ -21,6 +21,8 @@ from tests.kafka.records_craft import COMPRESSORS, batch
 Scene = Callable[[], Sequence[Talk]]
 METADATA: tuple[dict[str, Any], dict[str, Any]] = ({"topics": [{"name": "orders"}]}, {})
 NOT_LEADER = 6
+OUT_OF_ORDER = 45
+CONCURRENT_TRANSACTIONS = 51
 
 
 def heartbeat(talk: Talk, then: float = 0) -> None:
@@ -98,6 +100,36 @@ def stopped() -> list[Talk]:
         talk.pause(1)
     talk.pause(39)
     return [talk.ended()]
+
+
+def cut_off(by: Literal["client", "broker"], *, again: bool = False) -> Scene:
+    """A connection that ends, on one side first, with an open request; the client may come back a second later."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        heartbeat(talk, 0.1)
+        talk.ask("Metadata", 1, METADATA[0], None, then=0.1)
+        talk.close(by)
+        later = Talk(port=51_335, after=1)
+        heartbeat(later)
+        return [talk, later.ended()] if again else [talk]
+
+    return scene
+
+
+def member_id_asked(refusals: int) -> Scene:
+    """A member that is refused until it comes with the id that the broker gave it (KIP-394)."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for turn in range(refusals + 1):
+            refused = turn < refusals
+            asked = {"group_id": "g", "member_id": "" if refused else "m", "protocol_type": "consumer"}
+            answer = {"error_code": 79 if refused else 0, "generation_id": -1 if refused else 1, "member_id": "m"}
+            talk.ask("JoinGroup", 5, asked, answer)
+        return [talk.ended()]
+
+    return scene
 
 
 def silent_by_request() -> list[Talk]:
@@ -299,6 +331,24 @@ def repeated(error: int) -> Scene:
         produce(talk, records(5, producer=(7, 0, 0)), error=NOT_LEADER)
         produce(talk, records(5, producer=(7, 0, 0)))
         produce(talk, records(5, producer=(7, 0, 5)), error=error)
+        return [talk.ended()]
+
+    return scene
+
+
+def concurrent(again: int) -> Scene:
+    """Three batches in flight, of which the first is refused because the previous transaction is not complete yet.
+
+    The first `again` of them are sent again and accepted.
+    """
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for turn in range(3):
+            error = CONCURRENT_TRANSACTIONS if turn == 0 else OUT_OF_ORDER
+            produce(talk, records(5, producer=(7, 0, 5 * turn)), error=error)
+        for turn in range(again):
+            produce(talk, records(5, producer=(7, 0, 5 * turn)))
         return [talk.ended()]
 
     return scene

@@ -11,6 +11,7 @@ from tests.analysis.detectors import network_scenes, scenes
 from tests.analysis.detectors.known_answers import FOLDER, LOOK_ALIKES, NAMES, SHOWN, answer, cases_of, look
 from tests.analysis.detectors.talks import capture_of
 from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 
 ELSEWHERE = {"lost-records"}
 """Detectors with known answers for rows (`test_lost_records`)."""
@@ -57,3 +58,23 @@ def test_one_direction_of_tls(tmp_path: Path) -> None:
     assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
     for source in (path, tmp_path / "out"):
         assert run([str(source)], only=["wrong-protocol", "tls-failures"]).findings == []
+
+
+def test_batches_in_flight_after_a_refused_one(tmp_path: Path) -> None:
+    """Nothing above a note if all of them are accepted when they are sent again."""
+    for again, worst in ((3, {"note"}), (2, {"note", "error"})):
+        path = capture_of(tmp_path / "crafted.pcap", scenes.concurrent(again)())
+        assert {one.severity for one in run([str(path)]).findings} == worst
+
+
+def test_a_member_that_asks_for_its_id_is_healthy(tmp_path: Path) -> None:
+    """MEMBER_ID_REQUIRED is how a broker gives an id."""
+    path = capture_of(tmp_path / "crafted.pcap", scenes.member_id_asked(1)())
+    assert run([str(path)]).findings == []
+
+
+def test_an_end_that_another_finding_explains() -> None:
+    """The request that made the broker close the connection is not reported once more; alone it is."""
+    path = str(ROOT / "captures" / "faults" / "old-client.pcap")
+    assert {one.detector for one in run([path]).findings} == {"wrong-protocol"}
+    assert [one.count for one in run([path], only=["unanswered-requests"]).findings] == [5]

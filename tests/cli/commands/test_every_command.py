@@ -121,7 +121,8 @@ EMPTY = {
 def test_an_empty_capture(name: str, tmp_path: Path) -> None:
     path = write_pcap(tmp_path / "empty.pcap", [])
     result = run(name, path)
-    assert result.code == Exit.OK
+    assert result.code == Exit.NOTHING
+    assert result.err.splitlines()[-1] == "kafkasniff: no Kafka messages: the captures have no packets"
     assert EMPTY[name].format(path=path) in [*result.lines, ""]
     assert bool(result.out) == bool(EMPTY[name])
 

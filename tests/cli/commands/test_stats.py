@@ -110,8 +110,10 @@ def test_a_key_log(tmp_path: Path) -> None:
     path, keys = write_pcap(tmp_path / "tls.pcap", packets_of(made.flights)), tmp_path / "keys.log"
     keys.write_bytes(made.key_log)
     assert answered(path, "--keylog", keys)["exchanges"]["requests"] == len(kafka_talk(5)) // 2
-    assert answered(path)["exchanges"]["requests"] == 0
-    assert by(answered(path)["problems"], "kind") == [("tls-not-decrypted",)]
+    encrypted = kafkasniff("stats", "--json", path)
+    assert encrypted.code == Exit.NOTHING
+    assert encrypted.objects[0]["exchanges"]["requests"] == 0
+    assert by(encrypted.objects[0]["problems"], "kind") == [("tls-not-decrypted",)]
 
 
 def test_without_records(capture: Path) -> None:

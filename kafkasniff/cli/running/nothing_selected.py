@@ -1,0 +1,448 @@
+"""Explains why a command has nothing to work on: what the captures hold instead of what was asked for."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, reads_twice
+from kafkasniff.text.printable import printable, word
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.export import Export
+    from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Compare, Predicate
+    from kafkasniff.model import Connection, Exchange, Summary
+    from kafkasniff.timing import Link
+
+__all__ = ["MAX_PACKETS", "MAX_VALUES", "end_without_messages", "say_nothing", "say_topics"]
+
+MAX_PACKETS: Final = 1_000_000
+"""Packets of the captures that are read again: an explanation must not take as long as an answer."""
+MAX_VALUES: Final = 10_000
+"""Values of a field that are remembered, the first ones."""
+MAX_NAMED: Final = 5
+"""Values, endpoints or protocols that are named; of the rest the number is given."""
+MAX_COMPARED: Final = 200
+"""Characters of a value that are compared with what was asked for: a client id may have 32,767."""
+
+_PLURALS: Final = {
+    "api": "APIs",
+    "broker": "brokers",
+    "client": "clients",
+    "client_id": "client ids",
+    "error": "errors",
+    "group_id": "groups",
+    "host": "hosts",
+    "status": "statuses",
+    "transactional_id": "transactional ids",
+}
+"""Names of fields for several values; others get an s."""
+_PAYLOAD: Final = ("record", "request", "response", "trace_id")
+"""Fields whose values are not named."""
+_RANGES: Final = ("duration", "size", "time")
+"""Kinds of fields whose values are given as a range; likewise numbers, if there are many."""
+
+
+def say_nothing(
+    environment: Environment,
+    captures: tuple[str, ...],
+    options: Mapping[str, Any],
+    predicate: Predicate | None,
+    *,
+    quiet: bool,
+    summary: Summary | None = None,
+    catalog: Catalog | None = None,
+    source: str | None = None,
+    suffices: bool = False,
+) -> Exit:
+    """Nothing was decoded or selected: say on stderr, in one line, what the captures hold. Returns the exit code.
+
+    The captures are read again without filters, up to `MAX_PACKETS`; if that is not possible, the line has only the
+    totals of the run. `options`: those of framing; `summary`: of the run that found nothing; `catalog`: the names that
+    it knew; `source`: named in the line; `suffices`: if exchanges match after all, there
+    is nothing to say. Raises CaptureError, UsageError, Interrupted.
+    """
+    ports: Sequence[int] = options["ports"]
+    if captures and reads_twice(None, captures):
+        # If these ports carry Kafka, the filters are the reason.
+        scoped = summary is not None and bool(summary.requests + summary.responses)
+        held = _Held(predicate, ports)
+        complete = _read(environment, captures, options, held, scoped=scoped, quiet=quiet, catalog=catalog)
+        if suffices and held.matched:
+            return Exit.OK
+        text = held.told()
+        if not complete:
+            text += f" (in the first {MAX_PACKETS:,} packets)"
+    elif captures and summary is not None:
+        from kafkasniff.cli.running.pipeline import summary_line
+
+        text = f"{_asked(predicate, ports)}: {summary_line(summary)}"
+    else:
+        text = f"{_asked(predicate, ports)}: there are no exchanges"
+    environment.say(text if source is None else f"{source}: {text}")
+    return Exit.NOTHING
+
+
+def say_topics(
+    environment: Environment, export: Export, wanted: Sequence[str], since_ns: int | None, until_ns: int | None
+) -> Exit:
+    """Nothing was found in an export, which may be asked for topics: say which ones there are. Returns the exit code.
+
+    Raises CaptureError, UsageError.
+    """
+    from kafkasniff.analysis.accumulator import TableReading
+
+    rows, found = 0, set[str]()
+    for batch in export.batches("exchanges", TableReading(("topics",)), since_ns, until_ns):
+        rows += batch.num_rows
+        if len(found) < MAX_VALUES:
+            found.update(name for name in batch.column("topics").flatten().unique().to_pylist() if name is not None)
+    if rows and not wanted:
+        return Exit.OK
+    if not rows:
+        within = "" if since_ns is None and until_ns is None else " in this span of time"
+        environment.say(f"no Kafka messages: there are no exchanges{within}")
+    else:
+        names = _listed(_nearest(sorted(found), wanted))
+        environment.say(f"no exchange matches topic {' or '.join(map(word, wanted[:MAX_NAMED]))}; topics: {names}")
+    return Exit.NOTHING
+
+
+def end_without_messages(summary: Summary, shown: int | None) -> str | None:
+    """What to say at the end of a live capture without Kafka messages, or without selected ones; else None."""
+    if not summary.packets:
+        return "no packets arrived"
+    if not summary.requests + summary.responses:
+        return "no Kafka messages arrived"
+    return "no message matched the filters" if shown == 0 else None
+
+
+def _asked(predicate: Predicate | None, ports: Sequence[int]) -> str:
+    if predicate is not None:
+        return "no exchange matches the filters"
+    return f"no Kafka messages{_on_ports(ports)}"
+
+
+def _on_ports(ports: Iterable[int]) -> str:
+    wanted = sorted(set(ports))
+    return f" on port{'' if len(wanted) == 1 else 's'} {_listed(wanted)}" if wanted else ""
+
+
+def _read(
+    environment: Environment,
+    captures: tuple[str, ...],
+    options: Mapping[str, Any],
+    held: _Held,
+    *,
+    scoped: bool,
+    quiet: bool,
+    catalog: Catalog | None,
+) -> bool:
+    """Read the captures for what they hold, `scoped`: only the given ports. Returns whether they were read whole."""
+    from kafkasniff.capture import open_captures
+    from kafkasniff.cli.running.pipeline import shown_parts
+    from kafkasniff.cli.running.progress import Progress, wants_progress
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.enrich import Catalog, Enricher
+    from kafkasniff.timing import LinkWatch
+
+    arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+    if not scoped:
+        arguments["ports"] = ()
+    inspector = Inspector(records=held.records, exchanges=True, connections=True, **arguments)
+    enricher = Enricher(Catalog() if catalog is None else catalog)
+    enricher.limit_memory(inspector.memory)
+    inspector.count_beside(enricher)
+    watch = LinkWatch(ports=arguments["ports"], over=held.link, memory=inspector.memory)
+    shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
+    with open_captures(captures, stdin=environment.stdin) as source:
+        for part in shown_parts(source, Progress(environment, source) if shows else None):
+            if packets >= MAX_PACKETS:
+                complete = False
+                break
+            packets += part.packets
+            held.begins(part)
+            watch.feed(part)
+            for events in inspector.feed_slices(part):
+                enricher.feed(events)
+                held.take(events)
+    for events in inspector.close_slices():
+        enricher.feed(events)
+        held.take(events)
+    watch.close()
+    held.summary = inspector.summary
+    return complete
+
+
+class _Values:
+    """Values that exchanges have in one field."""
+
+    def __init__(self, field: str) -> None:
+        from kafkasniff.filters.fields import FIELDS, values_of
+
+        self.name = field
+        self.field = FIELDS[field]
+        self._values = values_of(field)[1]
+        self.found: set[Any] = set()
+        self.more = False
+        """There are others, beyond MAX_VALUES."""
+
+    def take(self, candidate: Any) -> None:
+        kind = self.field.kind
+        if kind == "host" and self.name in ("client", "broker", "host"):
+            seen = candidate.seen
+            # Ports of clients change with each connection.
+            ends = {"client": [seen.client and seen.client.address], "broker": [seen.broker and str(seen.broker)]}
+            new: Iterable[Any] = ends.get(self.name) or [*ends["client"], *ends["broker"]]
+        else:
+            new = self._values(candidate)
+        for value in new:
+            if value is None or isinstance(value, dict | list) or value in self.found:
+                continue
+            if len(self.found) >= MAX_VALUES:
+                self.more = True
+                return
+            self.found.add(value)
+
+    def told(self, wanted: Sequence[str]) -> str:
+        """`topics: a, b and 3 more`, those that resemble `wanted` first; empty without values."""
+        kind = self.field.kind
+        plural = _PLURALS.get(self.name, self.name if kind in _RANGES else f"{self.name}s")
+        if not self.found:
+            return ""
+        if kind in _RANGES or (kind == "number" and len(self.found) > MAX_NAMED):
+            low, high = (_shown(self.name, one) for one in (min(self.found), max(self.found)))
+            return f"{plural}: {low} to {high}"
+        if kind == "number":
+            names = list(map(str, sorted(self.found)))
+        else:
+            names = _nearest(sorted({_shown(self.name, one) for one in self.found}), wanted)
+        return f"{plural}: {_listed(names)}{'; there are more' if self.more else ''}"
+
+
+class _Filter:
+    """One of the filters that all must hold."""
+
+    def __init__(self, predicate: Predicate) -> None:
+        from kafkasniff.filters import compiled, fields_of
+        from kafkasniff.filters.fields import FIELDS
+
+        self._predicate = predicate
+        self._test = compiled(predicate)
+        self._fields = sorted(fields_of(predicate))
+        # Paths lead to payload.
+        self._values = [_Values(field) for field in self._fields if field in FIELDS and field not in _PAYLOAD]
+        self.matches = 0
+
+    def take(self, candidate: Any) -> bool:
+        matches = self._test(candidate) is True
+        self.matches += matches
+        for one in self._values:
+            one.take(candidate)
+        return matches
+
+    @property
+    def text(self) -> str:
+        """`topic nosuch`, `topic a or b`, `error != NONE`; `a filter on api, topic` for what is longer."""
+        from kafkasniff.filters.tree import Compare
+
+        wanted = self._wanted
+        if wanted:
+            return f"{self._name} {' or '.join(map(word, wanted[:MAX_NAMED]))}"
+        if isinstance(self._predicate, Compare) and isinstance(self._predicate.value, str | int | float):
+            value = _shown(self._predicate.field, self._predicate.value)
+            return f"{self._name} {self._predicate.operator} {printable(value)}"
+        return f"a filter on {', '.join(self._fields)}"
+
+    @property
+    def _name(self) -> str:
+        return self._fields[0].removesuffix("_id") if self._fields[0] == "group_id" else self._fields[0]
+
+    @property
+    def _wanted(self) -> list[str]:
+        """The values of which one must hold, as text; empty if the filter is not such a choice."""
+        found: list[str] = []
+        for leaf in _leaves(self._predicate):
+            if leaf is None or leaf.operator not in ("==", "in", "glob") or len(self._fields) > 1:
+                return []
+            given = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
+            found += [_shown(leaf.field, one) for one in given if isinstance(one, str | int | float)]
+        return list(dict.fromkeys(found))
+
+    def told(self) -> str:
+        """Why it matches nothing: the values that there are."""
+        held = [text for one in self._values if (text := one.told(self._wanted))]
+        return "; ".join([f"no exchange matches {self.text}", *held])
+
+
+class _Held:
+    """What captures hold."""
+
+    def __init__(self, predicate: Predicate | None, ports: Sequence[int]) -> None:
+        from kafkasniff.filters.tree import And
+
+        parts = () if predicate is None else predicate.parts if isinstance(predicate, And) else (predicate,)
+        self._filters = [_Filter(part) for part in parts]
+        self._predicate = predicate
+        self._wanted_ports = frozenset(ports)
+        self._exchanges = 0
+        """On these ports."""
+        self.matched = 0
+        """Those that all filters select."""
+        self._ports: Counter[int] = Counter()
+        self._protocols: Counter[str] = Counter()
+        self._openings: dict[str, Counter[str]] = {"refused": Counter(), "unanswered": Counter()}
+        self._start_ns: int | None = None
+        self.summary: Summary | None = None
+
+    @property
+    def records(self) -> Any:
+        """How far records must be decoded."""
+        from kafkasniff.filters import needs_records
+
+        return "full" if self._predicate is not None and needs_records(self._predicate) else "batches"
+
+    def begins(self, part: Any) -> None:
+        """Note the time of the first packet, which relative times count from."""
+        from kafkasniff.tcp.packets import NO_TIME
+
+        if self._start_ns is None:
+            times = part.time_ns[part.time_ns != NO_TIME]
+            self._start_ns = int(times[0]) if len(times) else None
+
+    def take(self, events: Iterable[Any]) -> None:
+        """Take events of an inspector."""
+        from kafkasniff.model import Connection, Exchange
+
+        for event in events:
+            if type(event) is Exchange:
+                self._exchange(event)
+            elif type(event) is Connection:
+                self._connection(event)
+
+    def link(self, link: Link) -> None:
+        """Take a TCP connection."""
+        from kafkasniff.engine.connection_stats import endpoint
+
+        found = self._openings.get(link.opening or "")
+        if found is not None and (len(found) < MAX_VALUES):
+            found[str(endpoint(link.end(link.broker)))] += 1
+
+    def _exchange(self, exchange: Exchange) -> None:
+        from kafkasniff.filters import Candidate
+
+        seen = exchange.request or exchange.response
+        assert seen is not None
+        if seen.broker is not None:
+            self._ports[seen.broker.port] += 1
+            if self._wanted_ports and seen.broker.port not in self._wanted_ports:
+                return
+        self._exchanges += 1
+        candidate = Candidate(
+            request=exchange.request, response=exchange.response, ended=exchange, start_ns=self._start_ns
+        )
+        matches = [one.take(candidate) for one in self._filters]
+        self.matched += all(matches)
+
+    def _connection(self, connection: Connection) -> None:
+        if connection.verdict != "kafka":
+            name = connection.protocol or ("unknown" if connection.verdict == "not_kafka" else "too little data")
+            self._protocols[name] += 1
+
+    def told(self) -> str:
+        """The line: why nothing was selected, and what there is."""
+        if not self._exchanges:
+            asked = f"no Kafka messages{_on_ports(self._wanted_ports)}"
+            if self._ports:
+                found = [port for port, _ in self._ports.most_common()]
+                return f"{asked}; Kafka is on port{'' if len(found) == 1 else 's'} {_listed(found)}"
+            return f"{asked}: {self._traffic()}"
+        if self.matched:
+            return f"{_count(self.matched, 'exchange')}, but nothing to show of them"
+        none = [one for one in self._filters if not one.matches]
+        if none:
+            return "; ".join(one.told() for one in none)
+        each = ", ".join(f"{one.text} ({one.matches:,})" for one in self._filters)
+        return f"none of {_count(self._exchanges, 'exchange')} matches all filters; these match one: {each}"
+
+    def _traffic(self) -> str:
+        summary = self.summary
+        assert summary is not None
+        if not summary.packets:
+            return "the captures have no packets"
+        parts = [_count(summary.packets, "packet"), _count(summary.connections, "TCP connection")]
+        for how, ends in self._openings.items():
+            if ends:
+                where = _listed([end for end, _ in ends.most_common()])
+                parts.append(f"{ends.total():,} {how} by {where}")
+        for protocol, number in self._protocols.most_common(MAX_NAMED):
+            parts.append(f"{number:,} with {protocol}" if protocol != "unknown" else f"{number:,} not Kafka")
+        if summary.kafka_connections:
+            parts.append(f"{summary.kafka_connections:,} of Kafka without messages")
+        return ", ".join(parts)
+
+
+def _nearest(names: list[str], wanted: Sequence[str]) -> list[str]:
+    """Names that resemble one of `wanted` first, else by name."""
+    if not wanted:
+        return names
+    patterns = [one[:MAX_COMPARED].lower().strip("*?") for one in wanted[:MAX_NAMED]]
+    matchers = [difflib.SequenceMatcher(b=one, autojunk=False) for one in patterns]
+
+    def unlike(name: str) -> float:
+        worst = 0.0
+        for matcher in matchers:
+            matcher.set_seq1(name[:MAX_COMPARED].lower())
+            worst = max(worst, matcher.ratio())
+        return -worst
+
+    return sorted(names, key=lambda name: (unlike(name), name))
+
+
+def _listed(values: Sequence[object]) -> str:
+    """`a, b, c, d, e and 4 more`."""
+    names = ", ".join(map(word, values[:MAX_NAMED]))
+    return f"{names} and {len(values) - MAX_NAMED:,} more" if len(values) > MAX_NAMED else names
+
+
+def _leaves(predicate: Predicate) -> Iterator[Compare | None]:
+    """The comparisons of which one must hold; None for anything else."""
+    from kafkasniff.filters.tree import Compare, Or
+
+    match predicate:
+        case Compare():
+            yield predicate
+        case Or(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case _:
+            yield None
+
+
+def _shown(name: str, value: str | int | float) -> str:
+    """A value of a field, as filters have it."""
+    from kafkasniff.filters.fields import FIELDS
+    from kafkasniff.filters.literals import api_names
+    from kafkasniff.kafka.schema.errors import error_name
+    from kafkasniff.text.times import duration, rfc3339
+
+    field = FIELDS.get(name)
+    if field is not None and isinstance(value, int):
+        match field.kind:
+            case "api":
+                return api_names().get(value, str(value))
+            case "error":
+                return error_name(value) or str(value)
+            case "time":
+                return str(rfc3339(value))
+            case "duration":
+                return duration(value * field.unit_ns)
+    return str(value)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

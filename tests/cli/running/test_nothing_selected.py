@@ -1,0 +1,187 @@
+"""No all-clear without evidence: a command that has nothing to work on says what there is, and exits with 1."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.running import nothing_selected
+from kafkasniff.model import Summary
+from tests.cli.console import Result, kafkasniff
+from tests.conftest import ROOT
+from tests.craft.write import write_pcap
+
+FAULTS = ROOT / "captures" / "faults"
+SEVERAL = ROOT / "captures" / "java-0.11.pcap"
+COMMANDS = {
+    "decode": ("decode",),
+    "stats": ("stats",),
+    "check": ("check",),
+    "security": ("security",),
+    "report": ("report", "-o", "-"),
+    "audit": ("audit", "--target", "4.0"),
+    "timing": ("timing",),
+    "analyze": ("analyze", "latency"),
+}
+
+
+def said(result: Result) -> str:
+    """The only line on stderr of a command that has nothing to work on."""
+    assert result.code == Exit.NOTHING
+    (line,) = result.err.splitlines()
+    return line.removeprefix("kafkasniff: ")
+
+
+def run(name: str, *arguments: object) -> Result:
+    return kafkasniff(*COMMANDS[name], "-q", *arguments)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [one if one in ("check", "decode") else pytest.param(one, marks=pytest.mark.extended) for one in COMMANDS],
+)
+def test_every_command(name: str, capture: Path) -> None:
+    assert said(run(name, "--topic", "order", capture)) == "no exchange matches topic order; topics: orders, öre"
+    assert said(run(name, "--port", 9093, capture)) == "no Kafka messages on port 9093; Kafka is on port 9092"
+    refused = said(run(name, FAULTS / "nobody-listens.pcap"))
+    assert refused == "no Kafka messages: 18 packets, 9 TCP connections, 9 refused by 127.0.0.1:40183"
+    assert said(kafkasniff(*COMMANDS[name], "-q", "--api", "Vote", "-", stdin=capture.read_bytes())).startswith(
+        "no exchange matches the filters: 250 packets, 3 connections (2 Kafka, 1 not Kafka), 46 messages"
+    ) or name in ("audit", "analyze")
+    something = run(name, "--topic", "orders", "--port", 9092, capture)
+    assert (something.code, something.err) == (Exit.OK, "")
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (
+            ("--topic", "wid*t", "--topic", "ledgers"),
+            "no exchange matches topic wid*t or ledgers; topics: ledger, wide, __consumer_offsets, "
+            "__transaction_state, no-such-topic",
+        ),
+        (
+            ("--client-id", "ledger-producers"),
+            "no exchange matches client_id ledger-producers; client ids: ledger-producer, "
+            "broker-1-txn-marker-sender, committed-reader, eras-admin, 1",
+        ),
+        (("--filter", 'group == "nosuch"'), 'no exchange matches group nosuch; groups: ledger-group, ""'),
+        (
+            ("--host", "10.0.0.1:9092"),
+            "no exchange matches host 10.0.0.1:9092; hosts: 127.0.0.1, 127.0.0.1:41135, 127.0.0.1:45875",
+        ),
+        (("--filter", "broker_port == 9092"), "no exchange matches broker_port 9092; broker_ports: 41135, 45875"),
+        (("--connection", "77", "--errors"), "no exchange matches connection 77; connections: 1 to 10"),
+        (("--slower-than", "40s"), "no exchange matches latency_ms > 40.0 s; latency_ms: 576 µs to 278 ms"),
+        (
+            ("--until", "20:16:00"),
+            "no exchange matches a filter on time; time: 2026-11-21T20:16:13.675938000Z to "
+            "2026-11-21T20:16:16.898816000Z",
+        ),
+        (
+            ("--api", "Fetch", "--topic", "no-such-topic"),
+            "none of 56 exchanges matches all filters; these match one: api Fetch (2), topic no-such-topic (1)",
+        ),
+        (("--filter", 'record.value == "secret payload"'), 'no exchange matches record.value "secret payload"'),
+        (("--filter", 'request.topics.name == "x"'), "no exchange matches request.topics.name x"),
+        (("--api", "Vote", "--filter", "error_count > 50"), None),
+    ],
+)
+def test_reasons(filters: tuple[str, ...], expected: str | None) -> None:
+    line = said(kafkasniff("stats", "-q", *filters, SEVERAL))
+    if expected is None:
+        assert line.count("no exchange matches") == 2
+    else:
+        assert line == expected
+
+
+def test_what_there_is_besides_kafka(tmp_path: Path) -> None:
+    http = said(kafkasniff("stats", "-q", FAULTS / "http-only.pcap"))
+    assert http == "no Kafka messages: 72 packets, 6 TCP connections, 6 with HTTP"
+    assert said(kafkasniff("stats", "-q", FAULTS / "tls-without-keys.pcap")).endswith(" with TLS")
+    empty = write_pcap(tmp_path / "empty.pcap", [])
+    assert said(kafkasniff("stats", "-q", empty)) == "no Kafka messages: the captures have no packets"
+
+
+def test_refused_connects_in_stats() -> None:
+    result = kafkasniff("stats", FAULTS / "nobody-listens.pcap")
+    assert "9 connects to 127.0.0.1:40183 refused, 18 packets" in result.lines
+    (answer,) = kafkasniff("stats", "--json", FAULTS / "nobody-listens.pcap").objects
+    assert answer["failed_connects"] == [
+        {"address": "127.0.0.1", "port": 40183, "outcome": "refused", "connects": 9, "packets": 18}
+    ]
+    assert kafkasniff("stats", "--json", SEVERAL).objects[0]["failed_connects"] == []
+
+
+def test_findings_decide_without_filters() -> None:
+    """Traffic that cannot be decoded is a finding; --fail-on and --skip can accept it."""
+    path = FAULTS / "tls-without-keys.pcap"
+    assert kafkasniff("check", "-q", path).code == Exit.FINDINGS
+    assert kafkasniff("check", "-q", "--fail-on", "error", path).code == Exit.OK
+    assert kafkasniff("check", "-q", "--skip", "undecoded-traffic", path).code == Exit.OK
+    assert kafkasniff("check", "-q", "--only", "acks-zero", path).code == Exit.NOTHING
+    assert kafkasniff("check", "-q", "--fail-on", "never", "--topic", "orders", path).code == Exit.NOTHING
+    assert kafkasniff("security", "-q", path).code == Exit.OK, "handshakes show who connects"
+    assert kafkasniff("decode", "-q", path).code == Exit.OK, "problems are messages about the capture"
+    assert kafkasniff("decode", "-q", "--topic", "orders", path).code == Exit.NOTHING
+
+
+@pytest.mark.extended
+def test_a_broken_capture_may_hold_more(tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(SEVERAL.read_bytes()[:-7])
+    for name in COMMANDS:
+        assert run(name, "--topic", "nosuch", path).code == Exit.BROKEN, name
+
+
+def test_both_sides_of_a_comparison(capture: Path) -> None:
+    line = said(kafkasniff("diff", "-q", "--topic", "öre", capture, SEVERAL))
+    assert line.startswith(f"{SEVERAL}: no exchange matches topic öre; topics: ")
+
+
+@pytest.mark.extended
+def test_an_export(capture: Path, tmp_path: Path) -> None:
+    folder, without = tmp_path / "out", tmp_path / "without"
+    kafkasniff("export", capture, "-o", folder)
+    kafkasniff("export", FAULTS / "nobody-listens.pcap", "-o", without)
+    for name in ("stats", "check", "report", "audit", "timing", "analyze"):
+        assert run(name, folder).code in (Exit.OK, Exit.FINDINGS)
+        assert said(run(name, without)) == "no Kafka messages: there are no exchanges", name
+    line = said(kafkasniff("analyze", "topic", "-q", "--topic", "order", folder))
+    assert line == "no exchange matches topic order; topics: orders, öre"
+    assert said(kafkasniff("analyze", "topic", "-q", "--topic", "order", capture)) == line
+    assert kafkasniff("analyze", "topic", "-q", "--topic", "orders", folder).code == Exit.OK
+
+
+def test_an_answer_without_rows(capture: Path) -> None:
+    """Exchanges were examined: nothing is wrong."""
+    for question in ("throttling", "rebalances"):
+        result = kafkasniff("analyze", question, "-q", capture)
+        assert (result.code, result.out, result.err) == (Exit.OK, b"", "")
+
+
+def test_bounds(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nothing_selected, "MAX_PACKETS", 1)
+    many = [shutil.copy(capture, tmp_path / f"{number}.pcap") for number in range(12)]
+    line = said(kafkasniff("stats", "-q", "--topic", "nosuch", *many))
+    assert line == "no exchange matches topic nosuch; topics: orders (in the first 1 packets)"
+    monkeypatch.setattr(nothing_selected, "MAX_VALUES", 1)
+    line = said(kafkasniff("stats", "-q", "--topic", "nosuch", capture))
+    assert "topics: orders; there are more" in line
+
+
+@pytest.mark.parametrize(
+    ("summary", "shown", "expected"),
+    [
+        (Summary(), None, "no packets arrived"),
+        (Summary(packets=3), None, "no Kafka messages arrived"),
+        (Summary(packets=3, requests=1), 0, "no message matched the filters"),
+        (Summary(packets=3, requests=1), 1, None),
+        (Summary(packets=3, responses=1), None, None),
+    ],
+)
+def test_the_end_of_a_live_capture(summary: Summary, shown: int | None, expected: str | None) -> None:
+    assert nothing_selected.end_without_messages(summary, shown) == expected
