@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -142,7 +143,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, in_any(batch, "api", ["Fetch", "ListOffsets"]))
         batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
-        rows = named(exploded(batch, [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "request_body"]))
+        batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+        rows = named(exploded(batch, [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "row"]))
         fetch, code = in_any(rows, "api", ["Fetch"]), column(rows, "error_code")
         self._refuse(only(rows, pc.and_(fetch, pc.equal(code, OFFSET_OUT_OF_RANGE))))
         fine = pc.equal(code, 0)
@@ -150,7 +152,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         place = {name: column(fetched, name) for name in ("topic", "partition")}
         self.parts["ends"].add({**clusters(fetched), **place, "end": column(fetched, "high_watermark")})
         known = pc.and_(fine, pc.greater_equal(column(rows, "offset"), 0))
-        self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)))
+        self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)), column(batch, "request_body"))
 
     def _refuse(self, rows: pa.RecordBatch) -> None:
         names = ("topic", "partition", "offset")
@@ -158,16 +160,17 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         notes = [f"fetch at {offset:,}" if offset is not None else "" for offset in keys["offset"].to_pylist()]
         self._refused.add(self, rows, keys, pa.array(notes, pa.string()))
 
-    def _answered(self, rows: pa.RecordBatch) -> None:
-        asked = [
-            _timestamp(body, topic, partition)
-            for body, topic, partition in zip(
-                *(column(rows, name).to_pylist() for name in ("request_body", "topic", "partition")), strict=True
-            )
-        ]
+    def _answered(self, rows: pa.RecordBatch, bodies: pa.Array) -> None:
+        asked: dict[int, dict[tuple[Any, int | None], int | None]] = {}
+        timestamps = []
+        places = (column(rows, name).to_pylist() for name in ("row", "topic", "partition"))
+        for row, topic, partition in zip(*places, strict=True):
+            if row not in asked:
+                asked[row] = _timestamps(bodies[row].as_py())
+            timestamps.append(asked[row].get((topic, partition)))
         names = (*CLIENT_COLUMNS, "topic", "partition", *ORDER, "offset")
         columns = {name: column(rows, name) for name in names}
-        self.parts["answers"].add({**clusters(rows), **columns, "timestamp": pa.array(asked, pa.int64())})
+        self.parts["answers"].add({**clusters(rows), **columns, "timestamp": pa.array(timestamps, pa.int64())})
 
     def findings(self) -> Iterator[Finding]:
         ends = {_place(row): row["end"] for row in self.resolved("ends").to_pylist()}
@@ -251,17 +254,17 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name, _ in _PARTITION)
 
 
-def _timestamp(body: str | None, topic: str | None, partition: int | None) -> int | None:
-    """What a ListOffsets request asks for a partition: a time, `EARLIEST` or `LATEST`."""
+def _timestamps(body: str | None) -> dict[tuple[Any, int | None], int | None]:
+    """What a ListOffsets request asks for each topic and partition: a time, `EARLIEST` or `LATEST`."""
     if body is None:
-        return None
+        return {}
     try:
         asked = _ASKED.decode(body)
     except msgspec.DecodeError:
-        return None
-    for one in asked.topics:
-        if one.name == topic:
-            for place in one.partitions:
-                if place.partition_index == partition:
-                    return place.timestamp
-    return None
+        return {}
+    return {
+        (topic.name, place.partition_index): place.timestamp
+        for topic in asked.topics
+        if isinstance(topic.name, str)
+        for place in topic.partitions
+    }

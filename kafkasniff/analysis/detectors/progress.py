@@ -38,6 +38,8 @@ MAX_SESSIONS: Final = 1 << 17
 """Maximum number of partitions of connections whose first records are remembered, the earliest."""
 MAX_SPANS: Final = 1 << 18
 """Maximum number of positions and ends of partitions; partitions with the fewest are dropped first."""
+MAX_GROUPS: Final = 1 << 16
+"""Maximum number of groups whose members' last requests are remembered."""
 _RISING: Final = 2 / 3
 """Fraction of the steps in which a lag that grows rises."""
 _NEAR: Final = 0.9
@@ -176,7 +178,8 @@ class GrowingLagThresholds(Parameters, frozen=True, kw_only=True):
 class GrowingLag(Detector[GrowingLagThresholds]):
     """Consumers whose distance to the end of the log grows for as long as they are seen.
 
-    Committed offsets are compared with the log's end; for groups that do not commit, those of Fetch requests.
+    Committed offsets are compared with the log's end; for groups that do not commit, those of Fetch requests. A group
+    that stops committing counts as long as its members send heartbeats.
 
     Caveats: clients fetch ahead of their program, so only commits show what it has processed. A group that commits
     rarely is sampled at its commits only.
@@ -211,11 +214,17 @@ class GrowingLag(Detector[GrowingLagThresholds]):
                 keys=(*CLIENT, *_PARTITION, *spans), measures=shown, order=ORDER, group=group, bound=MAX_SPANS
             ),
             "members": MEMBER_SHAPE,
+            "alive": Shape(
+                keys=(("group_id", pa.string()), *CLUSTER), measures=(("span", pa.int64(), "max"),), bound=MAX_GROUPS
+            ),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         self.parts["members"].add(member_rows(batch))
         batch = only(batch, pc.is_valid(column(batch, "time_ns")))
+        alive = only(batch, pc.and_(in_any(batch, "api", MEMBER_APIS), pc.is_valid(column(batch, "group_id"))))
+        when = floor_divided(column(alive, "time_ns"), self.thresholds.every)
+        self.parts["alive"].add({**clusters(alive), "group_id": column(alive, "group_id"), "span": when})
         rows = named(exploded(batch, ["api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id"]))
         rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "partition"))))
         fetched = only(rows, in_any(rows, "api", ["Fetch"]))
@@ -251,9 +260,11 @@ class GrowingLag(Detector[GrowingLagThresholds]):
             who = None if group is not None else (row["client_id"], row["client_ip"])
             if (group, who, *_place(row)) not in commits:
                 series.setdefault((group, who, *_place(row)), []).append(row)
+        alive = {(row["group_id"], row["cluster"]): row["span"] for row in self.resolved("alive").to_pylist()}
         found: dict[tuple[Any, ...], list[tuple[bool, list[Row]]]] = {}
         for key, positions in series.items():
-            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())))
+            seen = alive.get((key[0], key[2]))
+            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), seen)
             if self._grows(samples):
                 found.setdefault(key[:3], []).append((key in commits, samples))
         for (group, who, cluster), grown in found.items():
@@ -262,13 +273,20 @@ class GrowingLag(Detector[GrowingLagThresholds]):
 
     def _grows(self, samples: list[Row]) -> bool:
         """Whether a lag grew from the first sample to the last, nearly all the time."""
-        limits, lags = self.thresholds, [sample["lag"] for sample in samples]
-        if len(lags) < 3 or samples[-1]["span"] - samples[0]["span"] + 1 < limits.samples:
+        limits = self.thresholds
+        if samples and samples[-1].get("stopped"):
+            samples = samples[-2:]
+        lags = [sample["lag"] for sample in samples]
+        if len(lags) < 2 or samples[-1]["span"] - samples[0]["span"] + 1 < limits.samples:
             return False
         grown = _growth(samples)
         produced = grown + samples[-1]["offset"] - samples[0]["offset"]
         rising = sum(after > before for before, after in pairwise(lags))
-        steady = rising >= _RISING * (len(lags) - 1) and lags[-1] >= _NEAR * max(lags)
+        steady = (
+            (len(lags) > 2 or samples[-1].get("stopped"))
+            and rising >= _RISING * (len(lags) - 1)
+            and lags[-1] >= _NEAR * max(lags)
+        )
         return bool(steady and grown >= max(limits.at_least, limits.share * produced))
 
     def _finding(
@@ -313,8 +331,12 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         )
 
 
-def _samples(positions: list[Row], ends: list[tuple[int, int]]) -> list[Row]:
-    """Positions with their lag, in order: those that moved, since any lag grows between two commits."""
+def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | None) -> list[Row]:
+    """Positions with their lag, in order: those that moved, since any lag grows between two commits.
+
+    `alive`: when the group's members were last seen. If they still are at the end, and the position has stopped, there
+    is a last sample of the end.
+    """
     samples: list[Row] = []
     place, end = 0, 0
     for row in positions:
@@ -325,9 +347,11 @@ def _samples(positions: list[Row], ends: list[tuple[int, int]]) -> list[Row]:
             samples.append({**row, "lag": max(end - row["offset"], 0)})
     if len(samples) > 1:
         pause = max(after["span"] - before["span"] for before, after in pairwise(samples))
-        if ends[-1][0] - samples[-1]["span"] > _STOPPED * pause:
-            end = max(offset for _, offset in ends)
-            samples.append({**samples[-1], "span": ends[-1][0], "lag": max(end - samples[-1]["offset"], 0)})
+        last = samples[-1]
+        if alive is not None and min(ends[-1][0], alive) - last["span"] > _STOPPED * pause:
+            end = max(offset for when, offset in ends if when <= alive)
+            lag = max(end - last["offset"], 0)
+            samples.append({**last, "span": min(ends[-1][0], alive), "lag": lag, "stopped": True})
     return samples
 
 

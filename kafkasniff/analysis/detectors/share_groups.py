@@ -21,6 +21,8 @@ from kafkasniff.text.printable import word
 __all__ = ["RepeatedDeliveries"]
 
 _APIS: Final = ("ShareFetch", "ShareAcknowledge")
+MAX_RANGE: Final = 1 << 31
+"""Maximum number of records in a range that is accepted; brokers acquire far fewer at a time."""
 RELEASE: Final = 2
 REJECT: Final = 3
 _SUMS: Final = ("again", "last_time", "released", "rejected")
@@ -34,7 +36,7 @@ class _Range(msgspec.Struct):
 
     @property
     def size(self) -> int:
-        return max(self.last_offset - self.first_offset + 1, 0)
+        return min(max(self.last_offset - self.first_offset + 1, 0), MAX_RANGE)
 
 
 class _Partition(msgspec.Struct):
