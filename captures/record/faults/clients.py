@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
 
 from ..distribution import DEFAULT_VERSION, python_with
@@ -35,6 +36,31 @@ def greeted(stage: Stage, port: int, address: str = "127.0.0.1") -> socket.socke
     size = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
     client.recv(size, socket.MSG_WAITALL)
     return client
+
+
+def greeted_session(stage: Stage, port: int, user: str, password: str, *, seconds: float) -> None:
+    """A client that authenticates once (PLAIN) and then sends ApiVersions every 500 ms, until the broker closes."""
+    _note(stage, "SASL of a bare socket")
+    token = f"\0{user}\0{password}".encode()
+    requests = [
+        _request(17, 1, 1, b"\0\5PLAIN"),
+        _request(36, 1, 2, len(token).to_bytes(4) + token),
+        *(_request(18, 0, number, b"") for number in range(3, 3 + round(seconds * 2))),
+    ]
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        for place, request in enumerate(requests):
+            client.sendall(request)
+            size = client.recv(4, socket.MSG_WAITALL)
+            if not size:
+                return
+            client.recv(int.from_bytes(size), socket.MSG_WAITALL)
+            time.sleep(0.5 if place > 1 else 0)
+
+
+def _request(api: int, version: int, number: int, body: bytes) -> bytes:
+    """A request of a client called `once`, with a header of version 1."""
+    header = api.to_bytes(2) + version.to_bytes(2) + number.to_bytes(4) + b"\0\4once"
+    return (len(header) + len(body)).to_bytes(4) + header + body
 
 
 def _settings(settings: dict[str, str]) -> list[str]:

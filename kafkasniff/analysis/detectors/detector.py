@@ -39,13 +39,16 @@ from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.model import Direction, Message
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Bodies", "Detector", "evidence_columns", "evidence_shape", "united"]
+__all__ = ["Bodies", "Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
 
 MAX_WITNESSES: Final = 1 << 17
 """Maximum number of exchanges that a detector keeps as evidence for all its subjects, the earliest."""
 
 Bodies = Mapping[tuple[Direction, str], Callable[[Message], bool] | None]
 """Direction and API of the messages whose bodies are needed as JSON, and which of them; None: all."""
+
+Effect = tuple[str, Mapping[str, Any]]
+"""A detector's name, and values of the subject (and `severity`): its findings with these only repeat their cause."""
 
 P = TypeVar("P", bound=Parameters)
 _EVIDENCE: Final[Any] = (*((name, pa.int64()) for name in ORDER), ("note", pa.string()))
@@ -101,6 +104,10 @@ class Detector(Accumulator[P]):
     def explained(self, finding: Finding, connections: Set[int]) -> bool:
         """Whether one of its findings only repeats that these connections ended, for reasons that others name."""
         return False
+
+    def effects(self, finding: Finding) -> Iterable[Effect]:
+        """What else the cause that one of its findings names leads to. Such findings are not reported beside it."""
+        return ()
 
     def result(self) -> pa.Table:
         """The findings as a table, worst first; the column `finding` has each in full as JSON."""

@@ -19,7 +19,16 @@ from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.text.printable import word
 
-__all__ = ["LostMembers", "RebalanceStorms"]
+__all__ = [
+    "FENCED_INSTANCE_ID",
+    "GroupDetector",
+    "GroupKey",
+    "LostMembers",
+    "RebalanceStorms",
+    "Row",
+    "client_names",
+    "group_subject",
+]
 
 _BODIES: Final[Bodies] = {
     (direction, api): None for api in GROUP_APIS if api != "Heartbeat" for direction in ("request", "response")
@@ -29,12 +38,15 @@ POLL_TIMEOUT: Final = "poll timeout"
 `AbstractCoordinator.maybeLeaveGroup`).
 """
 
+FENCED_INSTANCE_ID: Final = 82
+"""`SharedInstances` reports what it follows from."""
+
 Row = dict[str, Any]
-_Group = tuple[str | None, str]
+GroupKey = tuple[str | None, str]
 """Its cluster, if there are several, and its id."""
 
 
-class _Groups(Detector[Any]):
+class GroupDetector(Detector[Any]):
     """Common base: the generations of groups, and the exchanges that show them."""
 
     bodies = _BODIES
@@ -54,9 +66,9 @@ class _Groups(Detector[Any]):
         question.clusters = self.clusters
         return question
 
-    def _rebalances(self) -> dict[_Group, list[Row]]:
+    def _rebalances(self) -> dict[GroupKey, list[Row]]:
         """Rebalances by group, in order; those without a time last."""
-        found: dict[_Group, list[Row]] = {}
+        found: dict[GroupKey, list[Row]] = {}
         for row in self._question().generations():
             if row["time_ns"] is not None:
                 # Answers are in microseconds.
@@ -64,14 +76,14 @@ class _Groups(Detector[Any]):
             found.setdefault((row["cluster"], row["group_id"]), []).append(row)
         return found
 
-    def _events(self) -> dict[_Group, list[Row]]:
+    def _events(self) -> dict[GroupKey, list[Row]]:
         """Exchanges of each group, in order."""
-        found: dict[_Group, list[Row]] = {}
+        found: dict[GroupKey, list[Row]] = {}
         for row in sorted(self._question().events(), key=_when):
             found.setdefault((row["cluster"], row["group_id"]), []).append(row)
         return found
 
-    def _named(self, group: _Group) -> str:
+    def _named(self, group: GroupKey) -> str:
         return f"group {word(group[1])}{in_cluster(self.clusters, group[0])}"
 
 
@@ -79,11 +91,12 @@ def _when(event: Row) -> tuple[bool, int, int, int]:
     return (event["time_ns"] is None, event["time_ns"] or 0, event["connection_id"], event["exchange_id"])
 
 
-def _subject(group: _Group) -> dict[str, Any]:
+def group_subject(group: GroupKey) -> dict[str, Any]:
+    """The subject of a finding about a group."""
     return subject({"cluster": group[0], "group_id": group[1]}, "group_id")
 
 
-def _names(events: Sequence[Row]) -> dict[str, str]:
+def client_names(events: Sequence[Row]) -> dict[str, str]:
     """Client ids by member id."""
     found: dict[str, str] = {}
     for event in events:
@@ -124,7 +137,7 @@ class RebalanceStormThresholds(Parameters, frozen=True, kw_only=True):
     ] = 10
 
 
-class RebalanceStorms(_Groups):
+class RebalanceStorms(GroupDetector):
     """Groups that start generation after generation: which members left, were lost or joined, and why.
 
     Generations in which members only joined do not count: that is how groups start and grow.
@@ -153,8 +166,8 @@ class RebalanceStorms(_Groups):
                     yield self._finding(group, some_rows[first:after], events.get(group, []))
                     break
 
-    def _finding(self, group: _Group, rows: list[Row], events: list[Row]) -> Finding:
-        names = _names(events)
+    def _finding(self, group: GroupKey, rows: list[Row], events: list[Row]) -> Finding:
+        names = client_names(events)
         first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
         reasons = []
         for key, verb in (("left", "left"), ("lost", "disappeared without leaving"), ("joined", "joined")):
@@ -184,7 +197,7 @@ class RebalanceStorms(_Groups):
                 "rolling restarts. Static membership (group.instance.id), cooperative assignment or the newer "
                 "protocol (KIP-848) make rebalances cheap."
             ),
-            subject=_subject(group),
+            subject=group_subject(group),
             count=len(rows),
             first=first,
             last=last,
@@ -210,7 +223,7 @@ class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
     at_least: Annotated[int, Meta(ge=1, description="Report a group from this many losses.")] = 1
 
 
-class LostMembers(_Groups):
+class LostMembers(GroupDetector):
     """Members that a group lost without a LeaveGroup, or that left because their program did not poll in time.
 
     The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. This is known if a later
@@ -227,12 +240,14 @@ class LostMembers(_Groups):
         rebalances = self._rebalances()
         for group, events in self._events().items():
             late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
-            lost = [(row, member) for row in rebalances.get(group, ()) for member in row["lost"]]
+            # `SharedInstances` reports those that another program has replaced.
+            fenced = {event["member_id"] for event in events if event["error_code"] == FENCED_INSTANCE_ID}
+            lost = [(row, one) for row in rebalances.get(group, ()) for one in row["lost"] if one not in fenced]
             if len(lost) + len(late) >= self.thresholds.at_least:
                 yield self._finding(group, lost, late, events)
 
-    def _finding(self, group: _Group, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
-        names = _names(events)
+    def _finding(self, group: GroupKey, lost: list[tuple[Row, str]], late: list[Row], events: list[Row]) -> Finding:
+        names = client_names(events)
         members = {member for _, member in lost}
         generations = {row["generation"] for row, _ in lost}
         shown = [
@@ -264,7 +279,7 @@ class LostMembers(_Groups):
                 "Otherwise check whether the members crashed, were paused (garbage collection, CPU limits), or lost "
                 "their network."
             ),
-            subject=_subject(group),
+            subject=group_subject(group),
             count=len(lost) + len(late),
             first=min(times, default=None),
             last=max(times, default=None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
@@ -162,9 +162,11 @@ class Detectors:
         found: list[Finding] = []
         ended: set[int] = set()
         clusters = ALONE if self._clusters is None else self._clusters.known()
+        by_detector: list[tuple[Detector[Any], list[Finding]]] = []
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
-            some = worst_first(detector.findings())
+            by_detector.append((detector, worst_first(detector.findings())))
+        for detector, some in _causes(by_detector):
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
             found += some[:MAX_FINDINGS]
@@ -179,6 +181,28 @@ class Detectors:
             *self._notes,
             *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
         ]
+
+
+def _causes(
+    found: list[tuple[Detector[Any], list[Finding]]],
+) -> Iterator[tuple[Detector[Any], list[Finding]]]:
+    """The findings without those that are effects of others."""
+    effects: dict[str, dict[tuple[str, ...], set[tuple[Any, ...]]]] = {}
+    for detector, some in found:
+        for name, values in (effect for one in some for effect in detector.effects(one)):
+            keys = tuple(sorted(values))
+            effects.setdefault(name, {}).setdefault(keys, set()).add(tuple(values[key] for key in keys))
+    for detector, some in found:
+        known = effects.get(detector.name, {})
+        yield (
+            detector,
+            [one for one in some if not any(_values(one, keys) in values for keys, values in known.items())],
+        )
+
+
+def _values(finding: Finding, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    known = {**finding.subject, "severity": finding.severity}
+    return tuple(known.get(key) for key in keys)
 
 
 def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:

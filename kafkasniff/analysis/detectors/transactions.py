@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
@@ -31,6 +31,11 @@ from kafkasniff.text.printable import word
 
 __all__ = ["FencedProducers", "HangingTransactions"]
 
+_BEGIN: Final = "begin"
+_END: Final = "end"
+_FENCES: Final = "fenced"
+_OPEN: Final = "open"
+"""Kinds of events of a transaction, or of how it ended."""
 _NAME: Final = ("transactional_id", pa.string())
 MAX_SECONDS: Final = 1 << 18
 """Maximum number of seconds of transactional ids in which something began or ended, the earliest."""
@@ -39,6 +44,8 @@ _BEGINS: Final = ("AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffset
 """APIs that are only used within a transaction. Since KIP-890 partitions need not be added first."""
 _ENDS: Final = ("EndTxn", "InitProducerId")
 """InitProducerId aborts an open transaction of its predecessor (KIP-98)."""
+_FENCED: Final = (47, 90)
+"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
 
 
 class HangingThresholds(Parameters, frozen=True, kw_only=True):
@@ -56,9 +63,10 @@ class HangingThresholds(Parameters, frozen=True, kw_only=True):
 class HangingTransactions(Detector[HangingThresholds]):
     """Transactions that were open for longer than their timeout (`transaction.timeout.ms`).
 
-    Those that are still open at the end of the capture count, too.
+    The coordinator aborts them; their producer learns this when its next request is refused (INVALID_PRODUCER_EPOCH,
+    PRODUCER_FENCED). Those that their producer has not ended by the end of the capture count, too.
 
-    Caveats: if EndTxn is not in the capture, the transaction appears open.
+    Caveats: if EndTxn is not in the capture, the transaction appears not to have ended.
     """
 
     name: ClassVar[str] = "hanging-transactions"
@@ -73,7 +81,7 @@ class HangingTransactions(Detector[HangingThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
-        keys = (*CLUSTER, _NAME, ("ends", pa.bool_()), ("second", number))
+        keys = (*CLUSTER, _NAME, ("kind", pa.string()), ("second", number))
         who: Any = tuple((name, kind, "first") for name, kind in CLIENT)
         place: Any = tuple((name, number, "first") for name in ORDER)
         # The same in reverse order: the last event.
@@ -93,9 +101,11 @@ class HangingTransactions(Detector[HangingThresholds]):
         if table == "connections":
             return
         mask = pc.and_(in_any(batch, "api", [*_BEGINS, *_ENDS]), pc.is_valid(column(batch, "transactional_id")))
-        # Requests that the coordinator refused began and ended nothing.
-        fine = pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0)
-        batch = only(batch, pc.and_(pc.and_(mask, fine), pc.is_valid(column(batch, "time_ns"))))
+        # Other requests that the coordinator refused began and ended nothing.
+        code = pc.fill_null(column(batch, "error_code"), 0)
+        known = pc.is_in(code, value_set=pa.array((0, *_FENCED), code.type))
+        batch = only(batch, pc.and_(pc.and_(mask, known), pc.is_valid(column(batch, "time_ns"))))
+        fenced = pc.greater(pc.fill_null(column(batch, "error_code"), 0), 0)
         name = column(batch, "transactional_id")
         found = pc.struct_field(
             pc.extract_regex(column(batch, "request_body"), r'"transaction_timeout_ms":(?P<number>-?\d{1,10})[,}]'),
@@ -105,7 +115,7 @@ class HangingTransactions(Detector[HangingThresholds]):
         keys = {
             **clusters(batch),
             "transactional_id": name,
-            "ends": in_any(batch, "api", _ENDS),
+            "kind": pc.if_else(fenced, _FENCES, pc.if_else(in_any(batch, "api", _ENDS), _END, _BEGIN)),
             "second": floor_divided(column(batch, "time_ns"), _SECOND),
         }
         rest = {**order_columns(batch), **clients(batch)}
@@ -126,18 +136,19 @@ class HangingTransactions(Detector[HangingThresholds]):
         for place, rows in by_name.items():
             known = timeouts.get(place)
             timeout = self.thresholds.timeout if known is None else known * 1_000_000
-            long = [one for one in _spans(rows, end) if one[1] - one[0]["time_ns"] > timeout]
+            long = [one for one in _spans(rows, end, timeout) if one[1] - one[0]["time_ns"] > timeout]
             if long:
                 yield self._finding(place, long, timeout, known is not None)
 
     def _finding(
-        self, place: tuple[str | None, str], long: list[tuple[dict[str, Any], int, bool]], timeout: int, known: bool
+        self, place: tuple[str | None, str], long: list[tuple[dict[str, Any], int, str]], timeout: int, known: bool
     ) -> Finding:
         cluster, name = place
         begin, over, _ = max(long, key=lambda one: one[1] - one[0]["time_ns"])
-        open_ones = sum(not ended for _, _, ended in long)
+        open_ones, aborted = (sum(how == kind for _, _, how in long) for kind in (_OPEN, _FENCES))
         lasted = over - begin["time_ns"]
-        never = f"; {open_ones:,} still open at the end of the capture" if open_ones else ""
+        never = f"; {aborted:,} aborted by the coordinator before the producer ended it" if aborted else ""
+        never += f"; {open_ones:,} not ended by the producer in the capture" if open_ones else ""
         return self.finding(
             "error",
             f"{plural(len(long), 'transaction')} of {word(name)}{in_cluster(self.clusters, cluster)} open for longer "
@@ -169,25 +180,30 @@ class HangingTransactions(Detector[HangingThresholds]):
                 "timeout_ms": timeout / 1e6,
                 "timeout_told": known,
                 "not_ended": open_ones,
+                "aborted": aborted,
             },
         )
 
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        if finding.values["aborted"]:
+            names = ("client_id", "client_ip", "transactional_id")
+            yield "fenced-producers", {name: finding.subject[name] for name in names}
 
-def _spans(rows: list[dict[str, Any]], end: int | None) -> Iterator[tuple[dict[str, Any], int, bool]]:
-    """Transactions: their beginning and end, and whether they were ended explicitly."""
+
+def _spans(rows: list[dict[str, Any]], end: int | None, timeout: int) -> Iterator[tuple[dict[str, Any], int, str]]:
+    """Transactions: their beginning, their end or the first request that shows it, and its kind."""
     began: dict[str, Any] | None = None
     for row in sorted(rows, key=lambda row: (row["time_ns"], row["connection_id"], row["exchange_id"])):
-        if not row["ends"]:
+        if row["kind"] == _BEGIN:
             began = began or row
         elif began is not None:
-            yield began, row["time_ns"], True
+            # Before the timeout, it is a former producer that is refused.
+            if row["kind"] == _FENCES and row["time_ns"] - began["time_ns"] <= timeout:
+                continue
+            yield began, row["time_ns"], row["kind"]
             began = None
     if began is not None and end is not None:
-        yield began, end, False
-
-
-_FENCED: Final = (47, 90)
-"""INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
+        yield began, end, _OPEN
 
 
 class FencedThresholds(Parameters, frozen=True, kw_only=True):

@@ -2,10 +2,31 @@
 
 import hashlib
 import json
+import re
+from random import Random
 
 import pytest
 
+from kafkasniff.analysis.detectors import Detectors, run
+from kafkasniff.analysis.export import Export
 from tests.analysis.detectors.faults import CAPTURES, FOLDER, ROOT, answer_file, answers, captures
+from tests.analysis.detectors.known_answers import without_numbers
+from tests.cli.console import kafkasniff
+
+CAUSES = [
+    ("error hanging-transactions", "hanging-transactions", "transaction-timed-out"),
+    ("error missing-topics", "missing-topics", "topic-deleted"),
+    ("error missing-topics", "missing-topics", "topic-missing"),
+    ("error offsets-out-of-range", "offsets-out-of-range", "offset-beyond-end-replayed"),
+    ("error offsets-out-of-range", "offsets-out-of-range", "offset-out-of-range"),
+    ("error repeated-deliveries", "repeated-deliveries", "share-group-archives"),
+    ("error repeated-starts", "repeated-starts", "poison-record"),
+    ("error shared-instances", "shared-instances", "instance-shared"),
+    ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
+    ("warning growing-lag", "growing-lag", "lag-grows"),
+]
+"""The first finding in a capture: its severity and detector."""
+_FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)
 
 every_capture = pytest.mark.parametrize("capture", captures(), ids=lambda capture: capture.name)
 
@@ -31,3 +52,47 @@ def test_every_file_belongs_to_a_capture():
     assert {file.name.removesuffix(".txt") for file in FOLDER.glob("*.txt")} == names
     others = {file.name for file in CAPTURES.iterdir()} - {"README.md"}
     assert {name.removesuffix(".json").removesuffix(".keys") for name in others} == names
+
+
+def named(name):
+    """Severity and detector of each finding in a reviewed file, in order."""
+    return [" ".join(found) for found in _FINDING.findall((FOLDER / f"{name}.pcap.txt").read_text(encoding="utf-8"))]
+
+
+def look_alike_of(name):
+    for file in CAPTURES.glob("*.json"):
+        if json.loads(file.read_text(encoding="utf-8"))["looks_like"] == f"{name}.pcap":
+            yield file.name.removesuffix(".pcap.json")
+
+
+@pytest.mark.parametrize(("first", "detector", "name"), CAUSES, ids=[name for *_, name in CAUSES])
+def test_the_cause_comes_first_and_alone(first, detector, name):
+    """Findings never repeat its effects, and traffic that only looks like it yields a note at most."""
+    found = named(name)
+    assert found[0] == first
+    assert {one for one in found[1:] if not one.startswith("note ")} <= {"warning frequent-commits"}
+    others = [other for _, one, known in CAUSES if one == detector for other in look_alike_of(known)]
+    assert others
+    for other in others:
+        assert not {f"error {detector}", f"warning {detector}"} & set(named(other)), other
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", [name for *_, name in CAUSES])
+def test_causes_depend_on_the_rows_alone(name, tmp_path):
+    """The same findings from an export, with its rows in any order and counted in two parts."""
+    path, random = CAPTURES / f"{name}.pcap", Random(name)
+    only = list(dict.fromkeys(detector for _, detector, _ in CAUSES))
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
+    captured = run([str(path)], only=only).findings
+    export = Export.open(str(tmp_path / "out"))
+    parts = [Detectors(only), Detectors(only)]
+    for table, reading in parts[0].reads().items():
+        batches = list(export.batches(table, reading)) if table in export.tables else []
+        rows = [batch.slice(row, 1) for batch in batches for row in range(batch.num_rows)]
+        random.shuffle(rows)
+        for row in rows:
+            random.choice(parts).update(row, table)
+    parts[0].merge(parts[1])
+    assert parts[0].findings() == without_numbers(captured)
+    assert captured

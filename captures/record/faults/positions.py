@@ -1,0 +1,247 @@
+"""Recordings of consumers, groups, transactions and sessions that make no progress, and of such as do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from ..broker import Listener, RealBroker
+from ..distribution import DEFAULT_VERSION, python_with
+from ..programs import CLIENTS, CONFLUENT, SASL, SHARE_GROUPS, java_program
+from . import Fault, Stage
+from .clients import greeted_session, rdkafka
+from .waits import java_waits, librdkafka
+
+_LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
+_SESSIONS = Listener(SASL.name, SASL.protocol, properties={**SASL.properties, "connections.max.reauth.ms": "3000"})
+_QUICK_TIMEOUTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+_SMALL_QUEUE = ("queued.min.messages=100", "queued.max.messages.kbytes=8", "fetch.message.max.bytes=4000")
+"""librdkafka otherwise reads far ahead of the program."""
+
+
+def groups(word: str, broker: RealBroker, seconds: float = 0, *settings: str, topic: str = "orders") -> Sequence[str]:
+    """Command line of ``rdkafka_groups.py``."""
+    program = [python_with(*CONFLUENT), str(CLIENTS / "faults" / "rdkafka_groups.py")]
+    return [*program, word, broker.bootstrap(), topic, str(seconds), *settings]
+
+
+def _broker(stage: Stage, records: int = 0, topic: str = "orders", **properties: str) -> RealBroker:
+    """A broker with a topic of one partition and records of ten bytes in it."""
+    broker = stage.broker(properties={name.replace("_", "."): value for name, value in properties.items()})
+    stage.clients.append(_LIBRDKAFKA)
+    if topic:
+        stage.run(java_waits("topic", broker.bootstrap(), topic, "1"))
+    if records:
+        stage.run(librdkafka("produce", broker.bootstrap(), topic, str(records), "10", "linger.ms=50"))
+    return broker
+
+
+def _session(stage: Stage, renewed: bool) -> None:
+    """Sessions of three seconds; a client that authenticates once per connection, or one that does so in time."""
+    broker = stage.broker(listeners=(_SESSIONS,))
+    stage.run(java_waits("topic", f"127.0.0.1:{broker.port('INTERNAL')}", "orders", "1"))
+    with stage.recording(broker.port(SASL.name)):
+        if renewed:
+            login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanisms": "PLAIN"}
+            login |= {"sasl_username": "alice", "sasl_password": "alice-secret", "allow_auto_create_topics": "false"}
+            stage.run(rdkafka(stage, 9, broker.bootstrap(SASL.name), **login))
+        else:
+            for _ in range(3):
+                greeted_session(stage, broker.port(SASL.name), "alice", "alice-secret", seconds=8)
+
+
+def _shared_instance(stage: Stage) -> None:
+    """Two programs, started a few seconds apart, that both call themselves `one`."""
+    broker = _broker(stage, 20)
+    settings = ("group.instance.id=one",)
+    with stage.recording(broker.port()):
+        first = stage.start(groups("again", broker, 14, *settings, "client.id=first"))
+        time.sleep(4)
+        second = stage.start(groups("again", broker, 10, *settings, "client.id=second"))
+        first.wait()
+        second.wait()
+
+
+def _returning_instance(stage: Stage) -> None:
+    """A program is killed and started again."""
+    broker = _broker(stage, 20)
+    settings = ("group.instance.id=one", "client.id=first")
+    with stage.recording(broker.port()):
+        first = stage.start(groups("once", broker, 60, *settings))
+        time.sleep(5)
+        first.kill()
+        first.wait()
+        stage.run(groups("once", broker, 5, *settings))
+
+
+def _restarts(word: str) -> Callable[[Stage], None]:
+    def play(stage: Stage) -> None:
+        broker = _broker(stage, 40)
+        with stage.recording(broker.port()):
+            for _ in range(5):
+                stage.run(groups(word, broker, 10), fails=True)
+
+    return play
+
+
+def _share(stage: Stage, records: int, times: int) -> None:
+    broker = _broker(stage, 20, **{name.replace(".", "_"): value for name, value in SHARE_GROUPS.items()})
+    stage.clients.append(f"Apache Kafka's Java client {DEFAULT_VERSION}")
+    worker = java_program("ShareWorker", version=DEFAULT_VERSION, sources="java-faults")()
+    with stage.recording(broker.port()):
+        stage.run([*worker, broker.bootstrap(), "orders", "8", str(records), str(times)])
+
+
+def _lag(stage: Stage, backlog: int, word: str) -> None:
+    """A producer of some 100 records a second for half a minute, and a consumer that is slower or faster."""
+    broker = _broker(stage, backlog)
+    with stage.recording(broker.port()):
+        reader = stage.start(groups(word, broker, 30, *_SMALL_QUEUE))
+        command = ("burst", broker.bootstrap(), "orders", "2500", "10", "client.id=shop", "linger.ms=500")
+        stage.run(librdkafka(*command))
+        reader.wait()
+
+
+def _missing(stage: Stage) -> None:
+    broker = _broker(stage, topic="")
+    with stage.recording(broker.port()):
+        producer = stage.start(rdkafka(stage, 9, broker.bootstrap(), "misspelt"))
+        stage.run(groups("once", broker, 9, "client.id=reader", topic="misspelt"))
+        producer.wait()
+
+
+def _created(stage: Stage) -> None:
+    """The topic is there before anybody gives up."""
+    broker = _broker(stage, topic="")
+    with stage.recording(broker.port()):
+        producer = stage.start(rdkafka(stage, 8, broker.bootstrap()))
+        time.sleep(3)
+        stage.run(groups("create", broker, 0, "client.id=admin"))
+        producer.wait()
+
+
+def _deleted(stage: Stage) -> None:
+    broker = _broker(stage)
+    with stage.recording(broker.port()):
+        producer = stage.start(rdkafka(stage, 14, broker.bootstrap(), topic_metadata_refresh_interval_ms="1000"))
+        reader = stage.start(groups("once", broker, 14, "client.id=reader"))
+        time.sleep(5)
+        stage.run(groups("drop", broker, 0, "client.id=admin"))
+        producer.wait()
+        reader.wait()
+
+
+def _transaction(stage: Stage, timeout_ms: int) -> None:
+    """A transaction of five seconds, read meanwhile."""
+    broker = stage.broker(properties=_QUICK_TIMEOUTS)
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    with stage.recording(broker.port()):
+        reader = stage.start(groups("once", broker, 9, "client.id=reader"))
+        stage.run(groups("begun", broker, 5, f"transaction.timeout.ms={timeout_ms}", "client.id=writer"))
+        reader.wait()
+
+
+def _out_of_range(stage: Stage, committed: int, deleted: int, reset: str) -> None:
+    """A group that returns to a log of 100 records."""
+    broker = _broker(stage, 100)
+    stage.run(groups(f"commit-{committed}", broker))
+    if deleted:
+        stage.run(groups(f"deleted-{deleted}", broker))
+    with stage.recording(broker.port()):
+        stage.run(groups("once", broker, 4, "client.id=reader", f"auto.offset.reset={reset}"))
+
+
+FAULTS = [
+    Fault(
+        "sasl-session-over.pcap",
+        "sessions of 3 seconds (connections.max.reauth.ms); the client does not authenticate again, and the broker "
+        "closes its connection at the next request",
+        lambda stage: _session(stage, renewed=False),
+    ),
+    Fault(
+        "sasl-session-renewed.pcap",
+        "the same with a client that authenticates again in time (KIP-368)",
+        lambda stage: _session(stage, renewed=True),
+        looks_like="sasl-session-over.pcap",
+    ),
+    Fault(
+        "instance-shared.pcap",
+        "two programs with one group.instance.id: each fences the other, is fenced, and starts again",
+        _shared_instance,
+    ),
+    Fault(
+        "instance-returns.pcap",
+        "a static member is killed and started again with the same group.instance.id",
+        _returning_instance,
+        looks_like="instance-shared.pcap",
+    ),
+    Fault(
+        "poison-record.pcap",
+        "a consumer commits each record, fails at record 7, and is started again, five times",
+        _restarts("stops-at-7"),
+    ),
+    Fault(
+        "consumer-restarts.pcap",
+        "the same consumer, which ends after five records each time and continues where it was",
+        _restarts("takes-5"),
+        looks_like="poison-record.pcap",
+    ),
+    Fault(
+        "share-group-archives.pcap",
+        "a member of a share group releases three records each time, until the broker archives them after 5 deliveries",
+        lambda stage: _share(stage, 3, 99),
+    ),
+    Fault(
+        "share-group-releases-once.pcap",
+        "the same with one record that is released once and accepted then",
+        lambda stage: _share(stage, 1, 1),
+        looks_like="share-group-archives.pcap",
+    ),
+    Fault(
+        "lag-grows.pcap",
+        "100 records a second for a consumer that processes 25 a second",
+        lambda stage: _lag(stage, 0, "slow-25"),
+    ),
+    Fault(
+        "lag-drains.pcap",
+        "the same producer, a consumer with a backlog of 2,000 records that processes 250 a second",
+        lambda stage: _lag(stage, 2000, "slow-250"),
+        looks_like="lag-grows.pcap",
+    ),
+    Fault("topic-missing.pcap", "a producer and a consumer of a topic that does not exist", _missing),
+    Fault(
+        "topic-created.pcap",
+        "a producer of a topic that is created three seconds later",
+        _created,
+        looks_like="topic-missing.pcap",
+    ),
+    Fault("topic-deleted.pcap", "a topic is deleted while a producer and a consumer use it", _deleted),
+    Fault(
+        "transaction-timed-out.pcap",
+        "a transaction is open for 5 seconds with a timeout of 2: the coordinator aborts it and fences the producer",
+        lambda stage: _transaction(stage, 2000),
+    ),
+    Fault(
+        "transaction-long.pcap",
+        "the same with a timeout of 60 seconds: committed",
+        lambda stage: _transaction(stage, 60_000),
+        looks_like="transaction-timed-out.pcap",
+    ),
+    Fault(
+        "offset-out-of-range.pcap",
+        "a group's offset 10 was deleted from the log, which begins at 60 now: 50 records are skipped",
+        lambda stage: _out_of_range(stage, 10, 60, "earliest"),
+    ),
+    Fault(
+        "offset-beyond-end-replayed.pcap",
+        "a group's offset 500 is beyond the log's end, 100: it starts over at 0, and reads all records again",
+        lambda stage: _out_of_range(stage, 500, 0, "earliest"),
+    ),
+    Fault(
+        "offset-beyond-end.pcap",
+        "the same, but it continues at the end, and nothing is skipped or read again",
+        lambda stage: _out_of_range(stage, 500, 0, "latest"),
+        looks_like="offset-beyond-end-replayed.pcap",
+    ),
+]

@@ -1,0 +1,270 @@
+"""Consumers whose position is not in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, is_follower, named, only
+from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.tally import (
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    Tally,
+    clients,
+    clusters,
+)
+from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, subject
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.text.printable import word
+
+__all__ = ["OffsetsOutOfRange"]
+
+OFFSET_OUT_OF_RANGE: Final = 1
+EARLIEST: Final = -2
+LATEST: Final = -1
+_PARTITION: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
+MAX_ANSWERS: Final = 1 << 16
+"""Maximum number of offsets in ListOffsets responses that are kept, the earliest."""
+MAX_LOGS: Final = 1 << 17
+"""Maximum number of partitions whose ends are known."""
+
+
+class _Partition(msgspec.Struct):
+    partition_index: int | None = None
+    timestamp: int | None = None
+
+
+class _Topic(msgspec.Struct):
+    name: Any = None
+    partitions: list[_Partition] = []
+
+
+class _Asked(msgspec.Struct):
+    """A ListOffsets request."""
+
+    topics: list[_Topic] = []
+
+
+_ASKED: Final = msgspec.json.Decoder(_Asked)
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """An offset that was refused, and how the client continued."""
+
+    row: dict[str, Any]
+    evidence: tuple[Evidence, ...]
+    reset: dict[str, Any] | None
+    """The answer that says where to."""
+    start: int | None
+    end: int | None
+
+    @property
+    def to(self) -> int | None:
+        return None if self.reset is None else self.reset["offset"]
+
+    @property
+    def skipped(self) -> int:
+        at, to = self.row["offset"], self.to
+        return 0 if at is None or to is None else max(to - at, 0)
+
+    @property
+    def again(self) -> int:
+        at, to = self.row["offset"], self.to
+        return 0 if at is None or to is None or self.end is None else max(min(at, self.end) - to, 0)
+
+    @property
+    def then(self) -> str:
+        if self.to is None:
+            return "it did not continue in the capture"
+        if self.skipped:
+            return f"it continued at {self.to:,} and skipped {plural(self.skipped, 'record')}"
+        more = f" and reads {plural(self.again, 'record')} again" if self.again else ""
+        return f"it continued at {self.to:,}{more}"
+
+    @property
+    def shown(self) -> tuple[Evidence, ...]:
+        one = self.reset
+        if one is None:
+            return self.evidence
+        note = f"continues at {self.to:,}"
+        return (*self.evidence[:1], Evidence(one["connection_id"], one["exchange_id"], one["time_ns"], note))
+
+
+class OffsetOutOfRangeThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `OffsetsOutOfRange`."""
+
+    at_least: Annotated[
+        int, Meta(ge=1, description="Skipping this many records, or reading them again, is an error; fewer are a note.")
+    ] = 1
+
+
+class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
+    """Fetches at an offset that the log does not have, and where the consumer continued.
+
+    It continues where its next ListOffsets response for the partition says (`auto.offset.reset`). If that is a higher
+    offset, the records between were deleted before it read them, or are skipped. If it is a lower one, it reads records
+    again. The finding is an error, too, if the consumer did not continue in the capture.
+
+    Caveats: a program may set its position itself. How far it had read before the capture is unknown.
+    """
+
+    name: ClassVar[str] = "offsets-out-of-range"
+    summary: ClassVar[str] = "Consumers whose offset the log does not have: records skipped or read again."
+    parameters_type = OffsetOutOfRangeThresholds
+    bodies: ClassVar[Bodies] = {("request", "ListOffsets"): None}
+    parts_clusters = True
+
+    _refused = Tally("refused", (*CLIENT, *_PARTITION, ("offset", pa.int64())))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "partitions", "request_body")
+        return {"exchanges": TableReading(own, ("Fetch", "ListOffsets"))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        number = pa.int64()
+        answers = (*CLIENT, *_PARTITION, *((name, number) for name in (*ORDER, "timestamp", "offset")))
+        return {
+            **super().shapes(),
+            "answers": Shape(keys=answers, order=ORDER, keep="earliest", bound=MAX_ANSWERS),
+            "ends": Shape(keys=_PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, in_any(batch, "api", ["Fetch", "ListOffsets"]))
+        batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
+        batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+        rows = named(exploded(batch, [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "row"]))
+        fetch, code = in_any(rows, "api", ["Fetch"]), column(rows, "error_code")
+        self._refuse(only(rows, pc.and_(fetch, pc.equal(code, OFFSET_OUT_OF_RANGE))))
+        fine = pc.equal(code, 0)
+        fetched = only(rows, pc.and_(fetch, pc.and_(fine, pc.greater_equal(column(rows, "high_watermark"), 0))))
+        place = {name: column(fetched, name) for name in ("topic", "partition")}
+        self.parts["ends"].add({**clusters(fetched), **place, "end": column(fetched, "high_watermark")})
+        known = pc.and_(fine, pc.greater_equal(column(rows, "offset"), 0))
+        self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)), column(batch, "request_body"))
+
+    def _refuse(self, rows: pa.RecordBatch) -> None:
+        names = ("topic", "partition", "offset")
+        keys = {**clients(rows), **clusters(rows), **{name: column(rows, name) for name in names}}
+        notes = [f"fetch at {offset:,}" if offset is not None else "" for offset in keys["offset"].to_pylist()]
+        self._refused.add(self, rows, keys, pa.array(notes, pa.string()))
+
+    def _answered(self, rows: pa.RecordBatch, bodies: pa.Array) -> None:
+        asked: dict[int, dict[tuple[Any, int | None], int | None]] = {}
+        timestamps = []
+        places = (column(rows, name).to_pylist() for name in ("row", "topic", "partition"))
+        for row, topic, partition in zip(*places, strict=True):
+            if row not in asked:
+                asked[row] = _timestamps(bodies[row].as_py())
+            timestamps.append(asked[row].get((topic, partition)))
+        names = (*CLIENT_COLUMNS, "topic", "partition", *ORDER, "offset")
+        columns = {name: column(rows, name) for name in names}
+        self.parts["answers"].add({**clusters(rows), **columns, "timestamp": pa.array(timestamps, pa.int64())})
+
+    def findings(self) -> Iterator[Finding]:
+        ends = {_place(row): row["end"] for row in self.resolved("ends").to_pylist()}
+        starts: dict[tuple[Any, ...], int] = {}
+        answers: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.resolved("answers").to_pylist():
+            answers.setdefault((row["client_id"], row["client_ip"], *_place(row)), []).append(row)
+            if row["timestamp"] == EARLIEST:
+                starts[_place(row)] = max(starts.get(_place(row), 0), row["offset"])
+            if row["timestamp"] == LATEST:
+                ends[_place(row)] = max(ends.get(_place(row), 0), row["offset"])
+        found: dict[tuple[Any, ...], list[_Refusal]] = {}
+        for row, evidence in self._refused.rows(self):
+            who, place = (row["client_id"], row["client_ip"]), _place(row)
+            later = [
+                one
+                for one in answers.get((*who, *place), ())
+                if one["time_ns"] is not None and row["first"] is not None and one["time_ns"] >= row["first"]
+            ]
+            reset = min(later, key=lambda one: tuple(one[name] for name in ORDER), default=None)
+            one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place))
+            found.setdefault((*who, row["cluster"], row["topic"]), []).append(one)
+        for refusals in found.values():
+            refusals.sort(key=lambda one: (one.reset is not None, -one.skipped, -one.again, one.row["partition"]))
+            yield self._finding(refusals)
+
+    def _finding(self, refusals: list[_Refusal]) -> Finding:
+        worst = refusals[0]
+        row, at = worst.row, worst.row["offset"]
+        skipped, again = (sum(getattr(one, name) for one in refusals) for name in ("skipped", "again"))
+        severity: Severity = "error"
+        if all(one.reset is not None for one in refusals) and skipped + again < self.thresholds.at_least:
+            severity = "note"
+        log = [f"begins at {worst.start:,}"] if worst.start is not None else []
+        log += [f"ends at {worst.end:,}"] if worst.end is not None else []
+        has = f" (the log {' and '.join(log)})" if log else ""
+        offset = "an offset" if at is None else f"offset {at:,}"
+        more = [f"{skipped:,} skipped in all"] if skipped > worst.skipped else []
+        more += [f"{again:,} read again in all"] if again > worst.again else []
+        likewise = f"; likewise {', '.join([plural(len(refusals) - 1, 'other offset'), *more])}" if refusals[1:] else ""
+        shown = [one for refusal in refusals for one in refusal.shown]
+        times = [one.row[name] for one in refusals for name in ("first", "last") if one.row[name] is not None]
+        return self.finding(
+            severity,
+            f"{client(row)} fetched {word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])} "
+            f"at {offset}, which is out of range{has}: {worst.then}{likewise}",
+            meaning=(
+                "The records at this offset were deleted before the consumer read them (retention, DeleteRecords), or "
+                "never existed: the topic was created again, an unclean leader election cut the log off, or the offset "
+                "belongs to another cluster."
+            ),
+            advice=(
+                "If the consumer was down or slow, keep records for longer (retention.ms, retention.bytes, "
+                "offsets.retention.minutes). Otherwise find out who set the offset, and choose auto.offset.reset "
+                "deliberately: earliest reads again, latest skips, none stops."
+            ),
+            subject=subject(row, "client_id", "client_ip", "topic"),
+            count=sum(one.row["count"] for one in refusals),
+            first=min(times, default=None),
+            last=max(times, default=None),
+            evidence=tuple(sorted(shown[:MAX_EVIDENCE], key=lambda one: one.time_ns or 0)),
+            values={
+                "partition": row["partition"],
+                "offset": at,
+                "reset": worst.to,
+                "start": worst.start,
+                "end": worst.end,
+                "skipped": skipped,
+                "again": again,
+                "offsets": len(refusals),
+            },
+        )
+
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        who = {name: finding.subject[name] for name in ("client_id", "client_ip")}
+        cluster = finding.subject.get("cluster")
+        yield "hidden-errors", {**who, "api": "Fetch", "error_code": OFFSET_OUT_OF_RANGE, "cluster": cluster}
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name, _ in _PARTITION)
+
+
+def _timestamps(body: str | None) -> dict[tuple[Any, int | None], int | None]:
+    """What a ListOffsets request asks for each topic and partition: a time, `EARLIEST` or `LATEST`."""
+    if body is None:
+        return {}
+    try:
+        asked = _ASKED.decode(body)
+    except msgspec.DecodeError:
+        return {}
+    return {
+        (topic.name, place.partition_index): place.timestamp
+        for topic in asked.topics
+        if isinstance(topic.name, str)
+        for place in topic.partitions
+    }

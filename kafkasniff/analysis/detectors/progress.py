@@ -1,0 +1,373 @@
+"""Consumers that make no progress, or too little."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import (
+    ORDER,
+    column,
+    exploded,
+    floor_divided,
+    in_any,
+    is_follower,
+    named,
+    only,
+)
+from kafkasniff.analysis.detectors.detector import Detector, Effect
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, span
+from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.text.printable import word
+
+__all__ = ["GrowingLag", "RepeatedStarts"]
+
+_PARTITION: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
+_COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit")
+MAX_SESSIONS: Final = 1 << 17
+"""Maximum number of partitions of connections whose first records are remembered, the earliest."""
+MAX_SPANS: Final = 1 << 18
+"""Maximum number of positions and ends of partitions; partitions with the fewest are dropped first."""
+MAX_GROUPS: Final = 1 << 16
+"""Maximum number of groups whose members' last requests are remembered."""
+_RISING: Final = 2 / 3
+"""Fraction of the steps in which a lag that grows rises."""
+_NEAR: Final = 0.9
+"""At the end, it is at least this fraction of its maximum: it is not being worked off."""
+
+_STOPPED: Final = 3
+"""A position that has not moved for this many times its longest pause has stopped: the lag grows until the end."""
+
+Row = dict[str, Any]
+
+
+class RepeatedStartThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `RepeatedStarts`."""
+
+    at_least: Annotated[
+        int,
+        Meta(ge=2, description="Report a group from this many consecutive starts at the same offset of a partition."),
+    ] = 3
+
+
+class RepeatedStarts(Detector[RepeatedStartThresholds]):
+    """Groups whose consumers begin at the same offset again and again, although they receive its records.
+
+    Each new connection that receives records begins where the group's last commit was. If that does not move, either no
+    record is processed to its end (a record on which the program fails), or nothing is committed.
+
+    Caveats: programs that read a topic from its beginning on purpose, with the same group, look the same. Clients with
+    the same id in several groups are not judged.
+    """
+
+    name: ClassVar[str] = "repeated-starts"
+    summary: ClassVar[str] = "Consumers that start again and again at the same record."
+    parameters_type = RepeatedStartThresholds
+    parts_clusters = True
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions")
+        return {"exchanges": TableReading(own, ("Fetch", *MEMBER_APIS))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys = (*CLIENT, *_PARTITION, ("connection_id", pa.int64()))
+        first: Any = tuple((name, pa.int64(), "first") for name in ("time_ns", "exchange_id", "offset"))
+        return {
+            "starts": Shape(keys=keys, measures=first, order=ORDER, keep="earliest", bound=MAX_SESSIONS),
+            "members": MEMBER_SHAPE,
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.parts["members"].add(member_rows(batch))
+        batch = only(batch, pc.and_(in_any(batch, "api", ["Fetch"]), pc.is_valid(column(batch, "time_ns"))))
+        batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
+        rows = named(exploded(batch, [*ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
+        asked = pc.and_(pc.equal(column(rows, "error_code"), 0), pc.greater_equal(column(rows, "offset"), 0))
+        rows = only(rows, pc.and_(asked, pc.greater(column(rows, "record_count"), 0)))
+        names = (*CLIENT_COLUMNS, "topic", "partition", *ORDER, "offset")
+        self.parts["starts"].add({**clusters(rows), **{name: column(rows, name) for name in names}})
+
+    def findings(self) -> Iterator[Finding]:
+        groups = groups_by_client(self.parts["members"])
+        starts: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.resolved("starts").to_pylist():
+            group = groups.get((row["client_id"], row["client_ip"]))
+            if group is not None:
+                starts.setdefault((row["cluster"], group, row["topic"], row["partition"]), []).append(row)
+        found: dict[tuple[Any, ...], list[list[Row]]] = {}
+        for (*place, _, _), rows in starts.items():
+            rows.sort(key=lambda row: (row["time_ns"], row["connection_id"]))
+            longest = max(_runs(rows), key=len)
+            if len(longest) >= self.thresholds.at_least:
+                found.setdefault(tuple(place), []).append(longest)
+        for (cluster, group), runs in found.items():
+            yield self._finding(cluster, group, sorted(runs, key=lambda run: (-len(run), run[0]["time_ns"])))
+
+    def _finding(self, cluster: str | None, group: str, runs: list[list[Row]]) -> Finding:
+        worst = runs[0]
+        at = worst[0]
+        places = f"offset {at['offset']:,} of {_name(at)}"
+        places += f" (and {plural(len(runs) - 1, 'other partition')})" if runs[1:] else ""
+        first, last = worst[0]["time_ns"], worst[-1]["time_ns"]
+        who = list(dict.fromkeys(client(row) for row in worst))
+        return self.finding(
+            "error",
+            f"group {word(group)}{in_cluster(self.clusters, cluster)} started {len(worst):,} times at {places}"
+            f"{span(first, last)}, and got its records each time",
+            meaning=(
+                "No commit moves the group beyond this offset. Usually the program fails at a record at or soon after "
+                "it (a poison record) and is started again; otherwise it ends before it commits. Records there are "
+                "processed again each time, those that follow not at all."
+            ),
+            advice=(
+                "Look at the program's log for the error, and at the record at this offset. Let the program skip "
+                "records that it cannot process, or write them to a dead letter topic, and commit."
+            ),
+            subject={"group_id": group, **({} if cluster is None else {"cluster": cluster})},
+            count=len(worst),
+            first=first,
+            last=last,
+            evidence=tuple(
+                Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], f"starts at {row['offset']:,}")
+                for row in worst[:MAX_EVIDENCE]
+            ),
+            values={
+                **{name: at[name] for name in ("topic", "partition", "offset")},
+                "clients": who[:MAX_EVIDENCE],
+            },
+        )
+
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        group = {"group_id": finding.subject["group_id"], "cluster": finding.subject.get("cluster")}
+        yield "rebalance-storms", group
+        yield "lost-members", group
+
+
+def _runs(rows: Sequence[Row]) -> list[list[Row]]:
+    """Consecutive starts at one offset."""
+    runs: list[list[Row]] = []
+    for row in rows:
+        if runs and runs[-1][0]["offset"] == row["offset"]:
+            runs[-1].append(row)
+        else:
+            runs.append([row])
+    return runs
+
+
+class GrowingLagThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `GrowingLag`."""
+
+    every: Annotated[Duration, Meta(ge=1, description="Time span of a sample.")] = 5_000_000_000
+    samples: Annotated[int, Meta(ge=3, description="Minimum number of samples; shorter growth is not judged.")] = 4
+    at_least: Annotated[int, Meta(ge=1, description="Report a lag that has grown by this many records …")] = 500
+    share: Annotated[
+        float, Meta(ge=0, le=1, description="… and by at least this fraction of the records produced meanwhile.")
+    ] = 0.2
+
+
+class GrowingLag(Detector[GrowingLagThresholds]):
+    """Consumers whose distance to the end of the log grows for as long as they are seen.
+
+    Committed offsets are compared with the log's end; for groups that do not commit, those of Fetch requests. A group
+    that stops committing counts as long as its members send heartbeats.
+
+    Caveats: clients fetch ahead of their program, so only commits show what it has processed. A group that commits
+    rarely is sampled at its commits only.
+    """
+
+    name: ClassVar[str] = "growing-lag"
+    summary: ClassVar[str] = "Consumers that are slower than the producers: their lag grows."
+    parameters_type = GrowingLagThresholds
+    parts_clusters = True
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions")
+        apis = ("Produce", "Fetch", *_COMMITS, *MEMBER_APIS)
+        return {"exchanges": TableReading(own, tuple(dict.fromkeys(apis)))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        spans = (("span", pa.int64()),)
+        highest: Any = (("offset", pa.int64(), "max"),)
+        # The exchange that a sample is shown by.
+        shown: Any = (*((name, pa.int64(), "first") for name in ORDER), *highest)
+        group = tuple(name for name, _ in _PARTITION)
+        return {
+            "ends": Shape(keys=(*_PARTITION, *spans), measures=highest, group=group, bound=MAX_SPANS),
+            "commits": Shape(
+                keys=(("group_id", pa.string()), *_PARTITION, *spans),
+                measures=shown,
+                order=ORDER,
+                group=group,
+                bound=MAX_SPANS,
+            ),
+            "fetches": Shape(
+                keys=(*CLIENT, *_PARTITION, *spans), measures=shown, order=ORDER, group=group, bound=MAX_SPANS
+            ),
+            "members": MEMBER_SHAPE,
+            "alive": Shape(
+                keys=(("group_id", pa.string()), *CLUSTER), measures=(("span", pa.int64(), "max"),), bound=MAX_GROUPS
+            ),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.parts["members"].add(member_rows(batch))
+        batch = only(batch, pc.is_valid(column(batch, "time_ns")))
+        alive = only(batch, pc.and_(in_any(batch, "api", MEMBER_APIS), pc.is_valid(column(batch, "group_id"))))
+        when = floor_divided(column(alive, "time_ns"), self.thresholds.every)
+        self.parts["alive"].add({**clusters(alive), "group_id": column(alive, "group_id"), "span": when})
+        rows = named(exploded(batch, ["api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id"]))
+        rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "partition"))))
+        fetched = only(rows, in_any(rows, "api", ["Fetch"]))
+        self._add("ends", fetched, column(fetched, "high_watermark"))
+        produced = only(rows, in_any(rows, "api", ["Produce"]))
+        start = pc.if_else(pc.greater_equal(column(produced, "offset"), 0), column(produced, "offset"), None)
+        self._add("ends", produced, pc.add(start, column(produced, "record_count")))
+        committed = only(rows, pc.and_(in_any(rows, "api", _COMMITS), pc.is_valid(column(rows, "group_id"))))
+        self._add("commits", committed, column(committed, "offset"))
+        asked = only(fetched, pc.invert(is_follower(column(fetched, "client_id"))))
+        self._add("fetches", asked, column(asked, "offset"))
+
+    def _add(self, part: str, rows: pa.RecordBatch, offset: pa.Array) -> None:
+        known = pc.fill_null(pc.greater_equal(offset, 0), False)
+        rows, offset = rows.filter(known), offset.filter(known)
+        shape = self.parts[part].shape
+        names = [name for name in shape.schema.names if name not in {"cluster", "span", "offset"}]
+        when = floor_divided(column(rows, "time_ns"), self.thresholds.every)
+        values = {name: column(rows, name) for name in names}
+        self.parts[part].add({**clusters(rows), **values, "span": when, "offset": offset})
+
+    def findings(self) -> Iterator[Finding]:
+        ends: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for row in self.resolved("ends").to_pylist():
+            ends.setdefault(_place(row), []).append((row["span"], row["offset"]))
+        groups = groups_by_client(self.parts["members"])
+        commits: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.resolved("commits").to_pylist():
+            commits.setdefault((row["group_id"], None, *_place(row)), []).append(row)
+        series = dict(commits)
+        for row in self.resolved("fetches").to_pylist():
+            group = groups.get((row["client_id"], row["client_ip"]))
+            who = None if group is not None else (row["client_id"], row["client_ip"])
+            if (group, who, *_place(row)) not in commits:
+                series.setdefault((group, who, *_place(row)), []).append(row)
+        alive = {(row["group_id"], row["cluster"]): row["span"] for row in self.resolved("alive").to_pylist()}
+        found: dict[tuple[Any, ...], list[tuple[bool, list[Row]]]] = {}
+        for key, positions in series.items():
+            seen = alive.get((key[0], key[2]))
+            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), seen)
+            if self._grows(samples):
+                found.setdefault(key[:3], []).append((key in commits, samples))
+        for (group, who, cluster), grown in found.items():
+            grown.sort(key=lambda one: (-_growth(one[1]), _name(one[1][0])))
+            yield self._finding(group, who, cluster, grown)
+
+    def _grows(self, samples: list[Row]) -> bool:
+        """Whether a lag grew from the first sample to the last, nearly all the time."""
+        limits = self.thresholds
+        if samples and samples[-1].get("stopped"):
+            samples = samples[-2:]
+        lags = [sample["lag"] for sample in samples]
+        if len(lags) < 2 or samples[-1]["span"] - samples[0]["span"] + 1 < limits.samples:
+            return False
+        grown = _growth(samples)
+        produced = grown + samples[-1]["offset"] - samples[0]["offset"]
+        rising = sum(after > before for before, after in pairwise(lags))
+        steady = (
+            (len(lags) > 2 or samples[-1].get("stopped"))
+            and rising >= _RISING * (len(lags) - 1)
+            and lags[-1] >= _NEAR * max(lags)
+        )
+        return bool(steady and grown >= max(limits.at_least, limits.share * produced))
+
+    def _finding(
+        self,
+        group: str | None,
+        who: tuple[Any, Any] | None,
+        cluster: str | None,
+        found: list[tuple[bool, list[Row]]],
+    ) -> Finding:
+        every, (commits, samples) = self.thresholds.every, found[0]
+        named_client = {} if who is None else dict(zip(CLIENT_COLUMNS, who, strict=True))
+        name = f"group {word(group)}" if group is not None else client(named_client)
+        first, last = samples[0], samples[-1]
+        lasted = (last["span"] - first["span"]) * every
+        names = [_name(one[0]) for _, one in found]
+        how = "commits" if commits else "fetches"
+        return self.finding(
+            "warning",
+            f"lag of {name}{in_cluster(self.clusters, cluster)} grows: {some(names)}, from {first['lag']:,} to "
+            f"{last['lag']:,} records within {elapsed(lasted)} ({_growth(samples) * 1e9 / lasted:,.0f} records/s more "
+            f"than it {how})",
+            meaning=(
+                "The consumer is slower than the producers. Its data becomes older and older, and once it is older "
+                "than the topic's retention, records are deleted before they are read."
+            ),
+            advice=(
+                "Find out what limits the consumer: work per record, a slow database, commits that wait. Add members "
+                "up to the number of partitions, or partitions; look at the busiest partition if others keep up."
+            ),
+            subject={
+                **({"group_id": group} if group is not None else named_client),
+                **({} if cluster is None else {"cluster": cluster}),
+            },
+            count=len(samples),
+            first=first["span"] * every,
+            last=(last["span"] + 1) * every,
+            evidence=tuple(
+                Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], f"a lag of {row['lag']:,} records")
+                for row in samples[-MAX_EVIDENCE:]
+            ),
+            values={"before": first["lag"], "lag": last["lag"], "partitions": names[:MAX_EVIDENCE]},
+        )
+
+
+def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | None) -> list[Row]:
+    """Positions with their lag, in order: those that moved, since any lag grows between two commits.
+
+    `alive`: when the group's members were last seen. If they still are at the end, and the position has stopped, there
+    is a last sample of the end.
+    """
+    samples: list[Row] = []
+    place, end = 0, 0
+    for row in positions:
+        while place < len(ends) and ends[place][0] <= row["span"]:
+            end = max(end, ends[place][1])
+            place += 1
+        if place and (not samples or row["offset"] != samples[-1]["offset"]):
+            samples.append({**row, "lag": max(end - row["offset"], 0)})
+    if len(samples) > 1:
+        pause = max(after["span"] - before["span"] for before, after in pairwise(samples))
+        last = samples[-1]
+        if alive is not None and min(ends[-1][0], alive) - last["span"] > _STOPPED * pause:
+            end = max(offset for when, offset in ends if when <= alive)
+            lag = max(end - last["offset"], 0)
+            samples.append({**last, "span": min(ends[-1][0], alive), "lag": lag, "stopped": True})
+    return samples
+
+
+def _growth(samples: Sequence[Row]) -> int:
+    grown: int = samples[-1]["lag"] - samples[0]["lag"]
+    return grown
+
+
+def _when(row: Row) -> int:
+    span_of: int = row["span"]
+    return span_of
+
+
+def _name(row: Row) -> str:
+    return f"{word(row['topic'])}-{row['partition']}"
+
+
+def _place(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name, _ in _PARTITION)

@@ -1,0 +1,203 @@
+"""Topics that clients use although they do not exist, or no longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.between_brokers import is_broker
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, named, only
+from kafkasniff.analysis.detectors.detector import Detector, Effect
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.tally import (
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    Tally,
+    clients,
+    clusters,
+)
+from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, span
+from kafkasniff.analysis.error_causes import causes
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.text.printable import word
+
+__all__ = ["MissingTopics"]
+
+_APIS: Final = ("Metadata", "Produce", "Fetch", "ListOffsets", "ShareFetch")
+"""APIs whose errors show what programs read and write. Tools that look for topics use others, too."""
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+UNKNOWN_TOPIC_ID: Final = 100
+_CODES: Final = (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
+_TOPIC: Final = (*CLUSTER, ("topic", pa.string()))
+MAX_TOPICS: Final = 1 << 17
+"""Maximum number of topics that are known to exist, and of those that were deleted."""
+
+_NAMED: Final = 100
+"""Maximum number of clients whose further errors a finding explains."""
+
+
+class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `MissingTopics`."""
+
+    at_least: Annotated[
+        int,
+        Meta(ge=1, description="This many refused requests of a client for a topic are an error; fewer are a note."),
+    ] = 3
+
+
+class MissingTopics(Detector[MissingTopicThresholds]):
+    """Topics that clients read or write and that do not exist, from the first request on or after a deletion.
+
+    A topic that appears later in the capture is not reported.
+
+    Caveats: programs that wait for a topic to be created look the same until it is. If all requests that found the
+    topic are missing from the capture, a deleted topic looks as if it had never existed.
+    """
+
+    name: ClassVar[str] = "missing-topics"
+    summary: ClassVar[str] = "Clients that use a topic that does not exist or was deleted."
+    parameters_type = MissingTopicThresholds
+    error_bodies = True
+    parts_clusters = True
+
+    _refused = Tally("refused", (*CLIENT, *_TOPIC), sums=("reads", "writes"))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", "api_key", "error_code", "error_count", "topics", "partitions", "response_body")
+        apis = (*_APIS, "DeleteTopics")
+        return {"exchanges": TableReading((*ORDER, *own, *CLIENT_COLUMNS, *CLUSTER_COLUMNS), apis)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        last: Any = (("last", pa.int64(), "max"),)
+        deleted: Any = tuple((name, kind, "last") for name, kind in (*((one, pa.int64()) for one in ORDER), *CLIENT))
+        return {
+            **super().shapes(),
+            "there": Shape(keys=_TOPIC, measures=last, bound=MAX_TOPICS),
+            "deleted": Shape(keys=_TOPIC, measures=deleted, order=ORDER, bound=MAX_TOPICS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self._deletions(only(batch, in_any(batch, "api", ["DeleteTopics"])))
+        batch = only(batch, in_any(batch, "api", _APIS))
+        rows = named(exploded(batch, ["time_ns", *CLUSTER_COLUMNS]))
+        code = column(rows, "error_code")
+        there = pc.invert(pc.is_in(code, value_set=pa.array(_CODES, code.type)))
+        rows = only(rows, pc.and_(there, pc.and_(pc.is_valid(code), pc.is_valid(column(rows, "time_ns")))))
+        self.parts["there"].add({**clusters(rows), "topic": column(rows, "topic"), "last": column(rows, "time_ns")})
+        self._refusals(only(batch, pc.greater(column(batch, "error_count"), 0)))
+
+    def _deletions(self, batch: pa.RecordBatch) -> None:
+        batch = only(batch, pc.equal(column(batch, "error_count"), 0))
+        lists = column(batch, "topics")
+        rows = batch.take(pc.list_parent_indices(lists))
+        topics = pc.list_flatten(lists).cast(pa.string())
+        places = {name: column(rows, name) for name in (*ORDER, *CLIENT_COLUMNS)}
+        self.parts["deleted"].add({**clusters(rows), "topic": topics, **places})
+
+    def _refusals(self, batch: pa.RecordBatch) -> None:
+        found: list[tuple[int, str]] = []
+        names = ("api_key", "partitions", "response_body", "client_id")
+        for row, values in enumerate(zip(*(column(batch, name).to_pylist() for name in names), strict=True)):
+            api_key, partitions, body, client_id = values
+            if is_broker(client_id, ()):
+                continue
+            topics = [one["topic"] or one["topic_id"] for one in partitions or () if one["error_code"] in _CODES]
+            if body is not None and api_key is not None:
+                topics += [one.topic for one in causes(api_key, msgspec.json.decode(body)) if one.code in _CODES]
+            found += [(row, topic) for topic in dict.fromkeys(topics) if topic]
+        rows = batch.take(pa.array([row for row, _ in found], pa.int64()))
+        api = column(rows, "api")
+        keys = {**clients(rows), **clusters(rows), "topic": pa.array([topic for _, topic in found], pa.string())}
+        sums = {
+            name: in_any(rows, "api", apis).to_numpy(zero_copy_only=False).astype(np.int64)
+            for name, apis in (("reads", ("Fetch", "ShareFetch", "ListOffsets")), ("writes", ("Produce",)))
+        }
+        self._refused.add(self, rows, keys, api, **sums)
+
+    def findings(self) -> Iterator[Finding]:
+        there = {_key(row): row["last"] for row in self.resolved("there").to_pylist()}
+        deleted = {_key(row): row for row in self.resolved("deleted").to_pylist()}
+        found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+        for row, evidence in self._refused.rows(self):
+            known = there.get(_key(row))
+            if known is None or row["last"] is None or known < row["last"]:
+                found.setdefault(_key(row), []).append((row, evidence))
+        for key, rows in found.items():
+            rows.sort(key=lambda one: (-one[0]["count"], client(one[0])))
+            yield self._finding(key, rows, known=key in there, deletion=deleted.get(key))
+
+    def _finding(
+        self,
+        key: tuple[Any, ...],
+        rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]],
+        *,
+        known: bool,
+        deletion: dict[str, Any] | None,
+    ) -> Finding:
+        cluster, topic = key
+        count = sum(row["count"] for row, _ in rows)
+        often = any(row["count"] >= self.thresholds.at_least for row, _ in rows)
+        first = min((row["first"] for row, _ in rows if row["first"] is not None), default=None)
+        last = max((row["last"] for row, _ in rows if row["last"] is not None), default=None)
+        who = [client(row) for row, _ in rows]
+        gone = known or deletion is not None
+        by = "" if deletion is None else f" by {client(deletion)}"
+        state = f"was deleted{by}" if gone else "does not exist"
+        verbs = [verb for name, verb in (("writes", "written"), ("reads", "read")) if any(row[name] for row, _ in rows)]
+        users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
+        evidence = sorted((one for _, some_evidence in rows for one in some_evidence), key=lambda one: one.time_ns or 0)
+        return self.finding(
+            "error" if often else "note",
+            f"topic {word(topic)}{in_cluster(self.clusters, cluster)} {state}, but is used by {users}: "
+            f"{plural(count, 'request')} refused{span(first, last)}",
+            meaning=(
+                "The topic existed earlier in the capture. Producers keep its records in memory until their delivery "
+                "times out; consumers get nothing more, usually without an error."
+                if gone
+                else (
+                    "No broker knows this topic, and it was not created meanwhile. Producers wait, and give up their "
+                    "records after max.block.ms or delivery.timeout.ms; consumers wait, usually without an error."
+                )
+            ),
+            advice=(
+                "Stop the programs that still use it, or create the topic again; its records are gone."
+                if gone
+                else (
+                    "Compare the name with the list of topics (kafka-topics.sh --list), and the program's "
+                    "bootstrap.servers with the cluster that has it. Otherwise create it; auto.create.topics.enable "
+                    "seems to be off."
+                )
+            ),
+            subject={"topic": topic, **({} if cluster is None else {"cluster": cluster})},
+            count=count,
+            first=first,
+            last=last,
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={
+                "deleted": gone,
+                "clients": len(rows),
+                "used": verbs,
+                "names": [[row["client_id"], row["client_ip"]] for row, _ in rows[:_NAMED]],
+            },
+        )
+
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        topic = {"topic": finding.subject["topic"], "cluster": finding.subject.get("cluster")}
+        for client_id, client_ip in finding.values["names"]:
+            who = {"client_id": client_id, "client_ip": client_ip}
+            yield "metadata-storms", who
+            for code in _CODES:
+                yield "hidden-errors", {**who, **topic, "error_code": code}
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["cluster"], row["topic"]
