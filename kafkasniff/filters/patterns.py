@@ -1,10 +1,10 @@
-"""Regular expressions in Python's syntax, in time that grows linearly with the text.
+r"""Regular expressions in Python's syntax, in time that grows linearly with the text.
 
 `re` tries one way to match after the other, and an expression such as `(a+)+$` has exponentially many. It searches only
 where the number of ways is small, whatever the text. All others run as an automaton, which follows all ways at once:
 nondeterministic, with its sets of states remembered (a lazy DFA). It has no memory of what groups matched, so it knows
 neither references to groups nor lookaround. There is no library for this with wheels for all platforms (RE2 has none
-for musl); and RE2 has another syntax, in which `\\w` is ASCII.
+for musl); and RE2 has another syntax, in which `\w` is ASCII.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ It takes the same batches as the inspector, and runs only if timing was requeste
 from __future__ import annotations
 
 import ipaddress
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final
@@ -23,7 +24,8 @@ from kafkasniff.timing.trouble import Budget
 __all__ = ["MAX_LINKS", "LinkWatch"]
 
 MAX_LINKS: Final = 1 << 16
-"""Maximum number of connections that are remembered, the latest; some 4 kB each. Fewer below 1 GiB of memory."""
+"""Maximum number of connections that are remembered, the latest; `LINK_BYTES` each. Fewer below 1 GiB of memory."""
+LINK_BYTES: Final = 4_200
 
 _NAMES: Final = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
 _ENDS: Final = np.dtype([(name, ">u2" if name.endswith("port") else ">u8") for name in _NAMES])
@@ -43,7 +45,8 @@ class LinkWatch:
     ) -> None:
         self._ports = np.array(sorted(set(ports)), dtype=np.uint16)
         self._over = over
-        self._halves: dict[bytes, LinkHalf] = {}
+        # Not a dict, which looks for its first entry among all that were removed.
+        self._halves: OrderedDict[bytes, LinkHalf] = OrderedDict()
         """By source and destination; both halves of a connection are in it."""
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory)
@@ -112,6 +115,11 @@ class LinkWatch:
         link.give_back()
         if self._over is not None:
             self._over(link)
+
+    @property
+    def memory(self) -> int:
+        """Approximate size in bytes."""
+        return len(self._halves) // 2 * LINK_BYTES
 
     def close(self) -> None:
         """There are no more packets."""

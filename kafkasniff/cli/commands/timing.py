@@ -208,7 +208,9 @@ class _Captures:
         inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
         enricher = Enricher(catalog)
         selector = Selector(predicate)
-        times = ExchangeTimes(LinkWatch(ports=framing["ports"], memory=inspector.memory))
+        watch = LinkWatch(ports=framing["ports"], memory=inspector.memory)
+        inspector.count_watch(watch)
+        times = ExchangeTimes(watch)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
 

@@ -61,6 +61,8 @@ class CountedRows:
         self._transport = TransportRows(take, ports=options.ports, memory=checked_memory(memory)) if transport else None
         self._state = new_state(options, catalog, sessions=predicate is not None)
         self._state.limit_memory(checked_memory(memory))
+        if self._transport is not None:
+            self._state.inspector.count_watch(self._transport.watch)
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
         self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)

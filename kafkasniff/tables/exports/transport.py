@@ -74,15 +74,15 @@ class TransportRows:
     ) -> None:
         self._take = take
         self._rows: list[dict[str, Any]] = []
-        self._watch = LinkWatch(ports=ports, over=self._over, memory=memory)
+        self.watch = LinkWatch(ports=ports, over=self._over, memory=memory)
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        self._watch.feed(batch)
+        self.watch.feed(batch)
 
     def close(self) -> None:
         """End after the last packet."""
-        self._watch.close()
+        self.watch.close()
         self._hand_on()
 
     def _over(self, link: Link) -> None:
