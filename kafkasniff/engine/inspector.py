@@ -23,7 +23,7 @@ from kafkasniff.engine.line_makers import MakeLines
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_windows import LineWindows
 from kafkasniff.engine.lines_ahead import LinesAhead
-from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
+from kafkasniff.engine.memory_budget import Beside, MemoryBudget, Sized, message_limits
 from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
@@ -263,6 +263,10 @@ class Inspector:
     def count_beside(self, beside: Beside) -> None:
         """Count this towards the budget, too, and report what its bounds dropped."""
         self._memory.beside = beside
+
+    def count_watch(self, watch: Sized) -> None:
+        """Count this towards the budget, too."""
+        self._memory.watch = watch
 
     @property
     def level(self) -> Level:

@@ -43,6 +43,7 @@ __all__ = [
     "RECORD_SHARE",
     "Beside",
     "MemoryBudget",
+    "Sized",
     "message_bytes",
     "message_limits",
 ]
@@ -74,12 +75,8 @@ class Sized(Protocol):
         """Approximate size in bytes."""
 
 
-class Beside(Protocol):
+class Beside(Sized, Protocol):
     """State for the same packets outside of the inspector, with its own bounds."""
-
-    @property
-    def memory(self) -> int:
-        """Approximate size in bytes."""
 
     def take_loss(self) -> str | None:
         """What its bounds have dropped, in words, the first time only; otherwise None."""
@@ -88,12 +85,14 @@ class Beside(Protocol):
 class MemoryBudget:
     """The budget of one process, and its use. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "in_step", "limit")
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "in_step", "limit", "watch")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
         self.beside: Beside | None = None
         """Users of the budget besides connections and requests."""
+        self.watch: Sized | None = None
+        """What follows the packets of connections (`timing.LinkWatch`)."""
         self.in_step: Sized | None = None
         """The kernel's connection state."""
         self._connections: int = 0
@@ -108,9 +107,8 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
-        beside = 0 if self.beside is None else self.beside.memory
-        in_step = 0 if self.in_step is None else self.in_step.memory
-        return self._connections * CONNECTION_BYTES + self._held + self._kept + beside + in_step
+        others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.in_step))
+        return self._connections * CONNECTION_BYTES + self._held + self._kept + others
 
     def take_loss(self) -> str | None:
         """The report on the bounds of side tables (`Beside`), if there is one."""

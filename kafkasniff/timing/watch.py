@@ -7,6 +7,7 @@ which takes each when it is over.
 from __future__ import annotations
 
 import ipaddress
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Final
@@ -24,7 +25,8 @@ from kafkasniff.timing.trouble import Budget
 __all__ = ["MAX_LINKS", "LinkWatch"]
 
 MAX_LINKS: Final = 1 << 16
-"""Maximum number of connections that are remembered, the latest; some 4 kB each. Fewer below 1 GiB of memory."""
+"""Maximum number of connections that are remembered, the latest; `LINK_BYTES` each. Fewer below 1 GiB of memory."""
+LINK_BYTES: Final = 4_200
 
 _NAMES: Final = ("src_hi", "src_lo", "src_port", "dst_hi", "dst_lo", "dst_port")
 _ENDS: Final = np.dtype([(name, ">u2" if name.endswith("port") else ">u8") for name in _NAMES])
@@ -52,7 +54,8 @@ class LinkWatch:
         self._looks_up = looks_up
         self.over = over
         """Called with each connection that is over."""
-        self._halves: dict[bytes, LinkHalf] = {}
+        # Not a dict, which looks for its first entry among all that were removed.
+        self._halves: OrderedDict[bytes, LinkHalf] = OrderedDict()
         """By source and destination; both halves of a connection are in it."""
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory) if looks_up else Budget.none()
@@ -126,7 +129,7 @@ class LinkWatch:
 
     def index(self, links: Iterable[Link]) -> None:
         """Follow these connections instead of those so far."""
-        self._halves = {}
+        self._halves = OrderedDict()
         for link in links:
             key = index_of(link.ends)
             self._halves[key[_END:] + key[:_END]] = link.halves[1]
@@ -168,6 +171,11 @@ class LinkWatch:
         link.give_back()
         if self.over is not None:
             self.over(link)
+
+    @property
+    def memory(self) -> int:
+        """Approximate size in bytes."""
+        return len(self._halves) // 2 * LINK_BYTES
 
     def close(self) -> None:
         """There are no more packets."""

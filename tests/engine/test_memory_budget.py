@@ -20,6 +20,7 @@ from kafkasniff.native import kernel
 from kafkasniff.native.feed_calls import FIRST_ARENA
 from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.timing.watch import LINK_BYTES, LinkWatch
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
@@ -395,3 +396,14 @@ def test_numeric_bounds_shrink_with_the_budget() -> None:
     assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
     assert in_proportion(1_000, 1 << 29) == 500
     assert in_proportion(1_000, 1) == 1
+
+
+def test_what_follows_packets_counts() -> None:
+    """Connections are ended earlier, so that both together stay within the budget."""
+    watch = LinkWatch()
+    watch._halves.update((number.to_bytes(36), None) for number in range(2_000))  # type: ignore[misc]
+    budget = MemoryBudget(4 << 20)
+    assert not budget.is_tight
+    budget.watch = watch
+    assert budget.used == 1_000 * LINK_BYTES
+    assert budget.is_tight

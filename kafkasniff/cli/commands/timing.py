@@ -213,7 +213,9 @@ class _Captures:
         self._summary = inspector.summary
         enricher = Enricher(catalog)
         selector = Selector(predicate)
-        times = ExchangeTimes(LinkWatch(ports=framing["ports"], memory=inspector.memory))
+        watch = LinkWatch(ports=framing["ports"], memory=inspector.memory)
+        inspector.count_watch(watch)
+        times = ExchangeTimes(watch)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
 

@@ -41,6 +41,7 @@ class ShardState(msgspec.Struct):
         self.inspector.count_beside(self.enricher)
         if self.links is not None:
             self.links.limit_memory(size // processes)
+            self.inspector.count_watch(self.links)
 
 
 class Carried(msgspec.Struct):
