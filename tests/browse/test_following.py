@@ -82,12 +82,12 @@ def _batch(topic: str, *keys: bytes) -> dict[str, Any]:
 
 
 def _selected_by(expression: str, **more: Any) -> list[str]:
-    """What is offered first of an exchange that a filter has found."""
+    """Titles of the record and the key that are offered for an exchange found by a filter."""
     request = message(body={"topic_data": [_batch("a", b"k1", b"k2"), _batch("b", b"k2", b"k3")]})
     partitions = [{"index": 0, "base_offset": 10, "error_code": 0}]
     response = message(body={"responses": [{"name": name, "partition_responses": partitions} for name in "ab"]})
     response = msgspec.structs.replace(response, type="response")
-    # What is relative to the beginning of the capture is unknown of one exchange.
+    # A time since the beginning of the capture is unknown for a single exchange.
     late = Compare("time", ">", Moment(offset_ns=1))
     found = followed(exchange(request, response), predicate=all_of([late, parse_filter(expression)]), **more)
     return [one.title for one in found if one.kind in ("record", "key")]
