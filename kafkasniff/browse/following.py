@@ -9,17 +9,20 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from kafkasniff.filters import Candidate
+from kafkasniff.browse.record_view import records
+from kafkasniff.filters import And, Candidate, Predicate, compiled
 from kafkasniff.filters.places import generations, producer_ids, record_places, topic_partitions
 from kafkasniff.filters.record_paths import records_of
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.model import Exchange
+from kafkasniff.model import Exchange, Message
 from kafkasniff.text.printable import clipped, printable
 
 __all__ = ["FollowKind", "Followed", "followed"]
 
 MAX_EACH: Final = 100
 """Maximum number of partitions, producer ids and the like that are offered of one exchange."""
+MAX_TRIED: Final = 10_000
+"""Maximum number of records of one exchange that are compared with the filter, some 50 µs each."""
 MAX_TEXT: Final = 1000
 """Longest key, group or other text that can be followed: a filter is one line."""
 TITLE_WIDTH: Final = 66
@@ -40,8 +43,16 @@ class Followed(NamedTuple):
     expression: str
 
 
-def followed(exchange: Exchange, message: int = 0, path: str = "") -> Iterator[Followed]:
-    """Everything that can be followed, without repetition; candidates at or around a path of one message come first."""
+def followed(
+    exchange: Exchange, message: int = 0, path: str = "", predicate: Predicate | None = None
+) -> Iterator[Followed]:
+    """Everything that can be followed, without repetition.
+
+    Candidates at or around a path of one message come first; without a path, those of the record that `predicate`, by
+    which the exchange was found, selects.
+    """
+    if not path and predicate is not None:
+        message, path = _selected(exchange, predicate)
     seen: set[str] = set()
     for one in _all(exchange, message, path):
         if one.expression not in seen and len(one.expression) <= MAX_TEXT:
@@ -51,16 +62,18 @@ def followed(exchange: Exchange, message: int = 0, path: str = "") -> Iterator[F
 
 def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
     request, response = exchange.request, exchange.response
-    whole = near = Candidate(request=request, response=response, ended=exchange)
+    whole = near = own = _candidate(exchange, request, response)
     seen = [one for one in (request, response) if one is not None]
     if path and message < len(seen):
-        chosen = msgspec.structs.replace(seen[message], body=_pruned(seen[message].body, _STEP.findall(path)))
-        # A response has the offsets of what its request produces.
-        near = Candidate(response=chosen) if chosen.type == "response" else Candidate(request=chosen, response=response)
+        chosen = _reduced(seen[message], path)
+        own = near = Candidate(response=chosen)
+        if chosen.type == "request":
+            # A response has the offsets of what its request produces, and maybe those of other topics.
+            own, near = Candidate(request=chosen), Candidate(request=chosen, response=response)
     for place in islice(record_places(near), 1):
         yield _one("record", "record.place", place)
     for record in islice(records_of(near), 1):
-        yield from _of_record(record, near)
+        yield from _of_record(record, list(own.named.topics))
     for candidate in (near, whole):
         for partition in islice(topic_partitions(candidate), MAX_EACH):
             yield _one("partition", "topic_partition", partition)
@@ -77,11 +90,44 @@ def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
         yield _one("transactional id", "transactional_id", transaction)
 
 
-def _of_record(record: dict[str, Any], near: Candidate) -> Iterator[Followed]:
+def _selected(exchange: Exchange, predicate: Predicate) -> tuple[int, str]:
+    """(message, path) of the first record that a predicate holds for, as if it were alone; an empty path if none is."""
+    whole = _candidate(exchange, exchange.request, exchange.response)
+    # A part that is unknown of the exchange, such as a time since the beginning of the capture, selects no record.
+    tests = [test for test in map(compiled, _parts(predicate)) if test(whole)]
+    for row in islice(records(exchange), MAX_TRIED):
+        sides = [exchange.request, exchange.response]
+        place = row.message if exchange.request is not None else 1
+        side = sides[place]
+        assert side is not None
+        sides[place] = _reduced(side, row.path)
+        alone = _candidate(exchange, *sides)
+        if all(test(alone) for test in tests):
+            return row.message, row.path
+    return 0, ""
+
+
+def _parts(predicate: Predicate) -> Iterator[Predicate]:
+    if isinstance(predicate, And):
+        for part in predicate.parts:
+            yield from _parts(part)
+    else:
+        yield predicate
+
+
+def _candidate(exchange: Exchange, request: Message | None, response: Message | None) -> Candidate:
+    return Candidate(request=request, response=response, ended=exchange)
+
+
+def _reduced(message: Message, path: str) -> Message:
+    """A message with only what is at or around a path."""
+    return msgspec.structs.replace(message, body=_pruned(message.body, _STEP.findall(path)))
+
+
+def _of_record(record: dict[str, Any], topics: list[str]) -> Iterator[Followed]:
     key = text(record.get("key"))
     if key is not None:
         found = _one("key", "record.key", key)
-        topics = list(near.named.topics)
         if len(topics) == 1:
             of = _one("key", "topic", topics[0])
             found = Followed("key", f"{found.title} of {of.title}", f"{of.expression} and {found.expression}")

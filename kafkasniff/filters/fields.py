@@ -334,6 +334,14 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         ),
         _of("ended", "retransmits"),
     ),
+    (
+        FilterField("connection_id", "number", "as in exported tables: the same in every run", late=True),
+        _of("ended", "connection_id"),
+    ),
+    (
+        FilterField("exchange_id", "number", "as in exported tables: the ordinal within the connection", late=True),
+        _of("ended", "exchange_id"),
+    ),
 )
 
 FIELDS: Final[dict[str, FilterField]] = {field.name: field for field, _ in _TABLE}

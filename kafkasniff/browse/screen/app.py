@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -16,11 +16,12 @@ from textual.widgets import Input, Static
 from kafkasniff.browse.commands import Commands, Done, run_command
 from kafkasniff.browse.conditions import added, condition
 from kafkasniff.browse.copying import copies
-from kafkasniff.browse.following import FollowKind, followed
+from kafkasniff.browse.following import Followed, FollowKind, followed
 from kafkasniff.browse.index import Row
 from kafkasniff.browse.list_columns import CLOCKS
 from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.saved_filters import SavedFilters
+from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
@@ -222,7 +223,7 @@ class Explorer(App[None]):
         def use(exchange: Exchange | None, _row: Row) -> None:
             if exchange is None:
                 return
-            of = next((one for one in followed(exchange, *(field or ())) if one.kind == kind), None)
+            of = next((one for one in self._followed(exchange, field) if one.kind == kind), None)
             if of is None:
                 self._say(f"this exchange names no {kind}")
                 return
@@ -251,6 +252,11 @@ class Explorer(App[None]):
 
         self._list.jump(trail.has, way, trail.of.kind, missed)
 
+    def _followed(self, exchange: Exchange, field: BodyField | None) -> Iterator[Followed]:
+        """What can be followed from the field under the cursor, or from the record that the filter selects."""
+        message, path = field or (0, "")
+        return followed(exchange, message, path, self._threads.predicate)
+
     def action_copy(self) -> None:
         """Show the formats in which the exchange under the cursor can be copied."""
 
@@ -266,7 +272,7 @@ class Explorer(App[None]):
 
         def use(exchange: Exchange | None, _row: Row) -> None:
             if exchange is not None:
-                self.push_screen(FollowMenu(list(followed(exchange, *(field or ())))), chosen)
+                self.push_screen(FollowMenu(list(self._followed(exchange, field))), chosen)
 
         def chosen(expression: str | None) -> None:
             if expression:

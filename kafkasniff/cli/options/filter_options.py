@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import click
 
@@ -28,21 +28,29 @@ class FilterOptions(NamedTuple):
     errors: bool = False
     slower_than: str | None = None
     connection: tuple[int, ...] = ()
-    exchange: tuple[int, ...] = ()
+    exchange: tuple[int | str, ...] = ()
+    """Numbers, and keys of exported tables: `CONNECTION_ID/EXCHANGE_ID`."""
     correlation_id: tuple[int, ...] = ()
     since: str | None = None
     until: str | None = None
 
 
-def _numbers(name: str, text: str) -> Callable[[Command], Command]:
-    """An option for a comma list of numbers, as such or in the notation of text output: `9,12`, `#9`."""
+_NUMBER: Final = r"-?[0-9]{1,19}"
 
-    def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
+
+def _numbers(name: str, text: str, *, keys: bool = False) -> Callable[[Command], Command]:
+    """An option for a comma list of numbers, as such or in the notation of text output: `9,12`, `#9`.
+
+    `keys`: or keys of exported tables, which stay text.
+    """
+    pattern = f"{_NUMBER}(/[0-9]{{1,19}})?" if keys else _NUMBER
+
+    def parsed(_ctx: click.Context, _param: click.Parameter, given: tuple[str, ...]) -> tuple[int | str, ...]:
         words = [word.strip().removeprefix("#") for one in given for word in one.split(",")]
-        wrong = next((word for word in words if not re.fullmatch(r"-?[0-9]{1,19}", word)), None)
+        wrong = next((word for word in words if not re.fullmatch(pattern, word)), None)
         if wrong is not None:
-            raise click.BadParameter(f"{wrong!r} is not a number")
-        return tuple(map(int, words))
+            raise click.BadParameter(f"{wrong!r} is not a number{', nor CONNECTION_ID/EXCHANGE_ID' if keys else ''}")
+        return tuple(word if "/" in word else int(word) for word in words)
 
     return click.option(name, multiple=True, metavar="N", callback=parsed, help=text)
 
@@ -83,7 +91,11 @@ def filter_options(command: Command) -> Command:
                 "--slower-than", metavar="DURATION", help="Only exchanges slower than this: 10ms, 1.5s (no unit: ms)."
             ),
             _numbers("--connection", "Only connection N, shown as `conn N` (repeatable, comma lists)."),
-            _numbers("--exchange", "Only exchange N, shown as `#N` (repeatable, comma lists)."),
+            _numbers(
+                "--exchange",
+                "Only exchange `#N`, or a row: CONNECTION_ID/EXCHANGE_ID.",
+                keys=True,
+            ),
             _numbers("--correlation-id", "Only correlation id N, shown as `corr N` (repeatable, comma lists)."),
             click.option(
                 "--since",
@@ -110,10 +122,16 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
     if options == FilterOptions():
         return None
     from kafkasniff import filters
-    from kafkasniff.filters import Compare
+    from kafkasniff.filters import And, Compare
+
+    def numbered(field: str, number: int | str) -> Predicate:
+        if isinstance(number, int):
+            return Compare(field, "==", number)
+        connection, _, ordinal = number.partition("/")
+        return And((Compare("connection_id", "==", int(connection)), Compare("exchange_id", "==", int(ordinal))))
 
     def numbers(field: Literal["connection", "exchange", "correlation_id"]) -> Predicate | None:
-        return filters.any_of(Compare(field, "==", number) for number in getattr(options, field))
+        return filters.any_of(numbered(field, number) for number in getattr(options, field))
 
     return filters.all_of(
         [

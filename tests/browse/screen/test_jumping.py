@@ -131,6 +131,16 @@ def test_menu() -> None:
         await press(app, pilot, "F", "escape")
         assert app.focused is listed(app)
         assert len(listed(app).index) == count
+        # The record that the filter has found is the fourth of a Fetch response.
+        app._filter('record.key == "\\x00\\x00\\x00\\x00" and api == "Fetch"')
+        await settled(app, pilot)
+        await press(app, pilot, "F")
+        assert isinstance(app.screen, FollowMenu)
+        titles = [str(one.prompt) for one in app.screen.query_one(Choices).options]
+        assert [title.split(maxsplit=1) for title in titles[:2]] == [
+            ["record", "ledger-0@5"],
+            ["key", r"\x00\x00\x00\x00 of ledger"],
+        ]
 
     drive(steps, TRANSACTIONS)
 

@@ -102,6 +102,21 @@ def test_exported_rows_are_those_of_the_selected_exchanges(capture: Path, tmp_pa
     assert other.code == Exit.USAGE, "rows of another selection do not go into the same tables"
 
 
+def test_numbers_and_keys_of_exported_rows_lead_to_each_other(capture: Path, tmp_path: Path) -> None:
+    number = 12
+    assert kafkasniff("export", "-q", "-o", tmp_path, "--exchange", number, capture).code == 0
+    (row,) = rows(tmp_path, "exchanges")
+    key = f"{row['connection_id']}/{row['exchange_id']}"
+    wanted = decode(capture, "--exchange", number)
+    assert wanted == {(number, "request"), (number, "response")}
+    assert decode(capture, "--exchange", key) == wanted
+    assert decode(capture, f"--exchange={key},#4") == wanted | decode(capture, "--exchange", 4)
+    assert decode(capture, "--exchange", f"{row['connection_id'] + 1}/{row['exchange_id']}") == set()
+    for wrong in ("1/", "/2", "1/2/3", "1/-2", "x/2"):
+        refused = kafkasniff("decode", f"--exchange={wrong}", capture)
+        assert (refused.code, "is not a number, nor CONNECTION_ID/EXCHANGE_ID" in refused.err) == (Exit.USAGE, True)
+
+
 def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: Path) -> None:
     options: tuple[Any, ...] = ("export", "-q", "--filter", RECORDS, capture)
     refused = kafkasniff(*options, "-o", tmp_path / "no")
