@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.detectors.alike import combined
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
+from kafkasniff.analysis.detectors.follows import with_causes
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
@@ -160,16 +162,19 @@ class Detectors:
         self._of_exports |= other._of_exports
 
     def findings(self, names: LearnedNames | None = None) -> list[Finding]:
-        """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
+        """The findings in the rows so far, worst first, causes before their effects.
+
+        `names`: names learned from captures among the sources.
+        """
         found: list[Finding] = []
         clusters = ALONE if self._clusters is None else self._clusters.known()
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
-            some = worst_first(detector.findings())
+            some = worst_first(combined(detector.findings()))
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
             found += some[:MAX_FINDINGS]
-        return worst_first(found)
+        return with_causes(found)
 
     def notes(self, *, of_exports: bool = True) -> list[str]:
         """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped.
