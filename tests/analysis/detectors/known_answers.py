@@ -99,6 +99,7 @@ SHOWN = [
     Case("unreached-listeners", "in a container", network.in_a_container),
     Case("unreached-listeners", "unknown name", network.unknown_name),
     Case("broker-gone", "killed", network.killed),
+    Case("broker-gone", "three listeners of one node", network.three_listeners),
     Case("broker-gone", "restarted", network.restarted),
     Case("broker-gone", "restarted unseen", network.restarted_unseen),
     Case("broker-gone", "accepts while it dies", network.accepted_by_a_dying_broker),
