@@ -44,6 +44,8 @@ class Cause(msgspec.Struct, frozen=True):
     """The broker's reason, with U+FFFD where bytes are not UTF-8; not safe to print."""
     partition: bool = False
     """It belongs to one partition."""
+    index: int | None = None
+    """The partition's number."""
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
@@ -76,9 +78,10 @@ def causes(api_key: int, body: Any) -> Iterator[Cause]:
                 found += 1
                 # A message about single records is more precise than one about all.
                 message = next(_messages_below(node), None) or node.get(field.removesuffix(CODE) + MESSAGE)
-                has_index = plan.index is not None and isinstance(node.get(plan.index), int)
+                index = None if plan.index is None else node.get(plan.index)
+                index = index if isinstance(index, int) else None
                 name = None if named is None else node[named]
-                yield Cause(node[field], topic, named, name, _words(message), has_index)
+                yield Cause(node[field], topic, named, name, _words(message), index is not None, index)
         below = dict(plan.children)
         for field, value in reversed(node.items()):
             # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.

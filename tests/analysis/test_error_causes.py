@@ -58,9 +58,9 @@ def test_refused_records() -> None:
         "error_message": "one or more",
     }
     body = {"responses": [{"name": "orders", "partition_responses": [{"index": 1, "error_code": 0}, partition]}]}
-    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="no key", partition=True)]
+    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="no key", partition=True, index=3)]
     partition["record_errors"] = []
-    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="one or more", partition=True)]
+    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="one or more", partition=True, index=3)]
 
 
 def test_refused_items_are_named() -> None:

@@ -133,7 +133,10 @@ def _attempt(row: dict[str, Any]) -> Attempt:
 
 
 class Attempts:
-    """The batches of a detector's partial answers, with lookups of their outcome."""
+    """The batches of a detector's partial answers, with lookups of their outcome.
+
+    Building it reads all of them, so build it once for all findings.
+    """
 
     def __init__(self, detector: Detector[Any]) -> None:
         self.failed = [_attempt(row) for row in detector.resolved("failed").to_pylist() if row["partition"] is not None]
@@ -154,7 +157,9 @@ class Attempts:
             self._seen(key[:4], row["last"], acked=True)
         self._lacking: dict[tuple[Any, ...], int] = {}
         """The highest sequence number per producer that a broker refused because earlier ones are missing."""
+        self._refused: dict[tuple[Any, ...], list[Attempt]] = {}
         for one in self.failed:
+            self._refused.setdefault((*one.place[:3], one.error_code), []).append(one)
             self._seen(one.place, one.last, acked=False)
             if one.error_code == OUT_OF_ORDER:
                 self._lacking[one.producer] = max(self._lacking.get(one.producer, NO_PRODUCER), one.base_sequence)
@@ -166,6 +171,10 @@ class Attempts:
         if acked:
             self._stored[place] = max(self._stored.get(place, last), last)
             self._clients[place[:2]] = max(self._clients.get(place[:2], last), last)
+
+    def of(self, client_id: str | None, client_ip: str | None, topic: str | None, error_code: int) -> list[Attempt]:
+        """The failed batches of a client for a topic with this outcome."""
+        return self._refused.get((client_id, client_ip, topic, error_code), [])
 
     def is_stored(self, one: Attempt) -> bool:
         """Whether the same or a later sequence number of its epoch was acknowledged."""

@@ -206,8 +206,12 @@ class OversizedMessages(Detector[OversizedThresholds]):
         return pa.array(["" if size is None else amount(size) for size in sizes], pa.string())
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._refused.rows(self):
-            yield self._refused_finding(row, evidence)
+        refused = list(self._refused.rows(self))
+        # Without refused batches, the outcome of attempts does not matter.
+        attempts = Attempts(self) if refused else None
+        for row, evidence in refused:
+            assert attempts is not None
+            yield self._refused_finding(row, evidence, attempts)
         for row, evidence in self._near.rows(self):
             count = plural(row["count"], "batch", "batches")
             yield self.row_finding(
@@ -225,14 +229,8 @@ class OversizedMessages(Detector[OversizedThresholds]):
                 values={"bytes": row["bytes"]},
             )
 
-    def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
-        attempts = Attempts(self)
-        kept = [
-            one
-            for one in attempts.failed
-            if one.error_code == row["error_code"]
-            and (one.client_id, one.client_ip, one.topic) == (row["client_id"], row["client_ip"], row["topic"])
-        ]
+    def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...], attempts: Attempts) -> Finding:
+        kept = attempts.of(row["client_id"], row["client_ip"], row["topic"], row["error_code"])
         stored = sum(one.count for one in kept if attempts.is_stored(one))
         # Without sequence numbers, the fate of the records in a batch that can be split is unknown.
         unknown = sum(

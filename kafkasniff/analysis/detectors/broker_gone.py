@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from msgspec import Meta
@@ -42,6 +43,8 @@ __all__ = ["BrokerGone"]
 _HOW: Final = {"refused": "refused", "unanswered": "unanswered"}
 SLACK_NS: Final = 30_000_000_000
 """How long after an absence the first message with the new epoch may follow."""
+NODE_NS: Final = 100_000_000
+"""Listeners of one address that are gone within this time belong to one node."""
 
 
 class BrokerGoneThresholds(Parameters, frozen=True, kw_only=True):
@@ -71,6 +74,9 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     It is an error if the broker does not return before the capture ends, a warning if it does, and a note if it had no
     connection before, or if only its broker epoch changed. If clients asked for metadata before and afterwards, the
     finding names the new leaders.
+
+    Listeners of one address that are gone at the same time are one broker, unless metadata gives them different
+    numbers.
 
     Caveats: exports show only new broker epochs. Planned restarts, a firewall that starts to reject a client, and a
     load balancer that ends all its connections at once look the same.
@@ -117,34 +123,36 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         """When brokers of unknown number were gone."""
         explained: set[tuple[str | None, int, int]] = set()
         """Clusters, nodes and epochs whose beginning an absence explains."""
+        gone: list[tuple[str, Absence, int | None]] = []
         for broker, links in sorted(links_by_broker(self).items()):
             if broker not in brokers:
                 continue
-            number = history.node_at(broker)
-            cluster = self.clusters.group(broker)
             for absence in absences(
                 links, reach_ns=limits.reach, together_ns=limits.together, at_least=limits.connections
             ):
-                if number is None:
-                    unknown.append(absence.first_ns)
-                    found.append(self._finding(broker, absence, None, None, {}))
-                    continue
-                node = (cluster, number)
-                until = None if absence.back_ns is None else absence.back_ns + SLACK_NS
-                restarted = history.new_epoch(node, absence.first_ns, until)
-                if restarted is not None:
-                    explained.add((*node, restarted["epoch"]))
-                listed = None
-                if absence.back_ns is None and restarted is None:
-                    listed = history.listed_again(node, absence.first_ns)
-                moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
-                found.append(self._finding(broker, absence, restarted, listed, moved))
+                gone.append((broker, absence, history.node_at(broker)))
+        for broker, absence, number, others in _by_node(gone):
+            if number is None:
+                unknown.append(absence.first_ns)
+                found.append(self._finding(broker, absence, others, None, None, {}))
+                continue
+            node = (self.clusters.group(broker), number)
+            until = None if absence.back_ns is None else absence.back_ns + SLACK_NS
+            restarted = history.new_epoch(node, absence.first_ns, until)
+            if restarted is not None:
+                explained.add((*node, restarted["epoch"]))
+            listed = None
+            if absence.back_ns is None and restarted is None:
+                listed = history.listed_again(node, absence.first_ns)
+            moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
+            found.append(self._finding(broker, absence, others, restarted, listed, moved))
         return [*found, *self._restarts(history, explained, sorted(unknown))]
 
-    def _finding(
+    def _finding(  # noqa: PLR0917 - all of it describes one absence
         self,
         broker: str,
         absence: Absence,
+        others: Sequence[str],
         restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
@@ -153,7 +161,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
         `restarted` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None
         if unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
-        them.
+        them. `others` are further listeners that were gone with it.
         """
         back, how = absence.back_ns, ""
         if back is None and restarted is not None:
@@ -172,6 +180,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             if count:
                 facts.append(f"{plural(count, 'connect')} {result}")
         facts.append(f"{plural(len(absence.clients), 'client')} ({some(absence.clients)})")
+        if others:
+            facts.append(f"also its {'listener' if len(others) == 1 else 'listeners'} {some(others)}")
         if moved:
             moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
             facts.append(f"leaders moved: {', '.join(moves)}")
@@ -200,6 +210,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "refused": sum(link.opening == "refused" for link in absence.failed),
                 "unanswered": sum(link.opening == "unanswered" for link in absence.failed),
                 "clients": absence.clients,
+                "listeners": [broker, *others],
                 "back": back is not None,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if restarted is None else restarted["epoch"],
@@ -232,6 +243,42 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     last=after["first"],
                     values={"epochs": [before["epoch"], after["epoch"]]},
                 )
+
+
+def _by_node(
+    gone: Iterable[tuple[str, Absence, int | None]],
+) -> Iterator[tuple[str, Absence, int | None, list[str]]]:
+    """Absences with those of further listeners at the same address at the same time, unless their nodes differ.
+
+    The listener whose node is known speaks for the others, otherwise the one with the most connections.
+    """
+    nodes: list[list[tuple[str, Absence, int | None]]] = []
+    near: dict[tuple[str, int], list[list[tuple[str, Absence, int | None]]]] = {}
+    for one in sorted(gone, key=lambda one: (one[2] is None, one[1].first_ns, one[0])):
+        host, moment = one[0].rpartition(":")[0], one[1].first_ns // NODE_NS
+        alike = (
+            node
+            for close in (moment - 1, moment, moment + 1)
+            for node in near.get((host, close), ())
+            if abs(node[0][1].first_ns - one[1].first_ns) <= NODE_NS
+            and one[2] in (None, node[0][2])
+            and all(one[0] != other[0] for other in node)
+            and (node[0][1].back_ns is None) == (one[1].back_ns is None)
+        )
+        known = next(alike, None)
+        if known is None:
+            nodes.append([one])
+            near.setdefault((host, moment), []).append(nodes[-1])
+        else:
+            known.append(one)
+    for node in nodes:
+        lead = min(node, key=lambda one: (one[2] is None, -len(one[1].dropped) - len(one[1].failed), one[0]))
+        whole = msgspec.structs.replace(
+            lead[1],
+            dropped=tuple(sorted((link for one in node for link in one[1].dropped), key=_time)),
+            failed=tuple(sorted((link for one in node for link in one[1].failed), key=_time)),
+        )
+        yield lead[0], whole, lead[2], sorted(one[0] for one in node if one is not lead)
 
 
 def _meaning(absence: Absence) -> str:

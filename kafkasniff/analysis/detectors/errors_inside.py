@@ -1,20 +1,23 @@
-"""Errors inside responses whose own error code reports success."""
+"""Error codes in responses, at any depth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, only
+from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
+from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only, with_topics
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
     CLIENT_COLUMNS,
@@ -24,26 +27,44 @@ from kafkasniff.analysis.detectors.tally import (
     clients,
     clusters,
 )
-from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, quoted, shortened, some, subject
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, shortened, some
 from kafkasniff.analysis.error_causes import Cause, carries_messages, causes
+from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
+from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.kafka.schema.errors import KafkaError, error_by_code
 from kafkasniff.text.printable import word
 
 __all__ = ["HiddenErrors"]
 
-_DATA_APIS: Final = frozenset({"Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit", "ShareAcknowledge"})
-"""APIs that move data or positions: what they permanently refuse is lost, or done twice."""
-_RIGHTS: Final = frozenset({29, 30, 31, 53, 54, 65})
-"""TOPIC_, GROUP_, CLUSTER_, TRANSACTIONAL_ID_ and DELEGATION_TOKEN_AUTHORIZATION_FAILED, SECURITY_DISABLED."""
-_ELSEWHERE: Final = frozenset({6, 10, 18, 22, 25, 27, 45, 46, 47, 59, 74, 75, 82, 90, 110, 113})
-"""Codes that other detectors report: of leaders, sizes, group members, sequences and fenced producers."""
+_ANYWHERE: Final = frozenset({47, 90})
+"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them."""
+_OF_PARTITIONS: Final = frozenset({6, 74, 75})
+"""Codes of leaders, which `not-leader` reports if they belong to a partition."""
+_OF_COMMITS: Final = frozenset({22, 25, 27, 82, 110, 113})
+"""Codes of former members: `refused-commits` reports them."""
+_ELSEWHERE: Final = {
+    # oversized-messages, repeated-sequences
+    "Produce": frozenset({10, 18, 45, 46}),
+    "OffsetCommit": _OF_COMMITS,
+    "TxnOffsetCommit": _OF_COMMITS,
+}
+_LOGINS: Final = frozenset({"SaslHandshake", "SaslAuthenticate"})
+"""APIs whose errors `sasl-failures` reports."""
 MAX_NAMED: Final = 1 << 16
-"""Maximum number of topics, groups and messages of errors that are kept; the rarest are dropped first."""
+"""Maximum number of names and messages of errors that are kept; the rarest are dropped first."""
+MAX_TARGETS: Final = 1 << 17
+"""Maximum number of things that were refused, and that succeeded; the rarest are dropped first."""
 MAX_NAMES: Final = 20
-"""Maximum number of topics, names and messages in the values of a finding."""
-_CAUSE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()), ("error_code", pa.int64()))
-"""One cause: the same error for one client, whichever topics it concerns."""
+"""Maximum number of topics, names, messages and clients in the values of a finding."""
+SHOWN: Final = 3
+"""Clients that a sentence names."""
+FLOOD: Final = 50
+"""This many times `many` is much in total, if each error concerns something else."""
+_SOURCE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()))
+_CAUSE: Final = (*_SOURCE, ("error_code", pa.int64()))
+_TARGET: Final = (("name", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
+"""What a request is about: a group or transactional id, a topic, a partition."""
 _SAYS: Final = (*_CAUSE, ("kind", pa.string()), ("text", pa.string()))
 _KINDS: Final = {
     "group_id": "group",
@@ -57,37 +78,73 @@ _KINDS: Final = {
 """Names of the fields beside an error code; FindCoordinator's keys are groups or transactional ids."""
 _TOPIC: Final = "topic"
 _MESSAGE: Final = "message"
-
-
-class _Top(msgspec.Struct):
-    """A response's own error code."""
-
-    error_code: int | None = None
-
-
-_TOP: Final = msgspec.json.Decoder(_Top)
+_ACTS: Final = {
+    "program": "Retrying does not help: the client's program or configuration has to change.",
+    "rights": "Retrying does not help: the administrator has to grant the right, or correct the credentials.",
+    "operator": "The client cannot solve it: the operator of the brokers has to act.",
+    "answer": "It is an answer, not a failure, unless the program expected another one.",
+}
+_UNKNOWN: Final = "Find out what the code means to the broker's version; its log may have the reason"
 
 
 class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `HiddenErrors`."""
 
-    many: Annotated[int, Meta(ge=1, description="A note becomes a warning from this many exchanges of a client.")] = 20
-    at_least: Annotated[int, Meta(ge=1, description="Ignore fewer retriable errors than this, except for data.")] = 3
+    many: Annotated[int, Meta(ge=1, description="This often for the same thing, an error is never usual.")] = 20
+    at_least: Annotated[
+        int, Meta(ge=1, description="Ignore fewer errors than this of one client that it solves by itself.")
+    ] = 3
+    lasting: Annotated[
+        Duration, Meta(ge=0, description="Errors that clients solve by themselves are a warning from this duration …")
+    ] = 5_000_000_000
+    stuck: Annotated[
+        Duration, Meta(ge=0, description="… and an error from this one, if no later attempt succeeded.")
+    ] = 30_000_000_000
+
+
+class _Case(msgspec.Struct):
+    """An error of a client for one thing, and whether it got over it."""
+
+    row: dict[str, Any]
+    error: KafkaError | None
+    solved: bool
+    """A later request of the client to the same API for the same thing succeeded."""
+    lasted: int
+    """Nanoseconds from the first error that no success followed to the last; if solved, from the first."""
+    severity: Severity | None
+    """None: usual."""
+
+    @property
+    def cause(self) -> tuple[Any, ...]:
+        return tuple(self.row[key] for key, _ in _CAUSE)
+
+    @property
+    def who(self) -> tuple[Any, Any]:
+        return self.row["client_id"], self.row["client_ip"]
+
+    @property
+    def about(self) -> tuple[Any, Any]:
+        return self.row["name"], self.row["topic"]
 
 
 class HiddenErrors(Detector[HiddenErrorThresholds]):
-    """Error codes of partitions, groups and resources in responses whose own error code is 0 or missing.
+    """Error codes in responses: of the whole response, or of partitions, groups, members and resources in it.
 
-    Clients often hide these. A permanent error is an error if data or offsets were refused, a warning if permissions
-    are missing, otherwise a note until it becomes frequent. Codes that other detectors report are skipped. One finding
-    covers an error of an API for a client, and quotes the broker's message.
+    Clients often hide these. `dissectors/errors.txt` says for each code what it means, who has to act, and how.
 
-    Caveats: the client may expect the error: TOPIC_ALREADY_EXISTS after making sure that a topic exists, or
-    OFFSET_OUT_OF_RANGE when it starts over.
+    If the client can solve it by itself, or the same request may succeed later, the outcome counts: it is ignored or a
+    note if a later attempt succeeded soon, a warning if it took long, and an error if none did. Other codes are an
+    error if they stop clients that read, write, commit or join, and a warning if they refuse an administrative request.
+    An answer such as TOPIC_ALREADY_EXISTS is a note until it repeats.
+
+    One finding covers an error of all clients and APIs, and quotes the broker's message. Codes that other detectors
+    report are skipped.
+
+    Caveats: the client may expect the error, for example OFFSET_OUT_OF_RANGE when it starts over.
     """
 
     name: ClassVar[str] = "hidden-errors"
-    summary: ClassVar[str] = "Errors of single partitions or resources in responses whose own error code is 0."
+    summary: ClassVar[str] = "Error codes in responses that clients did not get over by themselves."
     parameters_type = HiddenErrorThresholds
     error_bodies = True
     parts_clusters = True
@@ -95,155 +152,372 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     _errors = Tally("errors", _CAUSE, sums=("errors", "partitions"))
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("api", "api_key", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "transactional_id")
+        own = ("api", "api_key", "status", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "transactional_id", "topics")
         more = ("error_code", "error_count", "partitions", "response_body")
         return {"exchanges": TableReading((*ORDER, *own, *more))}
 
     def shapes(self) -> Mapping[str, Shape]:
-        count: Any = (("count", pa.int64(), "sum"),)
-        first: Any = (("first", pa.int64(), "min"),)
-        shared: dict[str, Any] = {"measures": (*count, *first), "weight": "count", "bound": MAX_NAMED}
-        topics = (*_CAUSE, ("topic", pa.string()))
+        count: Any = ("count", pa.int64(), "sum")
+        first: Any = ("first", pa.int64(), "min")
+        last: Any = ("last", pa.int64(), "max")
         return {
             **self._errors.shapes(),
-            "topics": Shape(keys=topics, **shared),
-            "says": Shape(keys=_SAYS, **shared),
+            "cases": Shape(keys=(*_CAUSE, *_TARGET), measures=(count, first, last), weight="count", bound=MAX_TARGETS),
+            "fine": Shape(keys=(*_SOURCE, *_TARGET), measures=(count, last), weight="count", bound=MAX_TARGETS),
+            "says": Shape(keys=_SAYS, measures=(count, first), weight="count", bound=MAX_NAMED),
         }
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, pc.greater(column(batch, "error_count"), 0))
-        # Errors are rare, so they are handled one by one.
-        found = list(_hidden(batch))
-        rows = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
-        keys = {
-            **clients(rows),
-            **clusters(rows),
-            "api": column(rows, "api"),
-            "error_code": pa.array([code for _, code, _ in found], pa.int64()),
+        if not batch.num_rows:
+            return
+        names = pc.coalesce(column(batch, "group_id"), column(batch, "transactional_id"))
+        batch = batch.append_column("name", names).append_column("row", pa.array(np.arange(batch.num_rows)))
+        parts = named(exploded(batch, ["row", "name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
+        failed = pc.greater(pc.fill_null(column(batch, "error_count"), 0), 0)
+        answered = in_any(batch, "status", ["answered"])
+        self._add_fine(only(batch, pc.and_(answered, pc.invert(failed))), parts)
+        self._add_errors(only(batch, failed), batch.num_rows, only(parts, _has_error(parts)))
+
+    def _add_fine(self, batch: pa.RecordBatch, parts: pa.RecordBatch) -> None:
+        """What succeeded: requests without an error, and partitions of any request."""
+        kept = ["name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]
+        whole = batch.select([*kept, "topics"])
+        bare = only(whole, pc.equal(pc.fill_null(pc.list_value_length(column(batch, "partitions")), 0), 0))
+        fine = only(parts, pc.equal(column(parts, "error_code"), 0))
+        for rows, topic, partition in (
+            (whole, None, None),
+            (with_topics(bare, kept), "topic", None),
+            (fine, "topic", "partition"),
+        ):
+            nothing = pa.nulls(rows.num_rows, pa.string())
+            self.parts["fine"].add(
+                {
+                    **clients(rows),
+                    **clusters(rows),
+                    **{name: column(rows, name) for name in ("api", "name")},
+                    "topic": nothing if topic is None else column(rows, topic),
+                    "partition": nothing.cast(pa.int32()) if partition is None else column(rows, partition),
+                    "count": np.ones(rows.num_rows, np.int64),
+                    "last": column(rows, "time_ns"),
+                }
+            )
+
+    def _add_errors(self, batch: pa.RecordBatch, rows: int, parts: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        # Where each partition's row is among those with errors; -1: not there.
+        place = np.full(rows, -1, np.int64)
+        place[column(batch, "row").to_numpy()] = np.arange(batch.num_rows)
+        at = place[column(parts, "row").to_numpy()]
+        parts, at = only(parts, pa.array(at >= 0)), at[at >= 0]
+        found_parts = np.bincount(at, minlength=batch.num_rows)
+        keys = column(batch, "api_key").to_pylist()
+        told = np.array([key is not None and carries_messages(key) for key in keys], np.bool_)
+        simple = (found_parts >= integers(column(batch, "error_count"))) & ~told
+        # The usual case as columns: codes of partitions, without messages.
+        parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
+        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in _causes_of(batch, int(row))]
+        api_names = column(batch, "api").to_pylist()
+        listed = [(row, cause) for row, cause in listed if not _is_elsewhere(api_names[row], cause)]
+        codes = column(parts, "error_code").cast(pa.int64())
+        here = pc.invert(_are_elsewhere(column(parts, "api"), codes))
+        parts, at, codes = only(parts, here), at[here.to_numpy(zero_copy_only=False)], codes.filter(here)
+        wanted = np.concatenate([at, np.array([row for row, _ in listed], np.int64)])
+        columns = {
+            "error_code": pa.concat_arrays([codes, pa.array([one.code for _, one in listed], pa.int64())]),
+            "topic": pa.concat_arrays(
+                [column(parts, "topic"), pa.array([one.topic for _, one in listed], pa.string())]
+            ),
+            "partition": pa.concat_arrays(
+                [column(parts, "partition"), pa.array([one.index for _, one in listed], pa.int32())]
+            ),
         }
-        notes = [_note(some_causes) for _, _, some_causes in found]
-        partitions = [sum(one.partition for one in some_causes) for _, _, some_causes in found]
-        errors = [len(some_causes) for _, _, some_causes in found]
+        # Without bodies and lists, which would be copied for each error.
+        batch = batch.select([*ORDER, "name", "api", "group_id", "transactional_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS])
+        whole = batch.take(pa.array(wanted))
+        source = {**clients(whole), **clusters(whole), "api": column(whole, "api")}
+        time = column(whole, "time_ns")
+        ones = np.ones(len(wanted), np.int64)
+        self.parts["cases"].add(
+            {**source, **columns, "name": column(whole, "name"), "count": ones, "first": time, "last": time}
+        )
+        in_parts = np.concatenate(
+            [np.ones(len(at), np.int64), np.array([one.partition for _, one in listed], np.int64)]
+        )
+        self._add_tally(batch, wanted, columns["error_code"], in_parts, listed)
+        self._add_says(batch, listed)
+
+    def _add_tally(
+        self,
+        batch: pa.RecordBatch,
+        rows: np.ndarray[Any, np.dtype[np.int64]],
+        codes: pa.Array,
+        in_parts: np.ndarray[Any, np.dtype[np.int64]],
+        listed: Sequence[tuple[int, Cause]],
+    ) -> None:
+        """An exchange counts once for each of its codes."""
+        notes: dict[tuple[int, int], list[Cause]] = {}
+        for row, cause in listed:
+            notes.setdefault((row, cause.code), []).append(cause)
+        table = pa.table({"row": rows, "code": codes, "errors": np.ones(len(rows), np.int64), "partitions": in_parts})
+        folded = table.group_by(["row", "code"]).aggregate([("errors", "sum"), ("partitions", "sum")])
+        places = list(zip(folded.column("row").to_pylist(), folded.column("code").to_pylist(), strict=True))
+        whole = batch.take(folded.column("row").combine_chunks())
         self._errors.add(
             self,
-            rows,
-            keys,
-            pa.array(notes, pa.string()),
-            errors=pa.array(errors, pa.int64()),
-            partitions=pa.array(partitions, pa.int64()),
+            whole,
+            {**clients(whole), **clusters(whole), "api": column(whole, "api"), "error_code": folded.column("code")},
+            pa.array([_note(notes.get(one, ())) for one in places], pa.string()),
+            errors=folded.column("errors_sum"),
+            partitions=folded.column("partitions_sum"),
         )
-        groups, transactions = (column(rows, name).to_pylist() for name in ("group_id", "transactional_id"))
-        topics: list[tuple[int, str]] = []
-        says: list[tuple[int, str, str]] = []
-        for place, (_, _, some_causes) in enumerate(found):
-            for one in dict.fromkeys(some_causes):
-                if one.topic is not None:
-                    topics.append((place, one.topic))
-                if one.field is not None and one.name:
-                    says.append((place, _kind(one, groups[place], transactions[place]), one.name))
-                if one.message:
-                    says.append((place, _MESSAGE, shortened(one.message)))
-        self._add_details("topics", rows, keys, topics, ("topic",))
-        self._add_details("says", rows, keys, says, ("kind", "text"))
 
-    def _add_details(
-        self,
-        part: str,
-        rows: pa.RecordBatch,
-        keys: dict[str, Any],
-        found: Sequence[tuple[Any, ...]],
-        names: Sequence[str],
-    ) -> None:
-        places = pa.array([one[0] for one in found], pa.int64())
-        columns = {name: pa.array([one[place] for one in found], pa.string()) for place, name in enumerate(names, 1)}
-        self.parts[part].add(
+    def _add_says(self, batch: pa.RecordBatch, listed: Sequence[tuple[int, Cause]]) -> None:
+        groups, transactions = (column(batch, name).to_pylist() for name in ("group_id", "transactional_id"))
+        found: dict[tuple[int, int, str, str], None] = {}
+        for row, one in listed:
+            if one.field is not None and one.name:
+                found[row, one.code, _kind(one, groups[row], transactions[row]), one.name] = None
+            elif one.topic is None and (groups[row] or transactions[row]):
+                kind = "group_id" if groups[row] else "transactional_id"
+                found[row, one.code, _KINDS[kind], groups[row] or transactions[row]] = None
+            if one.message:
+                found[row, one.code, _MESSAGE, shortened(one.message)] = None
+        rows = batch.take(pa.array([row for row, *_ in found], pa.int64()))
+        self.parts["says"].add(
             {
-                **{name: values.take(places) for name, values in keys.items()},
-                **columns,
-                "count": pa.array([1] * len(found), pa.int64()),
-                "first": column(rows, "time_ns").take(places),
+                **clients(rows),
+                **clusters(rows),
+                "api": column(rows, "api"),
+                "error_code": pa.array([code for _, code, _, _ in found], pa.int64()),
+                "kind": pa.array([kind for _, _, kind, _ in found], pa.string()),
+                "text": pa.array([text for *_, text in found], pa.string()),
+                "count": np.ones(len(found), np.int64),
+                "first": column(rows, "time_ns"),
             }
         )
 
-    def findings(self) -> Iterator[Finding]:
-        topics = self._by_cause("topics")
-        says = self._by_cause("says")
-        for row, evidence in self._errors.rows(self):
-            _, retriable = _name_of(row["error_code"])
-            if not retriable or row["api"] in _DATA_APIS or row["count"] >= self.thresholds.at_least:
-                place = tuple(row[key] for key, _ in _CAUSE)
-                words = says.get(place, [])
-                about = [(_TOPIC, one["topic"]) for one in topics.get(place, [])]
-                about += [(one["kind"], one["text"]) for one in words if one["kind"] != _MESSAGE]
-                messages = [one["text"] for one in words if one["kind"] == _MESSAGE]
-                yield self._finding(row, evidence, about, messages)
+    # -- findings ------------------------------------------------------------------------------------------------------
 
-    def _by_cause(self, part: str) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-        """Rows by cause, the most frequent first, then the earliest."""
-        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        rows = self.resolved(part).to_pylist()
-        for row in sorted(
-            rows, key=lambda row: (-row["count"], row["first"] or 0, row.get("topic") or row.get("text"))
+    def findings(self) -> Iterator[Finding]:
+        tallies = {tuple(row[key] for key, _ in _CAUSE): (row, evidence) for row, evidence in self._errors.rows(self)}
+        if not tallies:
+            return
+        says: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.resolved("says").to_pylist():
+            says.setdefault(tuple(row[key] for key, _ in _CAUSE), []).append(row)
+        families: dict[tuple[Any, int], list[_Case]] = {}
+        for case in self._cases(tallies):
+            code = case.row["error_code"]
+            family = code if case.error is None or case.error.like is None else case.error.like
+            families.setdefault((case.row["cluster"], family), []).append(case)
+        for cases in families.values():
+            for some_cases in _divided(cases):
+                yield self._finding(some_cases, tallies, says)
+
+    def _cases(self, tallies: Mapping[tuple[Any, ...], tuple[dict[str, Any], Any]]) -> Iterator[_Case]:
+        rows = self.resolved("cases").to_pylist()
+        failing = {_source(row) for row in rows}
+        fine: dict[tuple[Any, ...], int] = {}
+        for row in self.resolved("fine").to_pylist():
+            source = _source(row)
+            if source in failing and row["last"] is not None:
+                for target in {
+                    (row["name"], row["topic"], row["partition"]),
+                    (row["name"], row["topic"], None),
+                }:
+                    fine[(*source, *target)] = max(fine.get((*source, *target), row["last"]), row["last"])
+        for row in rows:
+            error = error_by_code(row["error_code"])
+            done = fine.get((*_source(row), row["name"], row["topic"], row["partition"]))
+            solved, lasted = False, 0
+            if row["last"] is not None and row["first"] is not None:
+                solved = done is not None and done > row["last"]
+                start = row["first"] if solved or done is None else max(row["first"], done)
+                lasted = row["last"] - start
+            case = _Case(row, error, solved, lasted, None)
+            tally = tallies.get(case.cause)
+            if tally is not None:
+                case.severity = self._severity(case, tally[0]["count"])
+                if case.severity is not None:
+                    yield case
+
+    def _severity(self, case: _Case, total: int) -> Severity | None:
+        """`total`: exchanges of the client and API with this error, whatever they are about."""
+        limits, row, error = self.thresholds, case.row, case.error
+        settles = "program" if error is None else error.settled_by(row["api"])
+        works = _is_work(row["api"])
+        many = row["count"] >= limits.many or total >= limits.many * FLOOD
+        found: Severity | None
+        if settles == "protocol" and case.solved:
+            return None
+        if settles == "answer":
+            found = "warning" if many else "note"
+        elif (settles not in ("client", "protocol") and (error is None or not error.retriable or not case.solved)) or (
+            not case.solved and case.lasted >= limits.stuck and total >= limits.at_least
         ):
-            found.setdefault(tuple(row[key] for key, _ in _CAUSE), []).append(row)
+            found = "error" if works else "warning"
+        elif many or (case.lasted >= limits.lasting and total >= limits.at_least):
+            found = "warning"
+        else:
+            found = "note" if total >= limits.at_least else None
+        # Brokers and controllers resolve most refusals among themselves.
+        if found is not None and (is_broker(row["client_id"], ()) or _is_internal(row["api"])):
+            found = "warning" if found == "error" else "note"
         return found
 
     def _finding(
         self,
-        row: dict[str, Any],
-        evidence: tuple[Evidence, ...],
-        about: list[tuple[str, str]],
-        messages: list[str],
+        cases: list[_Case],
+        tallies: Mapping[tuple[Any, ...], tuple[dict[str, Any], tuple[Evidence, ...]]],
+        says: Mapping[tuple[Any, ...], list[dict[str, Any]]],
     ) -> Finding:
-        name, retriable = _name_of(row["error_code"])
-        severity: Severity = "warning" if row["count"] >= self.thresholds.many else "note"
-        if retriable:
-            after = "Clients retry by themselves, but make no progress while it lasts."
-            advice = "If it lasts, find out why the brokers cannot serve this topic or resource."
-        else:
-            # Brokers and controllers resolve refusals among themselves.
-            if row["api"] in _DATA_APIS and not is_broker(row["client_id"], ()):
-                severity = "error"
-            elif row["error_code"] in _RIGHTS:
-                severity = "warning"
-            after = "Retrying does not help."
-            advice = "Fix the request, the permissions or the topic; the response shows which part was refused."
-        level = "partition-level error" if row["partitions"] == row["errors"] else "error"
-        responses = plural(row["count"], f"{word(row['api'])} response")
-        times = "" if row["errors"] == row["count"] else f" ({row['errors']:,} in all)"
-        where = in_cluster(self.clusters, row["cluster"])
+        severity = min((one.severity for one in cases if one.severity), key=SEVERITIES.index)
+        found = list(dict.fromkeys(one.cause for one in cases))
+        rows = [tallies[cause][0] for cause in found]
+        evidence = sorted(
+            (one for cause in found for one in tallies[cause][1]),
+            key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0, one.note),
+        )
+        codes, apis, who = (_ranked(rows, *names) for names in (("error_code",), ("api",), ("client_id", "client_ip")))
+        code, lead = codes[0][0], rows[0]
+        error = error_by_code(code)
+        words = [row for cause in found for row in says.get(cause, [])]
+        about = [(_TOPIC, name) for name in _most((one.row["topic"], one.row) for one in cases)]
+        kinds = sorted({row["kind"] for row in words} - {_MESSAGE})
+        about += [(kind, text) for kind in kinds for text in _most(_texts(words, kind))]
+        messages = _most(_texts(words, _MESSAGE))
+        count, errors = (sum(row[name] for row in rows) for name in ("count", "errors"))
+        firsts = [row["first"] for row in rows if row["first"] is not None]
+        lasts = [row["last"] for row in rows if row["last"] is not None]
+        level = "partition-level error" if sum(row["partitions"] for row in rows) == errors else "error"
+        one_client = len(who) == 1
+        whom = client(lead) if one_client else plural(len(who), "client")
+        noun = " and ".join(word(name) for (name,) in apis)
+        responses = plural(count, f"{noun} response" if len(apis) <= SHOWN - 1 else "response")
+        times = "" if errors == count else f" ({errors:,} in all)"
         said = f": {quoted(messages[0])}" if messages else ""
-        meaning = error_meaning(row["error_code"])
-        known = "The meaning of this code is unknown." if meaning is None else f"{name}: {meaning}."
-        topics = [one for kind, one in about if kind == _TOPIC]
-        values = {"exchanges": row["count"], "errors": row["errors"], "retriable": retriable}
+        title = (
+            f"{responses} to {whom}{in_cluster(self.clusters, lead['cluster'])} with {level} "
+            f"{' and '.join(_name_of(one) for (one,) in codes[:3])}{_about(about)}{times}{said}"
+        )
+        topics = [name for kind, name in about if kind == _TOPIC]
+        settles = "program" if error is None else error.settled_by(apis[0][0])
         return self.finding(
             severity,
-            f"{responses} to {client(row)}{where} with {level} {name}{_about(about)}{times}{said}",
-            meaning=f"{known} The response's own error code does not show it. {after}",
-            advice=advice,
+            title,
+            meaning=self._meaning(code, error, settles, cases),
+            advice=f"{(error and error.advice) or _UNKNOWN}.",
             subject={
-                **subject(row, "client_id", "client_ip", "api"),
+                "client_id": lead["client_id"] if one_client else None,
+                "client_ip": lead["client_ip"] if len({ip for _, ip in who}) == 1 else None,
+                "api": apis[0][0] if len(apis) == 1 else None,
                 "topic": topics[0] if len(topics) == 1 else None,
-                "error_code": row["error_code"],
+                "error_code": code,
+                **({} if lead["cluster"] is None else {"cluster": lead["cluster"]}),
             },
-            count=row["count"],
-            first=row["first"],
-            last=row["last"],
-            evidence=evidence,
+            count=count,
+            first=min(firsts, default=None),
+            last=max(lasts, default=None),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
             values={
-                **values,
+                "exchanges": count,
+                "errors": errors,
+                "retriable": error is not None and error.retriable,
+                "settles": settles,
+                "solved": all(one.solved for one in cases),
+                "clients": len(who),
+                "worst_clients": [client({"client_id": name, "client_ip": ip}) for name, ip in who[:MAX_NAMES]],
+                "apis": [name for (name,) in apis[:MAX_NAMES]],
+                "codes": [one for (one,) in codes],
                 "topics": topics[:MAX_NAMES],
-                "names": [one for kind, one in about if kind != _TOPIC][:MAX_NAMES],
+                "names": [name for kind, name in about if kind != _TOPIC][:MAX_NAMES],
                 "messages": messages[:MAX_NAMES],
             },
         )
 
+    @staticmethod
+    def _meaning(code: int, error: KafkaError | None, settles: str, cases: Sequence[_Case]) -> str:
+        known = "The meaning of this code is unknown"
+        if error is not None and error.meaning is not None:
+            known = f"{error.name}: {error.meaning}"
+        who = _most((one.who, one.row) for one in cases)
+        worst = ""
+        if len(who) > 1:
+            names = ", ".join(client({"client_id": name, "client_ip": ip}) for name, ip in who[:SHOWN])
+            worst = f" Clients: {names}{f' and {len(who) - SHOWN:,} more' if len(who) > SHOWN else ''}."
+        retried = settles == "client" or (error is not None and error.retriable)
+        solved = sum(one.solved for one in cases)
+        longest = max(one.lasted for one in cases)
+        lasted = f" It lasted up to {elapsed(longest)}." if longest else ""
+        acts = _ACTS.get(settles, "")
+        if not retried:
+            return f"{known}.{worst} {acts}"
+        if solved == len(cases):
+            return f"{known}.{worst} The client tried again, and later attempts succeeded.{lasted}"
+        outcome = (
+            "No later attempt in the capture succeeded"
+            if not solved
+            else f"{len(cases) - solved:,} of {len(cases):,} did not succeed later"
+        )
+        return f"{known}.{worst} Clients retry by themselves. {outcome}.{lasted}" + (
+            f" {acts}" if settles not in ("client", "protocol", "answer") else ""
+        )
 
-def _name_of(code: int) -> tuple[str, bool]:
-    """The name of an error code, and whether retrying may help."""
+
+def _source(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key, _ in _SOURCE)
+
+
+def _divided(cases: Sequence[_Case]) -> Iterator[list[_Case]]:
+    """What is worth more than a note, with notes about the same things; then the other notes."""
+    serious = [one for one in cases if one.severity != "note"]
+    about = {one.about for one in serious}
+    rest = [one for one in cases if one.severity == "note" and one.about not in about]
+    if serious:
+        yield [*serious, *(one for one in cases if one.severity == "note" and one.about in about)]
+    if rest:
+        yield rest
+
+
+def _ranked(rows: Iterable[Mapping[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    """Values of some columns, those with the most exchanges first."""
+    return _most((tuple(row[name] for name in names), row) for row in rows)
+
+
+def _most(found: Iterable[tuple[Any, Mapping[str, Any]]]) -> list[Any]:
+    """The values that are not None, the most frequent first, then the earliest."""
+    counts: Counter[Any] = Counter()
+    firsts: dict[Any, int] = {}
+    for value, row in found:
+        if value is not None:
+            counts[value] += row["count"]
+            firsts[value] = min(firsts.get(value, row["first"] or 0), row["first"] or 0)
+    return sorted(counts, key=lambda value: (-counts[value], firsts[value], str(value)))
+
+
+def _texts(words: Iterable[Mapping[str, Any]], kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    return ((row["text"], row) for row in words if row["kind"] == kind)
+
+
+def _name_of(code: int) -> str:
     error = error_by_code(code)
-    return (f"code {code}", False) if error is None else (error.name, error.retriable)
+    return f"code {code}" if error is None else error.name
+
+
+@lru_cache(maxsize=1024)  # names come from the tables
+def _is_work(name: str | None) -> bool:
+    """Whether an API moves records, offsets, members or transactions; an unknown one may."""
+    found = None if name is None else api_by_name(name)
+    return found is None or not (found.definition.administers or is_between_brokers(found.key))
+
+
+@lru_cache(maxsize=1024)
+def _is_internal(name: str | None) -> bool:
+    found = None if name is None else api_by_name(name)
+    return found is not None and is_between_brokers(found.key)
 
 
 def _about(about: list[tuple[str, str]]) -> str:
@@ -273,41 +547,47 @@ def _note(some_causes: Sequence[Cause]) -> str:
     return some(list(dict.fromkeys(one.name for one in some_causes if one.name)))
 
 
-def _hidden(batch: pa.RecordBatch) -> Iterator[tuple[int, int, list[Cause]]]:
-    """Rows, codes and their causes, for the codes inside responses whose own code is 0."""
+def _has_error(parts: pa.RecordBatch) -> pa.Array:
+    return pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0)
+
+
+def _is_elsewhere(api: str | None, cause: Cause) -> bool:
+    """Whether another detector reports it."""
+    code = cause.code
+    return (
+        api in _LOGINS
+        or code in _ANYWHERE
+        or (cause.partition and code in _OF_PARTITIONS)
+        or code in _ELSEWHERE.get(api or "", ())
+    )
+
+
+def _are_elsewhere(apis: pa.Array, codes: pa.Array) -> pa.Array:
+    """The same for codes of partitions."""
+
+    def among(values: Iterable[int]) -> pa.Array:
+        return pc.is_in(codes, value_set=pa.array(sorted(values), pa.int64()))
+
+    found = among(_ANYWHERE | _OF_PARTITIONS)
+    for api, some_codes in _ELSEWHERE.items():
+        found = pc.or_(found, pc.and_(pc.fill_null(pc.equal(apis, api), False), among(some_codes)))
+    return found
+
+
+def _causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
+    """The errors of an exchange, with details from its body."""
     names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-    rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
-    for row, (api_key, first, count, partitions, body) in enumerate(rows):
-        if body is not None:
-            try:
-                if _TOP.decode(body).error_code:
-                    continue
-            except msgspec.DecodeError:
-                continue
-        elif not any(one["error_code"] for one in partitions or ()):
-            # Without the body, the place of the code is unknown.
-            continue
-        by_code: dict[int, list[Cause]] = {}
-        for one in _causes(api_key, first, count, partitions or [], body):
-            if one.code not in _ELSEWHERE:
-                by_code.setdefault(one.code, []).append(one)
-        for code, some_causes in by_code.items():
-            yield row, code, some_causes
-
-
-def _causes(
-    api_key: int | None, first: int | None, count: int, partitions: list[dict[str, Any]], body: str | None
-) -> list[Cause]:
-    """The errors of a response: only those of its partitions if these are all and have no details."""
+    api_key, first, count, partitions, body = (column(batch, name)[row].as_py() for name in names)
     found = [
-        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True)
-        for one in partitions
+        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
+        for one in partitions or ()
         if one["error_code"]
     ]
-    if api_key is None or body is None or (len(found) >= count and not carries_messages(api_key)):
-        return found
-    inside = list(causes(api_key, msgspec.json.decode(body)))
-    if len(inside) >= count:
-        return inside
-    # The body was truncated, or has more errors than are examined.
-    return max(found, inside, key=len) or ([Cause(first)] if first else [])
+    if api_key is None or body is None:
+        return found or ([Cause(first)] if first else [])
+    try:
+        inside = list(causes(api_key, msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        inside = []
+    # The body may be truncated, or have more errors than are examined.
+    return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])

@@ -62,14 +62,19 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """The earliest of them, at most ten (`MAX_EVIDENCE`)."""
     values: dict[str, Any] = {}
     """The figures that were compared with thresholds, by name."""
+    follows: str | None = None
+    """Title of the finding whose effect this one may be; it is listed before, unless it is less severe."""
+    rank: int = 0
+    """Number of findings between it and a cause that nothing explains, which has 0."""
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort key: by severity, then the most frequent first; ties in a deterministic order."""
+    """By severity, then causes before their effects, then the most frequent first; ties in a deterministic order."""
     return sorted(
         findings,
         key=lambda one: (
             SEVERITIES.index(one.severity),
+            one.rank,
             -one.count,
             one.detector,
             [(name, value is None, str(value)) for name, value in one.subject.items()],

@@ -161,7 +161,6 @@ class SharedInstances(GroupDetector):
         for code in _INSTANCE_CODES:
             group = {"group_id": finding.subject["group_id"], "cluster": finding.subject.get("cluster")}
             yield "refused-commits", {**group, "error_code": code}
-            yield "hidden-errors", {**group, "error_code": code}
 
 
 def _member(batch: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, is_follower, named, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
@@ -243,11 +243,6 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 "offsets": len(refusals),
             },
         )
-
-    def effects(self, finding: Finding) -> Iterator[Effect]:
-        who = {name: finding.subject[name] for name in ("client_id", "client_ip")}
-        cluster = finding.subject.get("cluster")
-        yield "hidden-errors", {**who, "api": "Fetch", "error_code": OFFSET_OUT_OF_RANGE, "cluster": cluster}
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.detectors.alike import combined
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
+from kafkasniff.analysis.detectors.follows import with_causes
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
@@ -158,14 +160,17 @@ class Detectors:
         self._notes |= other._notes
 
     def findings(self, names: LearnedNames | None = None) -> list[Finding]:
-        """The findings in the rows so far, worst first. `names`: names learned from captures among the sources."""
+        """The findings in the rows so far, worst first, causes before their effects.
+
+        `names`: names learned from captures among the sources.
+        """
         found: list[Finding] = []
         ended: set[int] = set()
         clusters = ALONE if self._clusters is None else self._clusters.known()
         by_detector: list[tuple[Detector[Any], list[Finding]]] = []
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
-            by_detector.append((detector, worst_first(detector.findings())))
+            by_detector.append((detector, worst_first(combined(detector.findings()))))
         for detector, some in _causes(by_detector):
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
@@ -173,7 +178,7 @@ class Detectors:
             if detector.ends_connections:
                 ended |= {each.connection_id for one in some for each in one.evidence if each.connection_id is not None}
         by_name = {detector.name: detector for detector in self.detectors}
-        return worst_first(one for one in found if not by_name[one.detector].explained(one, ended))
+        return with_causes([one for one in found if not by_name[one.detector].explained(one, ended)])
 
     def notes(self) -> list[str]:
         """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped."""

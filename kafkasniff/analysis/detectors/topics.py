@@ -191,12 +191,8 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         )
 
     def effects(self, finding: Finding) -> Iterator[Effect]:
-        topic = {"topic": finding.subject["topic"], "cluster": finding.subject.get("cluster")}
         for client_id, client_ip in finding.values["names"]:
-            who = {"client_id": client_id, "client_ip": client_ip}
-            yield "metadata-storms", who
-            for code in _CODES:
-                yield "hidden-errors", {**who, **topic, "error_code": code}
+            yield "metadata-storms", {"client_id": client_id, "client_ip": client_ip}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -197,6 +197,8 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     """Its request reports the sender's knowledge of topics and nodes, as responses do; other requests ask."""
     from_brokers: bool = False
     """Only brokers and controllers send it, whatever listener serves it."""
+    administers: bool = False
+    """It inspects or changes the cluster, and moves no records, offsets or members of groups."""
 
     def message(self, direction: Direction) -> MessageDefinition:
         """The definition of its requests or responses."""

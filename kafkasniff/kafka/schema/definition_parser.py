@@ -136,7 +136,7 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 former = tuple(names)
             case ("mutes", span):
                 mutes = reader.versions(top, span, versions)
-            case ("reports" | "from_brokers" as mark,) if mark not in marks:
+            case ("reports" | "from_brokers" | "administers" as mark,) if mark not in marks:
                 marks.add(mark)
             case ("waits", reason, *limits):
                 waits = reason, tuple(limits)
@@ -170,6 +170,7 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
         waits,
         reports="reports" in marks,
         from_brokers="from_brokers" in marks,
+        administers="administers" in marks,
     )
 
 

@@ -1,15 +1,19 @@
-"""The protocol's error codes, from `dissectors/errors.txt`, and their meanings, from `error_meanings.txt`."""
+"""The protocol's error codes, from `dissectors/errors.txt`: their names, meanings, and who has to do what."""
 
 from __future__ import annotations
 
 import functools
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.data_files import read_data
 
-__all__ = ["KafkaError", "error_by_code", "error_by_name", "error_codes", "error_meaning", "error_name"]
+__all__ = ["KafkaError", "Settles", "error_by_code", "error_by_name", "error_codes", "error_meaning", "error_name"]
+
+Settles = Literal["client", "protocol", "answer", "program", "rights", "operator", "-"]
+"""Who has to act: the client library by itself, nobody, the program, who grants rights, or who runs the brokers."""
 
 
 class KafkaError(msgspec.Struct, frozen=True):
@@ -20,22 +24,56 @@ class KafkaError(msgspec.Struct, frozen=True):
     """Name in org.apache.kafka.common.protocol.Errors."""
     retriable: bool
     """Whether the same request may succeed later, unchanged."""
+    settles: Settles
+    """Who settles it, in most APIs."""
     since: str
     """First release that has it."""
     former_names: tuple[str, ...] = ()
+    meaning: str | None = None
+    """What it means, in a few words."""
+    advice: str | None = None
+    """What to do."""
+    like: int | None = None
+    """The code that stands for the same cause."""
+    after: tuple[str, ...] = ()
+    """Codes and detectors whose effect it may be, the likeliest first."""
+    exceptions: dict[str, Settles] = {}
+    """Who settles it in single APIs."""
+
+    def settled_by(self, api: str | None) -> Settles:
+        """Who settles it in a response of an API."""
+        return self.exceptions.get(api or "", self.settles)
 
 
 @functools.cache
 def _table() -> dict[int, KafkaError]:
     path, lines = read_data("errors.txt")
-    table: dict[int, KafkaError] = {}
+    table: dict[int, dict[str, Any]] = {}
+    error: dict[str, Any] = {}
     for number, line in lines:
         match line.split():
-            case (code, name, "retriable" | "-" as retriable, since, *former) if code.lstrip("-").isdecimal():
-                table[int(code)] = KafkaError(int(code), name, retriable == "retriable", since, tuple(former))
+            case (code, name, "retriable" | "-" as retriable, who, since, *former) if code.lstrip(
+                "-"
+            ).isdecimal() and who in get_args(Settles):
+                error = {"code": int(code), "name": name, "retriable": retriable == "retriable", "settles": who}
+                error |= {"since": since, "former_names": tuple(former), "exceptions": {}}
+                table[error["code"]] = error
+            case ("do", *_) if error:
+                error["advice"] = line.split(None, 1)[1]
+            case ("like", code) if error and code.isdecimal():
+                error["like"] = int(code)
+            case ("after", *causes) if error and causes:
+                error["after"] = tuple(causes)
+            case ("in", api, who) if error and who in get_args(Settles):
+                error["exceptions"][api] = who
+            case _ if error and "meaning" not in error and line.startswith("      "):
+                error["meaning"] = line.strip()
             case _:
-                raise DefinitionError(f"{path}:{number}: a line is: CODE NAME retriable|- SINCE [FORMER NAMES]")
-    return table
+                raise DefinitionError(
+                    f"{path}:{number}: a line is: CODE NAME retriable|- WHO SINCE [FORMER NAMES], or below it a "
+                    "meaning, `do ADVICE`, `like CODE`, `after CAUSE…`, `in API WHO`"
+                )
+    return {code: KafkaError(**fields) for code, fields in table.items()}
 
 
 def error_codes() -> tuple[int, ...]:
@@ -60,18 +98,7 @@ def error_name(code: int) -> str | None:
     return None if error is None else error.name
 
 
-@functools.cache
-def _meanings() -> dict[int, str]:
-    path, lines = read_data("error_meanings.txt")
-    meanings: dict[int, str] = {}
-    for number, line in lines:
-        code, _, meaning = line.strip().partition(" ")
-        if not code.lstrip("-").isdecimal() or not meaning:
-            raise DefinitionError(f"{path}:{number}: a line is: CODE MEANING")
-        meanings[int(code)] = meaning.strip()
-    return meanings
-
-
 def error_meaning(code: int) -> str | None:
     """The meaning of a code in a few words; None if unknown."""
-    return _meanings().get(code)
+    error = _table().get(code)
+    return None if error is None else error.meaning

@@ -102,6 +102,24 @@ def killed() -> list[Conversation]:
     return dying(back=False)
 
 
+def three_listeners() -> list[Conversation]:
+    """A node with three listeners dies, and its other listeners' clients are refused, too; another node stays."""
+    talks = dying(back=False)
+    for number, listener in enumerate(((BROKER[0], 9093), (BROKER[0], 9094))):
+        for client in range(3):
+            talk = Talk("10.0.0.8", 54_000 + 10 * number + client, broker=listener)
+            heartbeat(talk, then=2.51)
+            heartbeat(talk, then=2.51 + client / 100)
+            talk.reset()
+            talks.append(talk)
+        for turn in range(2):
+            talks.append(Attempt(6 + turn + number / 5, refused=True, broker=listener, address="10.0.0.8"))
+    other = Talk("10.0.0.8", 55_000, broker=OTHER)
+    for _ in range(10):
+        heartbeat(other, then=1)
+    return [*talks, other.ended()]
+
+
 def restarted() -> list[Conversation]:
     return dying(back=True)
 

@@ -25,6 +25,11 @@ OUT_OF_ORDER = 45
 CONCURRENT_TRANSACTIONS = 51
 
 
+def metadata_error(error: int, topic: str = "orders") -> dict[str, Any]:
+    """A Metadata response with an error for a topic."""
+    return {"topics": [{"error_code": error, "name": topic}]}
+
+
 def heartbeat(talk: Talk, then: float = 0) -> None:
     """An answered request, so that the capture continues."""
     talk.ask("ApiVersions", 0, {}, {}, then=then)
@@ -193,12 +198,81 @@ def hidden() -> list[Talk]:
 
 
 def transient_errors() -> list[Talk]:
-    """COORDINATOR_NOT_AVAILABLE twice, and a top-level error, which nobody overlooks."""
+    """COORDINATOR_NOT_AVAILABLE twice, and a member that leaves a group from which it was removed."""
     talk = Talk()
     missing = {"coordinators": [{"key": "g", "error_code": 15}]}
     for _ in range(2):
         talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, missing)
     talk.ask("LeaveGroup", 3, {"group_id": "g", "members": []}, {"error_code": 25})
+    return [talk.ended()]
+
+
+def joins(*codes: int, clients: int = 1, then: float = 0.1) -> Scene:
+    """Members that join a group of their own, one after the other, with these outcomes."""
+
+    def scene() -> list[Talk]:
+        talks = []
+        for number in range(clients):
+            talk = Talk(f"10.0.{number // 200}.{number % 200 + 5}", 40_000 + number)
+            for code in codes:
+                asked = {"group_id": f"group-{number}", "session_timeout_ms": 1, "protocol_type": "consumer"}
+                talk.ask("JoinGroup", 5, asked, {"error_code": code}, then=then)
+            talks.append(talk.ended())
+        return talks
+
+    return scene
+
+
+def coordinator_missing(times: int, *, found: bool) -> Scene:
+    """COORDINATOR_NOT_AVAILABLE every second, and in the end perhaps the coordinator."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for _ in range(times):
+            missing = {"coordinators": [{"key": "g", "error_code": 15, "error_message": "Not yet."}]}
+            talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, missing, then=1)
+        if found:
+            talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g"}]})
+        return [talk.ended()]
+
+    return scene
+
+
+def asked_for_groups(times: int) -> Scene:
+    """A program that asks for a group that does not exist."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        for _ in range(times):
+            answer = {"groups": [{"error_code": 69, "group_id": "gone", "error_message": "Group gone not found."}]}
+            talk.ask("DescribeGroups", 6, {"groups": ["gone"]}, answer, then=0.1)
+        return [talk.ended()]
+
+    return scene
+
+
+def deleted_topic() -> list[Talk]:
+    """A topic that two clients keep using after it was deleted: by name, and by id."""
+    one, other = Talk(), Talk("10.0.0.6", 50_000)
+    for turn in range(36):
+        produce(one, records(), error=3, then=0.5)
+        one.ask("Metadata", 1, METADATA[0], metadata_error(3), then=0.5)
+        fetched = [{"topic_id": ORDERS[0], "partitions": [{"partition_index": 0, "error_code": 100}]}]
+        if turn == 0:
+            other.exchange(
+                metadata_request_by_id(900, [(NO_ID, "orders")]),
+                metadata_response_with_ids(900, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
+            )
+        other.ask("Fetch", 13, {"topics": [{"topic_id": ORDERS[0]}]}, {"responses": fetched}, then=1)
+    return [one.ended(), other.ended()]
+
+
+def failed_disk() -> list[Talk]:
+    """A producer gets KAFKA_STORAGE_ERROR, and many more times no leader from Metadata."""
+    talk = Talk()
+    produce(talk, records(), error=56)
+    for _ in range(40):
+        talk.ask("Metadata", 1, METADATA[0], metadata_error(5), then=1)
     return [talk.ended()]
 
 
@@ -468,10 +542,10 @@ def refused_coordinator(key: str, key_type: int) -> list[Talk]:
 
 
 def one_cause() -> list[Talk]:
-    """A stale controller epoch, which each partition of each topic has."""
+    """A failed disk, which each partition of each topic has."""
     talk = Talk()
     topics = [
-        {"topic_name": name, "partition_index": place, "error_code": 11}
+        {"topic_name": name, "partition_index": place, "error_code": 56}
         for name in ("orders", "stock", "bills", "users")
         for place in range(3)
     ]

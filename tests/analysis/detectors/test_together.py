@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Finding, detector_names, find_detector, run
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
+from kafkasniff.analysis.detectors.follows import with_causes
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.errors import UsageError
@@ -31,6 +32,7 @@ from tests.choice import examples, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.golden import golden_file
+from tests.steps import steps
 
 # Low enough that the rows of the pool yield findings.
 LOW = (
@@ -168,12 +170,64 @@ def test_other_states_cannot_be_merged() -> None:
 
 
 def test_findings_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.analysis.detectors.together.MAX_FINDINGS", 3)
-    rows = [exchange("Produce", place, acks=0, client_id=f"p{place}", exchange_id=place) for place in range(5)]
+    monkeypatch.setattr("kafkasniff.analysis.detectors.together.MAX_FINDINGS", 2)
     detectors = Detectors(["acks-zero"])
+    detectors.update(pa.RecordBatch.from_pylist(silent_producers(3), schema=TABLES["exchanges"]))
+    assert [one.subject["client_id"] for one in detectors.findings()] == ["p0", "p1"]
+    assert detectors.notes() == ["acks-zero: 1 more findings are not shown"]
+
+
+def silent_producers(count: int) -> list[dict[str, Any]]:
+    return [exchange("Produce", place, acks=0, client_id=f"p{place}", exchange_id=place) for place in range(count)]
+
+
+def test_clients_with_the_same_trouble_share_a_finding() -> None:
+    """Up to three stay apart."""
+    detectors = Detectors(["acks-zero"])
+    detectors.update(pa.RecordBatch.from_pylist(silent_producers(400), schema=TABLES["exchanges"]))
+    (found,) = detectors.findings()
+    assert found.title.endswith("acks=0; similar for 399 other clients")
+    assert (found.count, found.subject["client_id"], found.values["clients"]) == (400, None, 400)
+    assert len(found.values["worst_clients"]) == 20
+    assert len(found.evidence) == MAX_EVIDENCE
+    assert detectors.notes() == []
+
+
+def refused(topics: int, code: int) -> list[dict[str, Any]]:
+    """A Produce request for many topics, refused for each."""
+    parts = [partition(f"t{place}", error_code=code, record_count=1, bytes=80) for place in range(topics)]
+    return [exchange("Produce", 0, acks=-1, client_id="p", error_count=topics, partitions=parts)]
+
+
+@pytest.mark.parametrize("code", [3, 10, 87])
+def test_work_is_linear_in_refused_topics(code: int) -> None:
+    def work(topics: int) -> int:
+        batch = pa.RecordBatch.from_pylist(refused(topics, code), schema=TABLES["exchanges"])
+        detectors = Detectors(["hidden-errors", "oversized-messages", "lost-records"])
+        detectors.update(batch)
+        return steps(detectors.findings)
+
+    little, much = work(200), work(800)
+    assert little > 800
+    assert much < 5 * little, f"{much} steps for 4 times of what takes {little}"
+
+
+@pytest.mark.parametrize(("detector", "api", "code"), [("hidden-errors", "Metadata", 5), ("not-leader", "Produce", 6)])
+def test_effects_name_their_cause(detector: str, api: str, code: int) -> None:
+    """A failed disk comes before the partitions that lack a leader, unless it failed only later."""
+    rows = [
+        exchange("Produce", 0, client_id="a", error_count=1, partitions=[partition(error_code=56)]),
+        exchange(api, 1, client_id="b", client_ip="::1", error_count=1, partitions=[partition(error_code=code)]),
+    ]
+    detectors = Detectors(["hidden-errors", "not-leader"], settings=["hidden-errors.at_least=1"])
     detectors.update(pa.RecordBatch.from_pylist(rows, schema=TABLES["exchanges"]))
-    assert [one.subject["client_id"] for one in detectors.findings()] == ["p0", "p1", "p2"]
-    assert detectors.notes() == ["acks-zero: 2 more findings are not shown"]
+    cause, effect = detectors.findings()
+    assert (cause.subject["error_code"], cause.follows, cause.rank) == (56, None, 0)
+    assert (effect.detector, effect.follows, effect.rank) == (detector, cause.title, 1)
+    assert "It may follow from hidden-errors: 1 Produce response" in effect.meaning
+    later = msgspec.structs.replace(cause, first=10**19, last=10**19)
+    alone = msgspec.structs.replace(effect, follows=None, rank=0)
+    assert [one.follows for one in with_causes([later, alone])] == [None, None]
 
 
 # -- what is missing or damaged

@@ -115,9 +115,12 @@ def test_versions() -> None:
 def test_what_requests_are() -> None:
     fields = "  kind  int8\n  x  []string  entity_by kind=0:group_id,2:topic_name\n"
     text = f"api 900 Sample   versions 0\n{{}}\nrequest\n{fields}response\n"
-    plain, marked = parse_api(PATH, text.format("")), parse_api(PATH, text.format("reports\nfrom_brokers\n"))
-    assert (plain.reports, plain.from_brokers) == (False, False)
-    assert (marked.reports, marked.from_brokers) == (True, True)
+    plain, marked = (
+        parse_api(PATH, text.format("")),
+        parse_api(PATH, text.format("reports\nfrom_brokers\nadministers\n")),
+    )
+    assert (plain.reports, plain.from_brokers, plain.administers) == (False, False, False)
+    assert (marked.reports, marked.from_brokers, marked.administers) == (True, True, True)
     assert plain.request.fields[1].entity_by == EntityChoice("kind", ((0, "group_id"), (2, "topic_name")))
     with pytest.raises(DefinitionError, match="x needs an int8 field 'kind' next to it"):
         parse_api(PATH, text.format("").replace("int8", "int16"))

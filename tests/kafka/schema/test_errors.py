@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkasniff.analysis.detectors.registry import detector_names
+from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_by_name, enum_names, enum_text
 from kafkasniff.kafka.schema.errors import error_by_code, error_by_name, error_codes, error_meaning, error_name
 from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_bytes, uuid_text
@@ -16,6 +18,28 @@ def test_codes_without_a_gap() -> None:
     assert [code for code in error_codes() if error_meaning(code) is None] == [0]
     assert "leader" in (error_meaning(6) or "")
     assert error_meaning(9999) is None
+
+
+def test_advice_for_every_code() -> None:
+    """Including who has to act; other codes and APIs that a code refers to exist."""
+    for code in error_codes()[:1] + error_codes()[2:]:
+        error = error_by_code(code)
+        assert error is not None
+        assert error.settles != "-", error.name
+        assert error.advice is not None, error.name
+        assert error.advice[0].isupper(), error.name
+        assert not error.advice.endswith("."), error.name
+        head = None if error.like is None else error_by_code(error.like)
+        assert (head is None) == (error.like is None)
+        assert head is None or head.like is None, "families have one head"
+        for cause in error.after:
+            assert error_by_code(int(cause)) if cause.isdecimal() else cause in detector_names(), error.name
+        assert all(api_by_name(name) is not None for name in error.exceptions)
+    version = error_by_code(35)
+    assert version is not None
+    assert (version.settled_by("ApiVersions"), version.settled_by("Produce")) == ("client", "program")
+    advice = [error.advice for code in error_codes() if (error := error_by_code(code)) is not None]
+    assert len(set(advice)) > 120
 
 
 def test_look_up() -> None:

@@ -1,0 +1,135 @@
+"""Finds out which findings may be the effect of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_first
+from kafkasniff.kafka.schema.errors import error_by_code
+
+__all__ = ["with_causes"]
+
+_CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
+    "not-leader": ("56", "broker-gone"),
+    "unanswered-requests": ("broker-gone", "wrong-protocol"),
+    "late-answers": ("broker-gone",),
+    "unreached-listeners": ("broker-gone",),
+    "metadata-storms": ("broker-gone", "hidden-errors", "not-leader"),
+    "lost-members": ("broker-gone",),
+    "rebalance-storms": ("broker-gone", "lost-members"),
+    "refused-commits": ("broker-gone", "lost-members", "rebalance-storms"),
+    "connection-churn": ("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol"),
+    "wrong-protocol": ("broker-gone",),
+    "repeated-sequences": ("broker-gone", "hidden-errors", "not-leader", "late-answers"),
+    "lost-records": ("broker-gone", "hidden-errors", "not-leader", "oversized-messages"),
+}
+"""Detectors, and error codes, that may explain the findings of another, the likeliest first. For error codes, see
+`dissectors/errors.txt`."""
+_MERE: Final = frozenset({"connection-churn", "unanswered-requests"})
+"""Detectors whose findings become a part of their cause, unless they are worse: they show the same connections."""
+_SPECIFIC: Final = frozenset({"missing-topics", "offsets-out-of-range", "shared-instances"})
+"""Detectors that judge an error code by what came of it: its own finding becomes a part of theirs."""
+SHOWN: Final = 3
+"""Effects that a sentence names."""
+MAX_EFFECTS: Final = 20
+"""Maximum number of effects in the values of a finding."""
+_CLIENT: Final = ("client_id", "client_ip")
+_SHARED: Final = ("cluster", "broker", *_CLIENT, "group_id", "topic")
+"""Values of subjects that must not differ if both findings have them."""
+MAX_CANDIDATES: Final = 20
+"""Findings of a kind that are considered as causes, the worst ones."""
+SOON_NS: Final = 10_000_000_000
+"""A cause may be noticed this long after its first effect …"""
+LATE_NS: Final = 60_000_000_000
+"""… and an effect may begin this long after the last sign of its cause."""
+
+
+def with_causes(findings: Sequence[Finding]) -> list[Finding]:
+    """All findings, worst first, each effect with its cause."""
+    ordered = worst_first(findings)
+    by_kind: dict[str, list[int]] = {}
+    for place, one in enumerate(ordered):
+        for kind in {one.detector, _code_of(one)} - {None}:
+            if len(by_kind.setdefault(str(kind), [])) < MAX_CANDIDATES:
+                by_kind[str(kind)].append(place)
+    cause: dict[int, int] = {}
+    for place, one in enumerate(ordered):
+        likely = (other for kind in _causes_of(one) for other in by_kind.get(kind, ()))
+        found = next((other for other in likely if other != place and _may_cause(ordered[other], one)), None)
+        if found is not None:
+            cause[place] = found
+    effects: dict[int, list[str]] = {}
+    for place, by in cause.items():
+        one = ordered[place]
+        if place not in cause.values() and _is_part(one, ordered[by]):
+            effects.setdefault(by, []).append(one.title)
+    explained = []
+    for place, whole in enumerate(ordered):
+        if place in cause and whole.title in effects.get(cause[place], ()):
+            continue
+        one = _with_effects(whole, effects[place]) if place in effects else whole
+        chain = [place]
+        while (last := cause.get(chain[-1])) is not None and last not in chain:
+            chain.append(last)
+        if len(chain) > 1:
+            because = ordered[chain[1]]
+            one = msgspec.structs.replace(
+                one,
+                meaning=f"{one.meaning} It may follow from {because.detector}: {because.title.partition(': ')[0]}.",
+                follows=because.title,
+                rank=len(chain) - 1,
+            )
+        explained.append(one)
+    return worst_first(explained)
+
+
+def _is_part(effect: Finding, cause: Finding) -> bool:
+    """Whether the cause's finding says it all."""
+    if effect.detector == "hidden-errors" and cause.detector in _SPECIFIC:
+        return True
+    return effect.detector in _MERE and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
+
+
+def _with_effects(cause: Finding, effects: Sequence[str]) -> Finding:
+    titles = "; ".join(one.partition(": ")[0] for one in effects[:SHOWN])
+    more = f" and {len(effects) - SHOWN:,} more" if len(effects) > SHOWN else ""
+    return msgspec.structs.replace(
+        cause,
+        meaning=f"{cause.meaning} Effects: {titles}{more}.",
+        values={**cause.values, "effects": list(effects[:MAX_EFFECTS])},
+    )
+
+
+def _code_of(finding: Finding) -> str | None:
+    code = finding.subject.get("error_code") if finding.detector == "hidden-errors" else None
+    return None if code is None else str(code)
+
+
+def _causes_of(effect: Finding) -> tuple[str, ...]:
+    """Detectors and codes whose effect it may be, the likeliest first."""
+    code = _code_of(effect)
+    error = None if code is None else error_by_code(int(code))
+    return _CAUSES.get(effect.detector, ()) if error is None else error.after
+
+
+def _may_cause(cause: Finding, effect: Finding) -> bool:
+    """Whether times and subjects allow it."""
+    code = _code_of(cause)
+    error = None if code is None else error_by_code(int(code))
+    # What is wrong with a broker concerns all clients.
+    of_broker = cause.detector == "broker-gone" or (error is not None and error.settles == "operator")
+    for name in _SHARED:
+        if of_broker and name in _CLIENT:
+            continue
+        mine, theirs = cause.subject.get(name), effect.subject.get(name)
+        if mine is not None and theirs is not None and mine != theirs:
+            return False
+    if cause.first is None or effect.first is None:
+        return True
+    until = cause.first if cause.last is None else cause.last
+    # Times of churn are those of whole spans.
+    soon = LATE_NS if effect.detector in _MERE else SOON_NS
+    return cause.first <= effect.first + soon and effect.first <= until + LATE_NS
