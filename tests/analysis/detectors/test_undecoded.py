@@ -132,7 +132,7 @@ def test_a_cut_file_is_no_all_clear() -> None:
     result = kafkasniff("check", "--only", "late-answers", capture("cut-file"))
     assert result.code == Exit.BROKEN
     assert result.lines[0] == f"no problems found in the readable part in {capture('cut-file')}"
-    assert result.lines[2].startswith("not decoded: a capture is truncated, damaged or skipped")
+    assert result.lines[2].startswith("not decoded: a capture is truncated, damaged, skipped or interrupted")
     assert "copy the file again" in result.err
     assert "copy the file again" in kafkasniff("stats", capture("cut-file")).err
 
