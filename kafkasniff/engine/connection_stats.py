@@ -253,7 +253,8 @@ class Account:
         software = client_software(decoded.api_key)
         if software is not None and decoded.body is not None:
             name, version = (decoded.body.get(field) for field in software)
-            if isinstance(name, str):
+            # The first one counts: columns of exchanges do not have their places among greetings.
+            if isinstance(name, str) and self.software[0] is None:
                 self.software = (name, version if isinstance(version, str) else None)
         elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:
             mechanism = decoded.body.get("mechanism")

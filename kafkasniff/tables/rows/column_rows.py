@@ -80,7 +80,7 @@ def _named(names: pa.Array, index: NDArray[Any]) -> pa.Array:
 def _software(found: PairColumns, which: int, kind: pa.DataType) -> pa.Array:
     """Name or version of client software, as far as it is known by now."""
     values = [owner.account.software[which] if owner and owner.account else None for owner in found.owners]
-    if not any(values):
+    if all(value is None for value in values):
         return pa.nulls(len(found.asked), kind)
     return pa.array(values, kind).take(pa.array(found.asked["connection"]))
 
