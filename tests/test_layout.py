@@ -12,6 +12,7 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "kafkasniff"
 OTHERS = {
     "benchmarks": "mirrors benchmarks/",
+    "baseline": "compares all outputs of two builds",
     "captures": "the shipped captures, and captures/record/",
     "craft": "makes packets and messages",
     "evidence": "what others read from the shipped captures",

@@ -25,6 +25,7 @@ import pyarrow as pa
 from kafkasniff.analysis.columns import MEANINGS
 from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
 
 __all__ = ["Accumulator", "Parameters", "TableReading"]
@@ -71,6 +72,8 @@ class Accumulator(ABC, Generic[P]):
     """One sentence."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Meanings of the columns of the answer, if they differ from `columns.MEANINGS`."""
+    counts: ClassVar[str] = "exchanges"
+    """What a measure `count` counts."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Columns without which the answer says little, the most useful first: a narrow screen hides them last."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
@@ -117,8 +120,12 @@ class Accumulator(ABC, Generic[P]):
             part.merge(other.parts[name])
 
     def notes(self) -> list[str]:
-        """Caveats for the reader of the answer: what memory bounds have dropped."""
-        return [sentence for part in self.parts.values() for sentence in _notes(part)]
+        """Caveats for the reader of the answer: what memory bounds have made less exact, and `missing`."""
+        return [sentence for part in self.parts.values() for sentence in _notes(part)] + self.missing()
+
+    def missing(self) -> list[str]:
+        """What the answer lacks because memory bounds have dropped it."""
+        return [sentence for part in self.parts.values() for sentence in _missing(part, self.counts)]
 
     def state(self) -> bytes:
         """The rows so far: msgpack, the tables in it as Arrow streams."""
@@ -147,13 +154,22 @@ class Accumulator(ABC, Generic[P]):
 
 def _notes(part: Partials) -> list[str]:
     lost, bound = part.lost, part.shape.bound
-    if lost.level:
-        return [f"one of {1 << lost.level:,} was examined: there are more than {bound:,}"]
+    if not lost.level:
+        return []
+    if part.shape.coarsens is not None:
+        error = 100 * RELATIVE_ERROR * (1 << lost.level)
+        return [f"percentiles are at most {error:.2g}% off: the limit is {bound:,} buckets"]
+    return [f"one of {1 << lost.level:,} was examined: there are more than {bound:,}"]
+
+
+def _missing(part: Partials, counts: str) -> list[str]:
+    lost, bound = part.lost, part.shape.bound
     if not lost.rows:
         return []
     if part.shape.keep == "earliest":
         return [f"{lost.rows:,} later rows were dropped: the limit is {bound:,}"]
+    what = counts if part.shape.weight == "count" else (part.shape.weight or "rows").replace("_", " ")
     return [
-        f"{lost.rows:,} small groups were dropped ({lost.weight:,} in total): the limit is {bound:,}; counts that are "
-        f"shown may be up to {lost.undercount:,} too low"
+        f"{lost.weight:,} {what} of the smallest groups are missing: the limit is {bound:,} rows; counts that are shown "
+        f"may be up to {lost.undercount:,} too low"
     ]

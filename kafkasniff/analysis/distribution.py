@@ -26,13 +26,18 @@ _MEASURES: Final = (
 )
 
 
-def distribution_shape(keys: Sequence[tuple[str, pa.DataType]]) -> Shape:
-    """A partial answer for distributions in groups by `keys`. The groups with the fewest values are dropped first."""
+def distribution_shape(keys: Sequence[tuple[str, pa.DataType]], *, coarsens: bool = True) -> Shape:
+    """A partial answer for distributions in groups by `keys`.
+
+    Above the bound, buckets become wider (`coarsens`). If that is not enough, the groups with the fewest values are
+    dropped.
+    """
     return Shape(
         keys=(*keys, ("bucket", pa.int64())),
         measures=_MEASURES,
         weight="count",
         group=tuple(name for name, _ in keys),
+        coarsens="bucket" if coarsens else None,
         bound=MAX_BUCKETS,
     )
 
@@ -49,7 +54,8 @@ def distributions(
 ) -> tuple[pa.Table, dict[str, pa.Array]]:
     """The groups of a partial answer, ordered by their keys, and `count`, `total`, `low`, `high` and quantiles of each.
 
-    A quantile is off by at most `percentiles.RELATIVE_ERROR`, and never outside of the extremes.
+    A quantile is off by at most `percentiles.RELATIVE_ERROR`, unless buckets became wider (`Lost.level`), and never
+    outside of the extremes.
     """
     table = part.table()
     keys, number = keys_of(table, names)
@@ -57,7 +63,12 @@ def distributions(
     folded = rows.group_by("number").aggregate([(name, how) for name, _, how in _MEASURES]).sort_by("number")
     found = {name: folded.column(f"{name}_{how}").combine_chunks() for name, _, how in _MEASURES}
     values = percentiles(
-        number, integers(table.column("bucket")), integers(table.column("count")), [*quantiles.values()], keys.num_rows
+        number,
+        integers(table.column("bucket")),
+        integers(table.column("count")),
+        [*quantiles.values()],
+        keys.num_rows,
+        part.lost.level,
     )
     for name, array in zip(quantiles, values, strict=True):
         found[name] = pc.min_element_wise(pc.max_element_wise(pa.array(array), found["low"]), found["high"])

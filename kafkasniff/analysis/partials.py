@@ -6,6 +6,8 @@ of the batches, or on the tree in which partial answers were merged.
 
 Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the bound:
 
+- `coarsens`: buckets of a histogram are merged in pairs, all of them alike, as often as necessary: the same result in
+  every order of updates. Only if that does not suffice are groups dropped.
 - `heaviest`: the groups with the least weight are dropped and counted. A group that reappears is too low by at most
   `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on the order of
   updates, within that error.
@@ -27,6 +29,8 @@ __all__ = ["Lost", "Partials", "Shape"]
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 MAX_SAMPLE_LEVEL: Final = 62
+MAX_COARSE_LEVEL: Final = 7
+"""Buckets are merged until there is one for each power of two (`percentiles`)."""
 
 How = Literal["sum", "min", "max", "first", "last"]
 _LAST: Final = pc.ScalarAggregateOptions(skip_nulls=False)
@@ -49,6 +53,8 @@ class Shape(msgspec.Struct, frozen=True):
     """Number of rows that stay per `group`, the first by `order`; 0: all."""
     sample: str | None = None
     """Key that holds a 64-bit hash (`sampled`)."""
+    coarsens: str | None = None
+    """Key that holds a number of `percentiles.bucket_of`; its buckets become wider before groups are dropped."""
     without_zero: str | None = None
     """Measure without meaning at 0: such rows are dropped."""
     bound: int = 1 << 19
@@ -70,7 +76,7 @@ class Lost(msgspec.Struct):
     undercount: int = 0
     """By how much the weight of a remaining group may be too low (`heaviest`)."""
     level: int = 0
-    """One of 2**level rows was examined (`sampled`)."""
+    """One of 2**level rows was examined (`sampled`), or 2**level buckets became one (`coarsens`)."""
 
 
 class Partials:
@@ -101,8 +107,9 @@ class Partials:
         self.lost.undercount += other.lost.undercount
         if other.lost.level > self.lost.level:
             self.lost.level = other.lost.level
-            self._folded = self._sampled(self._folded)
-            self._pending = [self._sampled(table) for table in self._pending]
+            # What is pending follows when it is folded.
+            if self._folded.num_rows:
+                self._folded = self._fold(self._folded)
         self._take(table)
 
     def table(self) -> pa.Table:
@@ -125,7 +132,7 @@ class Partials:
     def _fold(self, table: pa.Table) -> pa.Table:
         shape = self.shape
         if self.lost.level:
-            table = self._sampled(table)
+            table = self._sampled(table) if shape.coarsens is None else self._coarser(table)
         names = [name for name, _ in shape.keys]
         if not names:
             return table
@@ -153,6 +160,11 @@ class Partials:
         return table.take(pc.list_flatten(pc.list_slice(lists, 0, self.shape.each)))
 
     def _bounded(self, table: pa.Table) -> pa.Table:
+        while (
+            self.shape.coarsens is not None and table.num_rows > self.shape.bound and self.lost.level < MAX_COARSE_LEVEL
+        ):
+            self.lost.level += 1
+            table = self._fold(table)
         if table.num_rows <= self.shape.bound:
             return table
         return {"heaviest": self._heaviest, "earliest": self._earliest, "sampled": self._resampled}[self.shape.keep](
@@ -174,6 +186,16 @@ class Partials:
         assert self.shape.sample is not None
         low = pc.bit_wise_and(table.column(self.shape.sample), pa.scalar((1 << self.lost.level) - 1, pa.int64()))
         return table.filter(pc.equal(low, 0))
+
+    def _coarser(self, table: pa.Table) -> pa.Table:
+        """Rows whose buckets have the width of the level; it may be called again at the same level."""
+        name = self.shape.coarsens
+        assert name is not None
+        mask = pa.scalar(-1 << self.lost.level, pa.int64())
+        buckets = table.column(name)
+        cut = pc.bit_wise_and(pc.abs(buckets), mask)
+        place = table.schema.get_field_index(name)
+        return table.set_column(place, name, pc.multiply(cut, pc.sign(buckets)))
 
     def _heaviest(self, table: pa.Table) -> pa.Table:
         shape = self.shape

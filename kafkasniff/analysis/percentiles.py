@@ -36,23 +36,33 @@ def bucket_of(values: Integers) -> Integers:
     return signed
 
 
-def middle_of(buckets: Integers) -> Integers:
-    """A value in the middle of each bucket; below 2**8 the value itself."""
+def middle_of(buckets: Integers, level: int = 0) -> Integers:
+    """A value in the middle of each bucket; below 2**8 the value itself.
+
+    `level`: each of them stands for 2**level, of which it is the first (`Shape.coarsens`).
+    """
     magnitude = np.abs(buckets)
-    shift = np.maximum(magnitude // _PER_POWER - 1, 0)
-    low = (magnitude - shift * _PER_POWER) << shift
-    middle = low + ((np.int64(1) << shift) >> 1)
+    low, next_low = _low(magnitude), _low(magnitude + (1 << level))
+    middle = low + ((next_low - low) >> 1)
     signed: Integers = np.where(buckets < 0, -middle, middle)
     return signed
 
 
+def _low(magnitude: Integers) -> Integers:
+    """The smallest value of each bucket; below 0, the largest one's absolute value."""
+    shift = np.maximum(magnitude // _PER_POWER - 1, 0)
+    low: Integers = (magnitude - shift * _PER_POWER) << shift
+    return low
+
+
 def percentiles(
-    group: Integers, buckets: Integers, counts: Integers, quantiles: Sequence[float], groups: int
+    group: Integers, buckets: Integers, counts: Integers, quantiles: Sequence[float], groups: int, level: int = 0
 ) -> list[npt.NDArray[Any]]:
     """For each quantile one array over the groups 0 … `groups`-1 (each must have a row): the value of that rank.
 
     The rank is the nearest one (the smallest value that at least this fraction of the values does not exceed). `group`,
-    `buckets` and `counts` are equally long, in any order; a bucket may occur more than once.
+    `buckets` and `counts` are equally long, in any order; a bucket may occur more than once. `level`: as for
+    `middle_of`.
     """
     order = np.lexsort((buckets, group))
     group, buckets, counts = group[order], buckets[order], counts[order]
@@ -63,5 +73,5 @@ def percentiles(
     found = []
     for quantile in quantiles:
         rank = np.maximum(np.ceil(totals * quantile - 1e-9).astype(np.int64), 1)
-        found.append(middle_of(buckets[np.searchsorted(running, before + rank)]))
+        found.append(middle_of(buckets[np.searchsorted(running, before + rank)], level))
     return found

@@ -126,13 +126,14 @@ class LatenciesOverTime(OverTime):
 
     def histograms(self, apis: Sequence[str]) -> dict[str, list[int]]:
         """The number of latencies of some APIs between the `EDGES`: one count more than edges, the ends open."""
-        return {api: histogram(self.parts["latencies"].table(), api) for api in apis}
+        part = self.parts["latencies"]
+        return {api: histogram(part.table(), api, part.lost.level) for api in apis}
 
 
-def histogram(latencies: pa.Table, api: str) -> list[int]:
+def histogram(latencies: pa.Table, api: str, level: int = 0) -> list[int]:
     """For the rows of one API, the number of values below each of the `EDGES`, and above the last one."""
     rows = latencies.filter(pc.equal(latencies.column("api"), api))
-    values = middle_of(integers(rows.column("bucket")))
+    values = middle_of(integers(rows.column("bucket")), level)
     places = np.searchsorted(np.array(EDGES), values, side="right")
     counts = np.bincount(places, weights=integers(rows.column("count")), minlength=len(EDGES) + 1)
     return [int(one) for one in counts]

@@ -120,3 +120,42 @@ def test_different_shapes_are_refused() -> None:
         Partials(SAMPLED).merge(Partials(COUNTED))
     with pytest.raises(ValueError, match="shape"):
         Partials(SAMPLED).load(*Partials(COUNTED).dump())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_wider_buckets_keep_all_groups_in_every_order(seed: int) -> None:
+    shape = Shape(
+        keys=(("group", NUMBER), ("bucket", NUMBER)),
+        measures=(("count", NUMBER, "sum"),),
+        weight="count",
+        group=("group",),
+        coarsens="bucket",
+        bound=700,
+    )
+    random = Random(seed)
+    pairs = [(random.randrange(20), random.randrange(-300, 600)) for _ in range(3000)]
+    whole = Partials(shape)
+    for start in range(0, len(pairs), 100):
+        groups, buckets = zip(*pairs[start : start + 100], strict=True)
+        whole.add(rows(shape, list(groups), list(buckets), [1] * len(groups)))
+    random.shuffle(pairs)
+    parts = [Partials(shape) for _ in range(7)]
+    for number, part in enumerate(parts):
+        groups, buckets = zip(*pairs[number::7], strict=True)
+        part.add(rows(shape, list(groups), list(buckets), [1] * len(groups)))
+    merged = Partials(shape)
+    for part in parts:
+        merged.merge(part)
+    assert content(merged) == content(whole)
+    assert merged.lost == whole.lost
+    assert whole.lost.rows == 0
+    level = whole.lost.level
+    assert 0 < level < 7
+    assert len(content(whole)) <= shape.bound
+    assert {group for group, _, _ in content(whole)} == set(range(20))
+    expected: dict[tuple[int, int], int] = {}
+    for group, bucket in pairs:
+        cut = abs(bucket) >> level << level
+        key = group, cut if bucket > 0 else -cut
+        expected[key] = expected.get(key, 0) + 1
+    assert content(whole) == sorted((*key, count) for key, count in expected.items())

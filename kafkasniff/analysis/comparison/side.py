@@ -78,7 +78,7 @@ class Side:
         self.timeless = 0
         """Exchanges without a time, which have no span."""
         self._apis = Spanned(self.spans, _sums(_API, _OF_EXCHANGES, "exchanges"))
-        self._latencies = Spanned(self.spans, distribution_shape(_API))
+        self._latencies = Spanned(self.spans, distribution_shape(_API, coarsens=False))
         self._errors = Spanned(self.spans, _sums((*_API, ("error_code", pa.int32())), ("exchanges",), "exchanges"))
         self._topics = Spanned(self.spans, _sums((("flow", TEXT), *_TOPIC), _OF_TOPICS, "times"))
         self._versions = Partials(_sums((*_API, ("api_version", pa.int32())), ("exchanges",), "exchanges"))

@@ -251,14 +251,20 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         result = with_numbers(environment, result, captures, framing, text=form == "text")
     with Output(environment, output, inputs=captures) as stream:
         _write(stream, result, form, colour, question.essential, wide=wide, hosts=hosts)
+    missing = accumulator.missing()
+    for note in missing:
+        environment.say(f"{question.name}: the answer is incomplete: {note}")
     if not quiet:
         for table in left_out:
             what = "keys and values" if table in export.tables else f"table {table}"
             environment.say(f"the export has no {what}: results that need them are missing")
         for note in accumulator.notes():
-            environment.say(note)
+            if note not in missing:
+                environment.say(note)
         if form == "text" and not result.num_rows:
             environment.say(f"{question.name}: nothing found")
+    if missing:
+        return Exit.UNAVAILABLE
     if broken:
         return Exit.BROKEN
     if result.num_rows or has_rows:

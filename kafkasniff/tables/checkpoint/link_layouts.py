@@ -29,7 +29,7 @@ def _index(watch: LinkWatch) -> None:
     try:
         watch._ports = np.array(ports, dtype=np.uint16)
     except OverflowError:
-        raise DamagedError("a port that is none") from None
+        raise DamagedError("an invalid port") from None
     watch.index(links)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kafkasniff.analysis import distribution
 from kafkasniff.errors import UsageError
 from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, pick
 
@@ -30,6 +31,22 @@ def test_percentiles_of_many_values_are_near() -> None:
     for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
         expected = np.quantile(latencies, quantile, method="inverted_cdf")
         assert found[name] == pytest.approx(expected, rel=1 / 256)
+
+
+def test_many_clients_are_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the bound percentiles become less exact; no client and no exchange is dropped."""
+    monkeypatch.setattr(distribution, "MAX_BUCKETS", 2000)
+    values = np.random.default_rng(5).integers(50, 500_000, 4000)
+    rows = [exchange(client_id=f"client-{place % 80}", latency_us=int(one)) for place, one in enumerate(values)]
+    question = asked("latency", rows, by=("api", "client"))
+    answer = question.result().to_pylist()
+    assert [row["count"] for row in answer] == [50] * 80
+    for row in answer:
+        own = np.sort(values[int(row["client_id"].removeprefix("client-")) :: 80])
+        assert (row["min_us"], row["max_us"]) == (own[0], own[-1])
+        assert row["p50_us"] == pytest.approx(own[24], rel=2**4 / 256)
+    assert question.missing() == []
+    assert question.notes() == ["percentiles are at most 6.2% off: the limit is 2,000 buckets"]
 
 
 def test_by_several_dimensions_and_spans_of_time() -> None:

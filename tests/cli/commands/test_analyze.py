@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import question_names
+from kafkasniff.analysis import distribution, question_names
 from kafkasniff.cli.environment import Exit
 from tests.analysis.exports import write_export
 from tests.analysis.tables import connection, exchange, partition, record
@@ -47,6 +47,13 @@ def test_a_span_of_time(folder: Path) -> None:
     assert (later.code, later.out) == (Exit.NOTHING, b"")
     assert "latency: nothing found" in later.err
     assert "there are no exchanges in this span of time" in later.err
+
+
+def test_what_memory_bounds_leave_out_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distribution, "MAX_BUCKETS", 1)
+    result = kafkasniff("analyze", "latency", folder, "--by", "api,connection", "--every", "1s", "-q")
+    assert result.code == Exit.UNAVAILABLE
+    assert "latency: the answer is incomplete: 11 exchanges of the smallest groups are missing" in result.err
 
 
 def test_missing_tables(tmp_path: Path) -> None:
