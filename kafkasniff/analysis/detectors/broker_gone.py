@@ -28,7 +28,7 @@ from kafkasniff.analysis.detectors.absences import (
 from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
@@ -138,7 +138,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     listed = history.listed_again(node, absence.first_ns)
                 moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
                 found.append(self._finding(broker, absence, restarted, listed, moved))
-        return [*found, *self._restarts(history, explained, sorted(unknown))]
+        return [*map(as_cause, found), *self._restarts(history, explained, sorted(unknown))]
 
     def _finding(
         self,

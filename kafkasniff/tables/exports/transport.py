@@ -22,6 +22,17 @@ TABLE: Final = "transport"
 ROWS: Final = 4096
 """Rows that are passed on at once."""
 
+_STALL: Final = [
+    ("sender", pa.string()),
+    ("since", pa.int64()),
+    ("until", pa.int64()),
+    ("kind", pa.string()),
+    ("retries", pa.int64()),
+    ("size", pa.int64()),
+    ("passed", pa.int64()),
+    ("heard", pa.int64()),
+    ("over", pa.bool_()),
+]
 TRANSPORT: Final = pa.schema(
     [
         ("connection_id", pa.int64()),
@@ -51,6 +62,10 @@ TRANSPORT: Final = pa.schema(
         ("broker_closed", pa.int64()),
         ("client_closed_us", pa.int64()),
         ("broker_closed_us", pa.int64()),
+        ("client_lost", pa.int64()),
+        ("broker_lost", pa.int64()),
+        ("lost_longest_us", pa.int64()),
+        ("stalls", pa.list_(pa.struct(_STALL))),
     ]
 )
 """`opening`: answered, refused, unanswered; null where the beginning is not in the capture, and then the client is the
@@ -58,7 +73,9 @@ end with the higher port. `syns`: how often the client asked. `ended_by` (client
 `ended_ns`: who closed or reset the connection first, how and when; null where the capture does not have it; `quiet_ns`:
 how long the client had sent nothing then. Round trips from the capture point, the least. `data`: bytes of payload,
 including retransmitted segments. `again`, `late`, `closed`: as `timing.Trouble`, by the sender; `closed_us`: total time
-for which its windows were closed."""
+for which its windows were closed. `lost`: late segments that had been lost before the capture point, and
+`lost_longest_us` the longest time for which one was missing. `stalls`: times in which data of the client or the broker
+(`sender`) did not arrive, as `timing.stalls.Stall`."""
 
 _END: Final = 1 << 63
 
@@ -116,6 +133,12 @@ def _row(link: Link) -> dict[str, Any]:
         "broker_round_trip_us": _microseconds(link.to_broker(_END)),
         "client_round_trip_us": _microseconds(link.to_client(_END)),
     }
+    row["lost_longest_us"] = max(client.lost_longest_ns, broker.lost_longest_ns) // 1000
+    row["stalls"] = [
+        {"sender": name, **stall._asdict()}
+        for name, half in (("client", client), ("broker", broker))
+        for stall in half.all_stalls()
+    ]
     return {**row, **_of_half("client", client, link), **_of_half("broker", broker, link)}
 
 
@@ -129,6 +152,7 @@ def _of_half(name: str, half: LinkHalf, link: Link) -> dict[str, int]:
         f"{name}_late": len(half.trouble.late),
         f"{name}_closed": len(half.trouble.closed),
         f"{name}_closed_us": closed_ns // 1000,
+        f"{name}_lost": half.lost,
     }
 
 
