@@ -13,15 +13,14 @@ on how far the packets were read when it was asked.
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.timing.stalls import MAX_STALLS, MIN_RETRIES, MIN_STALL_NS, Stall
+from kafkasniff.timing.stalls import Hole, StallWatch
 from kafkasniff.timing.trouble import Budget
 from kafkasniff.timing.trouble_log import TroubleLog
 
 __all__ = [
-    "MAX_HOLES",
     "MAX_RECORDS",
     "Link",
     "LinkHalf",
@@ -31,10 +30,6 @@ __all__ = [
 
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
-MAX_HOLES: Final = 64
-"""Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
-REORDERED_NS: Final = 3_000_000
-"""Segments that are not numbered (IPv6) and overtaken by others were lost if they are missing for this long."""
 MAX_FLYING: Final = 64
 """Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
 RECENT: Final = 8
@@ -55,59 +50,35 @@ Opening = Literal["answered", "refused", "unanswered"]
 """The outcome of a handshake."""
 
 
-class _Hole(NamedTuple):
-    """Missing data: its sequence numbers, and time and number (IPv4) of the segment that followed it."""
-
-    begin: int
-    until: int
-    since: int
-    number: int
-    receiver_packets: int
-    """How many packets the receiver had sent by then."""
-
-
-class LinkHalf:
+class LinkHalf(StallWatch):
     """One sender of a connection."""
 
     __slots__ = (
-        "_acked",
         "_closed_since",
         "_flying",
-        "_heard",
-        "_holes",
         "_next",
-        "_owed_since",
         "_recent",
-        "_retried_at",
-        "_retries",
-        "_retry_size",
         "_timed_end",
         "_timed_since",
         "data",
         "fin",
         "isn",
-        "largest",
         "link",
-        "lost",
-        "lost_longest_ns",
-        "packets",
-        "passed",
-        "peer",
         "records",
         "samples",
         "spoke",
-        "stalls",
         "total_ns",
         "trouble",
     )
 
+    peer: LinkHalf
+
     def __init__(self, link: Link) -> None:
+        super().__init__()
         self.link = link
-        self.peer: LinkHalf = self
         self.isn: int | None = None
         """Initial sequence number, if its SYN was captured."""
         self.fin = False
-        self.packets = 0
         self.data = 0
         """Payload bytes, including retransmissions."""
         self.spoke: int | None = None
@@ -121,33 +92,10 @@ class LinkHalf:
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
-        self._holes: list[_Hole] = []
         self._closed_since: int | None = None
         self._recent: list[int] = []
         self._flying: list[tuple[int, int, int]] = []
         """End, time and size of unacknowledged segments."""
-        self.lost = 0
-        """Late segments that were sent again, rather than reordered: lost before the capture point."""
-        self.lost_longest_ns = 0
-        """How long one of them was missing at most."""
-        self.largest = 0
-        """Bytes of the largest segment that was captured in order …"""
-        self.passed = 0
-        """… and of the largest that was acknowledged."""
-        self.stalls: list[Stall] = []
-        """Times in which its data did not arrive, and which are over."""
-        self._acked: int | None = None
-        """Everything before this number was acknowledged."""
-        self._owed_since: int | None = None
-        """When the oldest unacknowledged data was sent, or when the receiver last acknowledged some."""
-        self._retries = 0
-        """Retransmissions since then, …"""
-        self._retried_at = 0
-        """… the time of the last …"""
-        self._retry_size = 0
-        """… and bytes of the smallest."""
-        self._heard = 0
-        """Packets of the receiver since then that acknowledged nothing more."""
 
     def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
         self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
@@ -229,73 +177,15 @@ class LinkHalf:
             if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
                 self.trouble.came_late(time, since)
                 self._came_late(time, self._holes[place], ident)
-                rest = [_Hole(begin, seq, since, *more), _Hole(end, until, since, *more)]
+                rest = [Hole(begin, seq, since, *more), Hole(end, until, since, *more)]
                 self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
                 return
         if wire == 1 and self._next is not None and end == self._next:
             return  # a keep-alive (RFC 9293, 3.8.4)
         self._timed_end = None
-        if self._owed_since is not None and self._acked is not None and 0 < (end - self._acked) & _MASK < _HALF:
-            self._retry_size = min(wire, self._retry_size) if self._retries else wire
-            self._retries += 1
-            self._retried_at = time
+        self._retried(time, end, wire)
         sent = next((since for flown, since, _ in self._flying if (flown - end) & _MASK < _HALF), None)
         self.trouble.retransmitted(time, sent)
-
-    def _misses(self, begin: int, until: int, time: int, ident: int) -> None:
-        """Data is missing before a segment."""
-        if len(self._holes) >= MAX_HOLES:
-            del self._holes[0]
-        self._holes.append(_Hole(begin, until, time, ident >> 16, self.peer.packets))
-
-    def _came_late(self, time: int, hole: _Hole, ident: int) -> None:
-        """A segment filled a hole, or a part of it."""
-        missing = time - hole.since
-        # A segment that was only reordered has a lower number than the one that overtook it, if they are numbered.
-        ahead = (ident >> 16) - hole.number & 0xFFFF
-        if 0 < ahead < 1 << 15 or (not ahead and missing >= REORDERED_NS):
-            self.lost += 1
-            self.lost_longest_ns = max(self.lost_longest_ns, missing)
-        if missing >= MIN_STALL_NS and self._is_missing(hole):
-            self._stalled(self._hole_stall(hole, time, over=True))
-
-    def _is_missing(self, hole: _Hole) -> bool:
-        """Whether the receiver lacks the data, too, according to what it sent afterwards."""
-        acked = self._acked
-        return (
-            acked is not None
-            and self.peer.packets > hole.receiver_packets
-            and not 0 < (acked - hole.begin) & _MASK < _HALF
-        )
-
-    def _hole_stall(self, hole: _Hole, time: int, *, over: bool) -> Stall:
-        size, heard = (hole.until - hole.begin) & _MASK, self.peer.packets - hole.receiver_packets
-        return Stall(hole.since, time, "hole", 0, size, self.largest, heard, over)
-
-    def _resumed(self, time: int) -> None:
-        """The receiver acknowledged data after retransmissions."""
-        since = self._owed_since
-        if since is not None and self._retries >= MIN_RETRIES and time - since >= MIN_STALL_NS:
-            self._stalled(self._unacknowledged(since, time, over=True))
-        self._retries = 0
-
-    def _unacknowledged(self, since: int, time: int, *, over: bool) -> Stall:
-        return Stall(since, time, "unacknowledged", self._retries, self._retry_size, self.passed, self._heard, over)
-
-    def _stalled(self, stall: Stall) -> None:
-        if len(self.stalls) < MAX_STALLS:
-            self.stalls.append(stall)
-
-    def all_stalls(self) -> list[Stall]:
-        """The times in which its data did not arrive, including the one at the end of the packets so far."""
-        since, last = self._owed_since, self.link.last_time
-        found = list(self.stalls)
-        if since is not None and self._retries >= MIN_RETRIES and self._retried_at - since >= MIN_STALL_NS:
-            found.append(self._unacknowledged(since, self._retried_at, over=False))
-        hole = next((one for one in self._holes if self._is_missing(one)), None)
-        if hole is not None:
-            found.append(self._hole_stall(hole, last, over=False))
-        return found
 
     def _flagged(self, time: int, seq: int, flags: int, wire: int, ident: int) -> None:
         link = self.link
@@ -320,8 +210,8 @@ class LinkHalf:
             link.closed = True
         elif flags & FIN:
             self.fin = True
-            if not wire and self._next is not None and 0 < (missing := (seq - self._next) & _MASK) < _HALF:
-                self._misses(seq - missing & _MASK, seq, time, ident)
+            if not wire and self._next is not None and 0 < (seq - self._next) & _MASK < _HALF:
+                self._misses(self._next, seq, time, ident)
             link.end_by(self, time, reset=False)
             link.closed = link.closed or self.peer.fin
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkasniff.timing.stalls import Stall
 from tests.timing.test_link import only
 from tests.timing.timeline import Timeline, at
 
@@ -12,6 +13,12 @@ def opened() -> Timeline:
     line.data("client", 1, b"first")
     line.acked("broker", 2)
     return line
+
+
+def stalls(line: Timeline) -> list[Stall]:
+    """Those of the client."""
+    link = only(line.in_order())
+    return link.client.stalls_until(link.last_time)
 
 
 def retried(line: Timeline, *times: float, size: int = 100) -> None:
@@ -25,14 +32,14 @@ def test_retransmissions_until_the_acknowledgement() -> None:
     line = opened()
     retried(line, 200, 600, 1400)
     line.acked("broker", 1401)
-    (stall,) = only(line.in_order()).client.all_stalls()
+    (stall,) = stalls(line)
     assert stall == (at(10), at(1401), "unacknowledged", 3, 100, 100, 0, True)
 
 
 def test_retransmissions_that_nobody_acknowledges() -> None:
     line = opened()
     retried(line, 200, 600, 1400)
-    (stall,) = only(line.in_order()).client.all_stalls()
+    (stall,) = stalls(line)
     assert (stall.until, stall.over) == (at(1400), False)
 
 
@@ -42,7 +49,7 @@ def test_an_acknowledgement_in_time_is_no_stall() -> None:
     line.acked("broker", 400)
     retried(line, 5000)
     line.acked("broker", 6000)
-    assert only(line.in_order()).client.all_stalls() == []
+    assert stalls(line) == []
 
 
 def test_a_receiver_without_room_is_no_stall() -> None:
@@ -53,7 +60,7 @@ def test_a_receiver_without_room_is_no_stall() -> None:
     for number, time in enumerate((200, 600, 1400, 2800)):
         line.add(time, packet.but(ident=50 + number))
     line.acked("broker", 3000)
-    assert [one for one in only(line.in_order()).client.all_stalls() if one.retries > 2] == []
+    assert [one for one in stalls(line) if one.retries > 2] == []
 
 
 def with_a_hole(acknowledged: bool) -> Timeline:
@@ -69,11 +76,11 @@ def with_a_hole(acknowledged: bool) -> Timeline:
 
 
 def test_a_hole_that_stays() -> None:
-    (stall,) = only(with_a_hole(acknowledged=False).in_order()).client.all_stalls()
+    (stall,) = stalls(with_a_hole(acknowledged=False))
     assert (stall.since, stall.kind, stall.size, stall.passed, stall.heard, stall.over) == (
         *(at(11), "hole", 1448, 300, 1, False),
     )
 
 
 def test_a_hole_in_the_capture_alone() -> None:
-    assert only(with_a_hole(acknowledged=True).in_order()).client.all_stalls() == []
+    assert stalls(with_a_hole(acknowledged=True)) == []

@@ -75,8 +75,9 @@ class Outage(msgspec.Struct, frozen=True):
 
     @property
     def one_way(self) -> bool:
-        """Only data of one side was lost: the other one answered meanwhile, or later data arrived."""
-        return len(self.senders) == 1 and all(row["heard"] or row["kind"] == "hole" for row in self.rows)
+        """Only data of one side was lost, since other data of this side arrived meanwhile."""
+        is_partial = self.largest is not None or all(row["kind"] == "hole" for row in self.rows)
+        return len(self.senders) == 1 and is_partial
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:

@@ -263,13 +263,12 @@ def _of_broker(
             pauses.setdefault(place, []).append(one)
     for place, waiting in sorted(pauses.items()):
         # What waits for much longer than the pause waits for something else.
-        some = [
-            one for one in waiting if 2 * one.overdue_between(int(starts[place]), int(ends[place])) >= one.overdue_ns
-        ]
+        pause = int(starts[place]), int(ends[place])
+        some = [one for one in waiting if 2 * one.overdue_between(*pause) >= one.overdue_ns]
         if not some:
             continue
         some.sort(key=lambda one: (one.due_ns, one.connection_id))
-        start, end = max(int(starts[place]), some[0].due_ns or 0), int(ends[place])
+        start, end = max(pause[0], some[0].due_ns or 0), pause[1]
         until = min(end, max(one.end_ns or 0 for one in some))
         if until - start >= at_least_ns:
             back = None if is_last[place] else end
@@ -277,7 +276,7 @@ def _of_broker(
 
 
 def _without_leaders(found: Sequence[Silence], owed: Sequence[Owed]) -> list[Silence]:
-    """Leaders that wait for followers do not cause anything themselves; those that are silent together are one finding."""
+    """Leaders that wait for followers cause nothing themselves; those that are silent together are one finding."""
     causes = [one for one in found if not one.replicas]
     rest: list[Silence] = []
     for one in (one for one in found if one.replicas):

@@ -137,7 +137,7 @@ def _row(link: Link) -> dict[str, Any]:
     row["stalls"] = [
         {"sender": name, **stall._asdict()}
         for name, half in (("client", client), ("broker", broker))
-        for stall in half.all_stalls()
+        for stall in half.stalls_until(link.last_time)
     ]
     return {**row, **_of_half("client", client, link), **_of_half("broker", broker, link)}
 
