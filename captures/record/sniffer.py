@@ -8,6 +8,7 @@ import signal
 import struct
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -40,8 +41,9 @@ class Sniffer:
     Raises ``SetupError`` if the program is missing, does not start (needs CAP_NET_RAW) or lost packets.
     """
 
-    def __init__(self, file: Path, ports: list[int], options: SniffOptions) -> None:
+    def __init__(self, file: Path, ports: list[int], options: SniffOptions, within: Sequence[str] = ()) -> None:
         self.file = file
+        self._within = within
         self._log = file.with_suffix(file.suffix + ".sniffer")
         self._filter = "tcp and (" + " or ".join(f"port {port}" for port in ports) + ")"
         self._options = options
@@ -49,7 +51,9 @@ class Sniffer:
 
     def __enter__(self) -> Self:
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [*self._within, *self._command()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while not self._started():
             if self._process.poll() is not None or time.monotonic() > deadline:

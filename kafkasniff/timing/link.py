@@ -16,11 +16,11 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
+from kafkasniff.timing.stalls import Hole, StallWatch
 from kafkasniff.timing.trouble import Budget, Trouble
 from kafkasniff.timing.trouble_log import TroubleLog
 
 __all__ = [
-    "MAX_HOLES",
     "MAX_RECORDS",
     "Link",
     "LinkHalf",
@@ -30,8 +30,6 @@ __all__ = [
 
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
-MAX_HOLES: Final = 64
-"""Maximum number of open holes that a half remembers, to distinguish late segments from retransmissions."""
 MAX_FLYING: Final = 64
 """Maximum number of unacknowledged segments per half whose first transmission time is known, the latest."""
 RECENT: Final = 8
@@ -52,13 +50,12 @@ Opening = Literal["answered", "refused", "unanswered"]
 """The outcome of a handshake."""
 
 
-class LinkHalf:
+class LinkHalf(StallWatch):
     """One sender of a connection."""
 
     __slots__ = (
         "_closed_since",
         "_flying",
-        "_holes",
         "_next",
         "_recent",
         "_timed_end",
@@ -67,8 +64,6 @@ class LinkHalf:
         "fin",
         "isn",
         "link",
-        "packets",
-        "peer",
         "records",
         "samples",
         "spoke",
@@ -76,13 +71,14 @@ class LinkHalf:
         "trouble",
     )
 
+    peer: LinkHalf
+
     def __init__(self, link: Link) -> None:
+        super().__init__()
         self.link = link
-        self.peer: LinkHalf = self
         self.isn: int | None = None
         """Initial sequence number, if its SYN was captured."""
         self.fin = False
-        self.packets = 0
         self.data = 0
         """Payload bytes, including retransmissions."""
         self.spoke: int | None = None
@@ -96,10 +92,10 @@ class LinkHalf:
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
-        self._holes: list[tuple[int, int, int]] = []
         self._closed_since: int | None = None
         self._recent: list[int] = []
-        self._flying: list[tuple[int, int]] = []
+        self._flying: list[tuple[int, int, int]] = []
+        """End, time and size of unacknowledged segments."""
 
     def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
         self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
@@ -114,7 +110,18 @@ class LinkHalf:
                 peer._sample(time, time - peer._timed_since)
             flying = peer._flying
             while flying and (ack - flying[0][0]) & _MASK < _HALF:
+                peer.passed = max(peer.passed, flying[0][2])
                 del flying[0]
+            if peer._acked is None:
+                peer._acked = ack
+            elif 0 < (ack - peer._acked) & _MASK < _HALF:
+                if peer._retries:
+                    peer._resumed(time)
+                peer._acked = ack
+                peer._owed_since = time if flying else None
+                peer._heard = 0
+            elif peer._owed_since is not None:
+                peer._heard += 1
         if flags & (SYN | FIN | RST):
             self._flagged(time, seq, flags, wire, ident)
             if flags & SYN:
@@ -127,6 +134,8 @@ class LinkHalf:
             elif self._closed_since is None:
                 self._closed_since = time
                 self.trouble.window_closed(time)
+                # The sender has to wait, and its probes (RFC 9293, 3.8.6.1) do not count as retransmissions.
+                peer._retries, peer._owed_since = 0, None
             link = self.link
             if link.acknowledged is None and link.answered is not None and self is link.client:
                 link.acknowledged = time
@@ -147,15 +156,16 @@ class LinkHalf:
                 return
             missing = (seq - expected) & _MASK
             if 0 < missing < _HALF:
-                if len(self._holes) >= MAX_HOLES:
-                    del self._holes[0]
-                self._holes.append((expected, seq, time))
+                self._misses(expected, seq, time, ident)
             self._next = end
         if self._timed_end is None:
             self._timed_end, self._timed_since = end, time
+        self.largest = max(self.largest, wire)
+        if self._owed_since is None and self._acked is not None:
+            self._owed_since = time
         self._is_known(seq, wire, ident)
         flying = self._flying
-        flying.append((end, time))
+        flying.append((end, time, wire))
         if len(flying) > MAX_FLYING:
             del flying[0]
 
@@ -163,16 +173,18 @@ class LinkHalf:
         """A segment that does not follow all others."""
         if self._is_known(seq, wire, ident):
             return  # one packet, captured twice
-        for place, (begin, until, since) in enumerate(self._holes):
+        for place, (begin, until, since, *more) in enumerate(self._holes):
             if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
                 self.trouble.came_late(time, since)
-                rest = [(begin, seq, since), (end, until, since)]
+                self._came_late(time, self._holes[place], ident)
+                rest = [Hole(begin, seq, since, *more), Hole(end, until, since, *more)]
                 self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
                 return
         if wire == 1 and self._next is not None and end == self._next:
             return  # a keep-alive (RFC 9293, 3.8.4)
         self._timed_end = None
-        sent = next((since for flown, since in self._flying if (flown - end) & _MASK < _HALF), None)
+        self._retried(time, end, wire)
+        sent = next((since for flown, since, _ in self._flying if (flown - end) & _MASK < _HALF), None)
         self.trouble.retransmitted(time, sent)
 
     def _flagged(self, time: int, seq: int, flags: int, wire: int, ident: int) -> None:
@@ -198,6 +210,8 @@ class LinkHalf:
             link.closed = True
         elif flags & FIN:
             self.fin = True
+            if not wire and self._next is not None and 0 < (seq - self._next) & _MASK < _HALF:
+                self._misses(self._next, seq, time, ident)
             link.end_by(self, time, reset=False)
             link.closed = link.closed or self.peer.fin
 

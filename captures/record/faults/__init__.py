@@ -17,7 +17,7 @@ __all__ = ["Fault", "Stage", "faults", "record"]
 
 def faults() -> dict[str, Fault]:
     """All recordings by file name."""
-    own = {"__main__", "clients", "faulty_certificates", "stage"}
+    own = {"__main__", "clients", "faulty_certificates", "stage", "wire"}
     names = sorted(module.name for module in pkgutil.iter_modules(__path__) if module.name not in own)
     modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
     return {fault.file: fault for module in modules for fault in module.FAULTS}

@@ -61,9 +61,12 @@ class Stage:
             broker.start()
         return broker
 
-    def recording(self, *ports: int) -> AbstractContextManager[Sniffer]:
-        """Packets from and to these ports are recorded in the ``with`` block; once per recording."""
-        return Sniffer(self.capture, list(ports), self._fault.sniff)
+    def recording(self, *ports: int, within: Sequence[str] = ()) -> AbstractContextManager[Sniffer]:
+        """Packets from and to these ports are recorded in the ``with`` block; once per recording.
+
+        ``within`` precedes the sniffer's command, to record in another network namespace.
+        """
+        return Sniffer(self.capture, list(ports), self._fault.sniff, within)
 
     def run(self, command: Sequence[str], *, fails: bool = False, timeout: float = CLIENT_TIMEOUT_S) -> str:
         """Run a client to its end; returns its stdout. Raises ``SetupError`` if it fails and must not."""

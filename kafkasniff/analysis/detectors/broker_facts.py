@@ -54,7 +54,9 @@ BODIES: Final[Bodies] = {
     ("request", "BrokerHeartbeat"): None,
     ("request", "Fetch"): _is_replica,
 }
-EXCHANGES: Final = TableReading(("time_ns", "api", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS)
+EXCHANGES: Final = TableReading(
+    ("time_ns", "api", "status", "error_code", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS
+)
 
 
 def fact_shapes() -> dict[str, Shape]:
@@ -67,11 +69,18 @@ def fact_shapes() -> dict[str, Shape]:
         "nodes": Shape(keys=(node, *BROKER), measures=count, weight="count", bound=MAX_NODES),
         "leaders": Shape(keys=partition, measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
         "listed": Shape(
-            keys=(*CLUSTER, ("nodes", pa.string()), ("second", pa.int64())),
+            keys=(*CLUSTER, *BROKER, ("nodes", pa.string()), ("second", pa.int64())),
             measures=(*count, *seen),
             weight="count",
             bound=MAX_LEADERS,
         ),
+        "short": Shape(
+            keys=(*CLUSTER, node, ("topic", pa.string()), ("partition", pa.int64())),
+            measures=(*count, *seen),
+            weight="count",
+            bound=MAX_LEADERS,
+        ),
+        "controllers": Shape(keys=BROKER, measures=count, weight="count", bound=MAX_NODES),
         "epochs": Shape(
             keys=(*CLUSTER, node, ("epoch", pa.int64())),
             measures=(*count, *seen),
@@ -93,8 +102,13 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     if not batch.num_rows:
         return
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
-    listed: dict[str, list[Any]] = {name: [] for name in ("cluster", "nodes", "second", "count", "first", "last")}
+    listed: dict[str, list[Any]] = {
+        name: [] for name in ("cluster", "broker", "nodes", "second", "count", "first", "last")
+    }
     leaders: dict[str, list[Any]] = {name: [] for name in ("cluster", *_LEADER)}
+    short: dict[str, list[Any]] = {
+        name: [] for name in ("cluster", "node", "topic", "partition", "count", "first", "last")
+    }
     time = column(batch, "time_ns")
     second = floor_divided(time, 1_000_000_000)
     rows = pa.table({**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")})
@@ -108,7 +122,7 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
         seen = row["count_all"], row["time_min"], row["time_max"]
         numbers = {number for one in body.brokers if (number := one.node) is not None}
         if numbers:
-            _append(listed, row["cluster"], ",".join(map(str, sorted(numbers))), row["second"], *seen)
+            _append(listed, row["cluster"], row["cluster"], ",".join(map(str, sorted(numbers))), row["second"], *seen)
         for one in body.brokers:
             if one.node is not None and one.endpoint is not None:
                 _append(nodes, one.node, one.endpoint, row["count_all"])
@@ -116,14 +130,22 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
             for partition in topic.partitions:
                 name = topic.name or topic.topic_id
                 _append(leaders, row["cluster"], name, partition.partition_index, partition.leader_id, *seen)
+                if numbers and partition.isr_nodes:
+                    for node in {*partition.replica_nodes} - {*partition.isr_nodes} - numbers:
+                        _append(short, row["cluster"], node, name, partition.partition_index, *seen)
     detector.parts["nodes"].add(nodes)
     detector.parts["listed"].add(listed)
     detector.parts["leaders"].add(leaders)
+    detector.parts["short"].add(short)
 
 
 def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     epochs: dict[str, list[Any]] = {name: [] for name in ("cluster", "node", "epoch", "count", "first", "last")}
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
+    # Only the active controller accepts registrations and heartbeats of brokers (KIP-631).
+    accepted = only(batch, pc.and_(in_any(batch, "status", ("answered",)), pc.equal(column(batch, "error_code"), 0)))
+    ones = np.ones(accepted.num_rows, np.int64)
+    detector.parts["controllers"].add({"broker": broker_endpoint(accepted), "count": ones})
     brokers = broker_endpoint(batch).to_pylist()
     rows = batch.select(["time_ns", "api", "request_body", "response_body"]).to_pylist()
     for row, broker in zip(rows, brokers, strict=True):
@@ -170,6 +192,8 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 class _Partition(msgspec.Struct):
     partition_index: _Int32 = -1
     leader_id: _Int32 = -1
+    replica_nodes: list[_Int32] = []
+    isr_nodes: list[_Int32] = []
 
 
 class _Topic(msgspec.Struct):

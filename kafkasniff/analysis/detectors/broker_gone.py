@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.absences import (
 from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
@@ -41,6 +41,12 @@ from kafkasniff.text.times import clock_time
 __all__ = ["BrokerGone"]
 
 _HOW: Final = {"refused": "refused", "unanswered": "unanswered"}
+MAX_TOPICS: Final = 20
+"""Maximum number of topics in the values of a finding."""
+_CONTROLLER: Final = (
+    " It was the active controller: until another one is elected, no leader moves, topics cannot be created or "
+    "changed, and brokers that stop or start are not noticed, so the metadata of the others is outdated."
+)
 SLACK_NS: Final = 30_000_000_000
 """How long after an absence the first message with the new epoch may follow."""
 NODE_NS: Final = 100_000_000
@@ -72,7 +78,9 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     """Brokers that drop their connections and then refuse or ignore new ones.
 
     It is an error if the broker does not return before the capture ends, a warning if it does, and a note if it had no
-    connection before, or if only its broker epoch changed. If clients asked for metadata before and afterwards, the
+    connection before, or if only its broker epoch changed. The listener that accepted heartbeats of brokers is the
+    controller's. A broker that clients do not contact is a warning if the metadata of others no longer lists it and
+    shows partitions that lost it as a replica. If clients asked for metadata before and afterwards, the
     finding names the new leaders.
 
     Listeners of one address that are gone at the same time are one broker, unless metadata gives them different
@@ -123,6 +131,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         """When brokers of unknown number were gone."""
         explained: set[tuple[str | None, int, int]] = set()
         """Clusters, nodes and epochs whose beginning an absence explains."""
+        reported: set[tuple[str | None, int]] = set()
         gone: list[tuple[str, Absence, int | None]] = []
         for broker, links in sorted(links_by_broker(self).items()):
             if broker not in brokers:
@@ -132,11 +141,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             ):
                 gone.append((broker, absence, history.node_at(broker)))
         for broker, absence, number, others in _by_node(gone):
+            controls = not history.controllers.isdisjoint({broker, *others})
             if number is None:
                 unknown.append(absence.first_ns)
-                found.append(self._finding(broker, absence, others, None, None, {}))
+                found.append(self._finding(broker, absence, others, None, None, {}, controls=controls))
                 continue
             node = (self.clusters.group(broker), number)
+            reported.add(node)
             until = None if absence.back_ns is None else absence.back_ns + SLACK_NS
             restarted = history.new_epoch(node, absence.first_ns, until)
             if restarted is not None:
@@ -144,9 +155,42 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             listed = None
             if absence.back_ns is None and restarted is None:
                 listed = history.listed_again(node, absence.first_ns)
+                if listed is not None and any(link.time_ns >= listed for link in absence.failed):
+                    listed = None  # connects prove more than what others believe
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
-            found.append(self._finding(broker, absence, others, restarted, listed, moved))
-        return [*found, *self._restarts(history, explained, sorted(unknown))]
+            found.append(self._finding(broker, absence, others, restarted, listed, moved, controls=controls))
+        found += self._missing(history, reported)
+        return [*map(as_cause, found), *self._restarts(history, explained, sorted(unknown))]
+
+    def _missing(self, history: BrokerHistory, reported: set[tuple[str | None, int]]) -> Iterator[Finding]:
+        """Findings for brokers that only Metadata of others shows to be gone: partitions lost a replica."""
+        nodes: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+        for row in self.resolved("short").to_pylist():
+            if row["first"] is not None and (row["cluster"], row["node"]) not in reported:
+                nodes.setdefault((row["cluster"], row["node"]), []).append(row)
+        for node, rows in nodes.items():
+            first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
+            listed = history.last_listed(node)
+            if listed is None or listed > last:
+                continue  # it is back, or was never there
+            topics = sorted({str(row["topic"]) for row in rows})
+            yield self.finding(
+                "warning",
+                f"broker {node[1]}{in_cluster(self.clusters, node[0])} gone since {clock_time(first)[:-3]} according "
+                f"to the metadata of other brokers, not back by the end of the capture: "
+                f"{plural(len(rows), 'partition')} of {some(topics)} without this replica",
+                meaning=(
+                    "The other brokers no longer list it, and it is no longer an in-sync replica of these partitions. "
+                    "If fewer than min.insync.replicas remain, producers with acks=all are refused "
+                    "(NOT_ENOUGH_REPLICAS)."
+                ),
+                advice="Find out why this broker stopped, and start it, or move its replicas to other brokers.",
+                subject={"broker": str(node[1])},
+                count=sum(row["count"] for row in rows),
+                first=first,
+                last=last,
+                values={"topics": topics[:MAX_TOPICS], "partitions": len(rows), "back": False},
+            )
 
     def _finding(  # noqa: PLR0917 - all of it describes one absence
         self,
@@ -156,6 +200,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
+        *,
+        controls: bool,
     ) -> Finding:
         """The finding for one absence.
 
@@ -191,8 +237,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         severity: Severity = "error" if back is None else "warning" if absence.worked else "note"
         return self.finding(
             severity,
-            f"broker {broker} {what} {span}: {', '.join(facts)}",
-            meaning=_meaning(absence),
+            f"{'controller' if controls else 'broker'} {broker} {what} {span}: {', '.join(facts)}",
+            meaning=_meaning(absence) + (_CONTROLLER if controls else ""),
             advice=(
                 "Compare the time with the broker's log and with anything that restarts brokers (deployments, the "
                 "kernel's OOM killer, health checks). A planned restart moves the leaders first (controlled "
@@ -212,6 +258,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "clients": absence.clients,
                 "listeners": [broker, *others],
                 "back": back is not None,
+                "controller": controls,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if restarted is None else restarted["epoch"],
             },

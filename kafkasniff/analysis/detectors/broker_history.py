@@ -28,6 +28,8 @@ class BrokerHistory:
         """Rows of the partial answer `epochs` by cluster and node, with ascending epochs."""
         self._starts = {node: sorted(rows[1:], key=itemgetter("first", "epoch")) for node, rows in self.epochs.items()}
         self._listed = _listed(detector)
+        self.controllers = {row["broker"] for row in detector.parts["controllers"].table().to_pylist()}
+        """Endpoints of active controllers."""
         self._led, self._leaders = _leaders(detector)
         self._lookups = MAX_LOOKUPS
 
@@ -45,9 +47,17 @@ class BrokerHistory:
         return rows[place]
 
     def listed_again(self, node: _Node, since_ns: int) -> int | None:
-        """When Metadata listed a broker again after omitting it, from a given time on; None if it never did both."""
-        found = self._listed.get(node[0])
-        return None if found is None else found.listed_again(node[1], since_ns)
+        """When a broker's Metadata listed another one again after omitting it, from a given time on.
+
+        None if none ever did both. Brokers that learn late who is gone, or never (without a controller), do not count.
+        """
+        times = (one.listed_again(node[1], since_ns) for one in self._listed.get(node[0], ()))
+        return min((time for time in times if time is not None), default=None)
+
+    def last_listed(self, node: _Node) -> int | None:
+        """When Metadata of any broker last listed one."""
+        times = (one.last_listed(node[1]) for one in self._listed.get(node[0], ()))
+        return max((time for time in times if time is not None), default=None)
 
     def new_leaders(self, node: _Node, since_ns: int, until_ns: int | None) -> dict[int, int] | None:
         """The new leaders of partitions that a broker led before a given time, with partition counts.
@@ -112,16 +122,21 @@ def _leaders(
     return led, leaders
 
 
-def _listed(detector: Detector[Any]) -> dict[str | None, _Lists]:
-    seen: dict[str | None, set[tuple[int, str]]] = {}
+def _listed(detector: Detector[Any]) -> dict[str | None, list[_Lists]]:
+    """What each broker listed, by cluster."""
+    seen: dict[tuple[str | None, str | None], set[tuple[int, str]]] = {}
     for row in detector.resolved("listed").to_pylist():
         if row["first"] is not None:
-            seen.setdefault(row["cluster"], set()).update({(row["first"], row["nodes"]), (row["last"], row["nodes"])})
-    return {cluster: _Lists(sorted(times)) for cluster, times in seen.items()}
+            times = seen.setdefault((row["cluster"], row["broker"]), set())
+            times.update({(row["first"], row["nodes"]), (row["last"], row["nodes"])})
+    found: dict[str | None, list[_Lists]] = {}
+    for (cluster, _), lists in seen.items():
+        found.setdefault(cluster, []).append(_Lists(sorted(lists)))
+    return found
 
 
 class _Lists:
-    """The brokers that Metadata listed in one cluster, and when."""
+    """The brokers that Metadata of one broker listed, and when."""
 
     def __init__(self, seen: list[tuple[int, str]]) -> None:
         """`seen`: times and lists, as in the partial answer `listed`, ordered by time."""
@@ -144,6 +159,11 @@ class _Lists:
         without = start - int(np.searchsorted(there, start))
         index = int(np.searchsorted(before, without, side="right"))
         return int(self._times[there[index]]) if index < len(there) else None
+
+    def last_listed(self, node: int) -> int | None:
+        """Time of the last list with a broker."""
+        there = self._of(node)[0]
+        return int(self._times[there[-1]]) if len(there) else None
 
     def _of(self, node: int) -> tuple[Any, Any]:
         """The positions of lists with a broker, and how many lists without it precede each."""

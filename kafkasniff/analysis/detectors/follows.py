@@ -61,6 +61,11 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
         found = next((other for other in likely if other != place and _may_cause(ordered[other], one)), None)
         if found is not None:
             cause[place] = found
+    # What causes an error is no less severe, unless it is usual.
+    for place in [place for place in cause if ordered[place].severity == "error"]:
+        for by in _chain(cause, place)[1:]:
+            if ordered[by].severity == "warning":
+                ordered[by] = msgspec.structs.replace(ordered[by], severity="error")
     effects: dict[int, list[str]] = {}
     for place, by in cause.items():
         one = ordered[place]
@@ -71,9 +76,7 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
         if place in cause and whole.title in effects.get(cause[place], ()):
             continue
         one = _with_effects(whole, effects[place]) if place in effects else whole
-        chain = [place]
-        while (last := cause.get(chain[-1])) is not None and last not in chain:
-            chain.append(last)
+        chain = _chain(cause, place)
         if len(chain) > 1:
             because = ordered[chain[1]]
             one = msgspec.structs.replace(
@@ -84,6 +87,14 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
             )
         explained.append(one)
     return worst_first(explained)
+
+
+def _chain(cause: Mapping[int, int], place: int) -> list[int]:
+    """A finding, its cause, the cause of that, and so on."""
+    chain = [place]
+    while (last := cause.get(chain[-1])) is not None and last not in chain:
+        chain.append(last)
+    return chain
 
 
 def _is_part(effect: Finding, cause: Finding) -> bool:

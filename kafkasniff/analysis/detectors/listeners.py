@@ -19,6 +19,7 @@ from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
+from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
@@ -32,9 +33,15 @@ MAX_ADVERTISED: Final = 1 << 17
 """Maximum number of advertised brokers, counted per client."""
 NAMING: Final = ("Metadata", "DescribeCluster")
 """APIs whose responses name brokers."""
-OPENING: Final = (*NAMING, "ApiVersions", "SaslHandshake", "SaslAuthenticate", "FindCoordinator")
-"""APIs that clients use before they know which brokers to contact."""
+OPENING: Final = (
+    *(*NAMING, "ApiVersions", "SaslHandshake", "SaslAuthenticate", "FindCoordinator"),
+    *("InitProducerId", "GetTelemetrySubscriptions", "PushTelemetry"),
+)
+"""APIs that clients use before they know which brokers to contact, or at any broker."""
+MANY_ASKS: Final = 5
+"""A client that asks for the same topics this often in a row although it learns their leaders cannot reach them."""
 
+_LED: Final = r'"leader_id":[0-9]'
 _BROKERS: Final = re.compile(r'"brokers":(\[[^\]]*\])')
 _NEVER: Final[Mapping[str, str]] = {"refused": "refused", "unanswered": "unanswered"}
 
@@ -46,6 +53,9 @@ class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
     asks: Annotated[
         int, Meta(ge=1, description="Report clients that asked for metadata this often and sent nothing else.")
     ] = 3
+    pace: Annotated[
+        Duration, Meta(ge=1, description="Clients that ask again this soon on average want to reach the brokers.")
+    ] = 3_000_000_000
 
 
 class UnreachedListeners(Detector[UnreachedThresholds]):
@@ -53,7 +63,10 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
 
     Either all its attempts to connect to an advertised IP address failed (an error; captures only). Or it repeatedly
     asks for metadata, sends nothing else, and reaches none of the advertised addresses: an error if these are loopback
-    addresses and the client is elsewhere, a warning for IP addresses, a note for host names.
+    addresses and the client is elsewhere, otherwise a warning. For host names, whose addresses are unknown, it is a
+    note unless the responses named leaders for its topics and it asked again at once, time after time.
+
+    Caveats: a program that polls the metadata of a topic looks the same.
     """
 
     name: ClassVar[str] = "unreached-listeners"
@@ -61,7 +74,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     parameters_type = UnreachedThresholds
     bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
 
-    _asks = Tally("asks", (*CLIENT, *BROKER))
+    _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
     _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
 
     def reads(self) -> Mapping[str, TableReading]:
@@ -97,7 +110,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
         self.parts["others"].add({**clients(other), "count": _ones(other)})
         batch = only(batch, in_any(batch, "api", NAMING))
-        self._asks.add(self, batch, clients(batch, broker=True))
+        led = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _LED), False).cast(pa.int64())
+        self._asks.add(self, batch, clients(batch, broker=True), led=led)
         batch = only(batch, pc.is_valid(column(batch, "response_body")))
         rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
         found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
@@ -153,7 +167,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             local = [one for one, (host, _) in zip(endpoints, brokers, strict=True) if _is_loopback(host)]
             away = bool(local) and not _is_loopback(row["client_ip"] or "")
             addresses = all(_address(host) is not None for host, _ in brokers)
-            severity: Severity = "error" if away else "warning" if addresses else "note"
+            in_vain = addresses or self._is_urgent(row)
+            severity: Severity = "error" if away else "warning" if in_vain else "note"
             names = some(endpoints)
             what = "its own machine: " if away else ""
             yield self._finding(
@@ -165,6 +180,12 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 evidence,
                 {"asks": row["count"], "advertised": endpoints},
             )
+
+    def _is_urgent(self, row: dict[str, Any]) -> bool:
+        """Whether a client got what it needs to contact the brokers, and asks again and again."""
+        if row["led"] < MANY_ASKS or row["first"] is None or row["last"] is None:
+            return False
+        return bool(row["last"] - row["first"] <= (row["count"] - 1) * self.thresholds.pace)
 
     def _finding(  # noqa: PLR0917 - what both kinds have in common
         self,

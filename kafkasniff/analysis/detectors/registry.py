@@ -15,7 +15,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("undecoded-traffic", "kafkasniff.analysis.detectors.undecoded"),
     ("broker-gone", "kafkasniff.analysis.detectors.broker_gone"),
     ("unanswered-requests", "kafkasniff.analysis.detectors.waiting"),
-    ("late-answers", "kafkasniff.analysis.detectors.waiting"),
+    ("late-answers", "kafkasniff.analysis.detectors.late_answers"),
     ("hidden-errors", "kafkasniff.analysis.detectors.errors_inside"),
     ("not-leader", "kafkasniff.analysis.detectors.leaders"),
     ("metadata-storms", "kafkasniff.analysis.detectors.metadata"),

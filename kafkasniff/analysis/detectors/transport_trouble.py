@@ -1,4 +1,4 @@
-"""Network trouble below Kafka: retransmissions, closed windows and long round trips."""
+"""Network trouble below Kafka: outages, retransmissions, closed windows and long round trips."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, Tally
-from kafkasniff.analysis.detectors.wording import elapsed, percent, plural
+from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
+from kafkasniff.text.times import clock_time
 
 __all__ = ["TransportTrouble"]
 
@@ -29,7 +31,7 @@ MAX_THROTTLED: Final = 1 << 17
 """Maximum number of connections whose throttle times are added up, those that were throttled most."""
 PAIR: Final = (("client_ip", pa.string()), *BROKER)
 """A client's address and a broker."""
-_PACKETS: Final = ("packets", "again")
+_PACKETS: Final = ("packets", "again", "lost", "missing_us")
 _CLOSED: Final = ("client_closed", "broker_closed", "client_closed_us", "broker_closed_us")
 
 
@@ -42,6 +44,10 @@ class TransportThresholds(Parameters, frozen=True, kw_only=True):
         Duration,
         Meta(ge=0, description="An exchange with retransmissions that took at least this long was affected by them."),
     ] = 200_000_000
+    stalled: Annotated[
+        Duration,
+        Meta(ge=0, description="Data that did not arrive for this long, despite retransmissions, is an outage."),
+    ] = 1_000_000_000
     closed: Annotated[Duration, Meta(ge=0, description="Report windows closed for this long in total.")] = 500_000_000
     way: Annotated[
         Duration, Meta(ge=0, description="A round trip to the broker of at least this duration is long.")
@@ -52,7 +58,12 @@ class TransportThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class TransportTrouble(Detector[TransportThresholds]):
-    """Retransmitted segments, closed receive windows and long round trips between a client's address and a broker.
+    """Outages, lost segments, closed receive windows and long round trips between a client's address and a broker.
+
+    An outage is a time in which data did not arrive although it was sent: it was retransmitted and not acknowledged,
+    or later data arrived and it did not. It is an error if the data never arrived. If only segments above a size never
+    arrive, the finding says so (a black hole for large packets). Segments that were lost before the capture point count
+    as retransmitted.
 
     Exports contain retransmissions only.
 
@@ -61,7 +72,7 @@ class TransportTrouble(Detector[TransportThresholds]):
     """
 
     name: ClassVar[str] = "transport-trouble"
-    summary: ClassVar[str] = "Retransmissions, closed windows and long round trips that slow down exchanges."
+    summary: ClassVar[str] = "Outages, lost packets, closed windows and long round trips."
     parameters_type = TransportThresholds
 
     _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
@@ -74,15 +85,22 @@ class TransportTrouble(Detector[TransportThresholds]):
         return {
             "exchanges": TableReading((*ORDER, *ends, *own)),
             "connections": TableReading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
-            TABLE: TableReading(("connection_id", "time_ns", *ends, "broker_round_trip_us", *_CLOSED), optional=True),
+            TABLE: TableReading(
+                (
+                    *("connection_id", "time_ns", "end_time_ns", *ends, "broker_round_trip_us", *_CLOSED),
+                    *("client_lost", "broker_lost", "lost_longest_us", "ended_ns", "stalls"),
+                ),
+                optional=True,
+            ),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        sums: Any = tuple((name, pa.int64(), "sum") for name in _PACKETS)
+        sums: Any = tuple((name, pa.int64(), "max" if name == "missing_us" else "sum") for name in _PACKETS)
         least: Any = (("way_us", pa.int64(), "min"),)
         return {
             **self._hit.shapes(),
             **self._shut.shapes(),
+            **stalls_shapes(),
             "packets": Shape(keys=PAIR, measures=sums, weight="again"),
             "round_trips": Shape(keys=PAIR, measures=least),
             "latencies": distribution_shape(PAIR),
@@ -98,8 +116,16 @@ class TransportTrouble(Detector[TransportThresholds]):
         if table == "connections":
             batch = only(batch, in_any(batch, "verdict", ["kafka"]))
             counts = {"packets": integers(column(batch, "packets")), "again": integers(column(batch, "retransmits"))}
-            self.parts["packets"].add({**_pair(batch), **counts})
+            none = np.zeros(batch.num_rows, np.int64)
+            self.parts["packets"].add({**_pair(batch), **counts, "lost": none, "missing_us": none})
         elif table == TABLE:
+            add_stalls(self, batch)
+            lost = integers(column(batch, "client_lost")) + integers(column(batch, "broker_lost"))
+            late = only(batch, pa.array(lost > 0))
+            none = np.zeros(late.num_rows, np.int64)
+            missing = column(late, "lost_longest_us")
+            counts = {"packets": none, "again": none, "lost": lost[lost > 0], "missing_us": missing}
+            self.parts["packets"].add({**_pair(late), **counts})
             round_trips = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
             self.parts["round_trips"].add({**_pair(round_trips), "way_us": column(round_trips, "broker_round_trip_us")})
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
@@ -135,12 +161,85 @@ class TransportTrouble(Detector[TransportThresholds]):
         self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
 
     def findings(self) -> list[Finding]:
-        return [*self._retransmitted(), *self._closed(), *self._far()]
+        found = outages(self, self.thresholds.stalled)
+        return [
+            *(as_cause(self._outage(one)) for one in found),
+            *self._retransmitted(found),
+            *self._closed(),
+            *self._far(),
+        ]
 
-    def _retransmitted(self) -> Iterator[Finding]:
+    def _outage(self, outage: Outage) -> Finding:
+        clients, brokers = outage.hosts("client_ip"), outage.hosts("broker")
+        first, until = outage.first_ns, outage.until_ns
+        lasted = elapsed(until - first)
+        between = f"{some(clients)} and {some(brokers)}"
+        times = f"from {clock_time(first)[:-3]} to {clock_time(until)[:-3]} ({lasted})"
+        connections = plural(outage.connections, "connection")
+        end = "" if outage.over else "; the data never arrived"
+        size = outage.largest
+        way = "between"
+        if outage.one_way:
+            ends = (clients, brokers) if outage.senders == {"client"} else (brokers, clients)
+            way, between = "from", f"{some(ends[0])} to {some(ends[1])}"
+        title = f"network outage: no data arrived {way} {between} {times}, {connections}{end}"
+        meaning = (
+            "Data was sent again and again and did not arrive, or no acknowledgement of it came back. A kernel "
+            "acknowledges data even if its program hangs, so the network, or a whole machine, was down. Requests of "
+            "these connections were answered late or never for this reason."
+        )
+        advice = (
+            "Compare the time with events of switches, links, firewalls, and of virtual machines that pause or move; "
+            "`kafkasniff decode --connection N` shows which requests waited."
+        )
+        if size is not None:
+            title = (
+                f"large packets never arrive {way} {between}: segments of up to {plural(size, 'byte')} pass, larger "
+                f"ones do not, {times}, {connections}"
+            )
+            meaning = (
+                "A path that drops packets above its MTU, without the ICMP message that says so (a black hole). "
+                "Connections open and small requests are answered, but large batches or responses never arrive, and "
+                "clients time out and connect again."
+            )
+            advice = (
+                "Compare the MTU of both ends with that of tunnels, VPNs and overlay networks in between (`ping -M do "
+                "-s SIZE`). Lower it at the ends, clamp the MSS, allow ICMP 'fragmentation needed', or set "
+                "net.ipv4.tcp_mtu_probing=1."
+            )
+        return self.finding(
+            "warning" if outage.over else "error",
+            title,
+            meaning=meaning,
+            advice=advice,
+            subject={
+                "client_ip": clients[0] if len(clients) == 1 else None,
+                "broker": brokers[0] if len(brokers) == 1 else None,
+                "trouble": "outage" if size is None else "large-packets",
+            },
+            count=len(outage.rows),
+            first=first,
+            last=until,
+            evidence=outage.evidence,
+            values={
+                "clients": clients,
+                "brokers": brokers,
+                "lasted_ms": (until - first) / 1_000_000,
+                "arrived": outage.over,
+                "largest_segment": size,
+            },
+        )
+
+    def _retransmitted(self, found: list[Outage]) -> Iterator[Finding]:
         limits = self.thresholds
+        explained: dict[tuple[str, str], int] = {}
+        for outage in found:
+            for row in outage.rows:
+                pair = row["client_ip"], row["broker"]
+                explained[pair] = explained.get(pair, 0) + row["retries"]
         hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
         for row in self.parts["packets"].table().to_pylist():
+            row["again"] += row["lost"] - explained.get((row["client_ip"], row["broker"]), 0)
             share = row["again"] / row["packets"] if row["packets"] else 0.0
             if row["again"] < limits.at_least or share < limits.share:
                 continue
@@ -150,6 +249,8 @@ class TransportTrouble(Detector[TransportThresholds]):
             effect = "no exchange was slowed down"
             if count:
                 effect = f"{plural(count, 'exchange')} slowed down or unanswered"
+            elif row["missing_us"] * 1000 >= limits.slow:
+                severity, effect = "warning", f"data was missing for up to {elapsed(row['missing_us'] * 1000)}"
             yield self.finding(
                 severity,
                 f"{row['again']:,} of {row['packets']:,} packets ({percent(share)}) between {word(row['client_ip'])} "

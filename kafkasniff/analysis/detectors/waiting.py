@@ -1,8 +1,8 @@
-"""Requests that were never answered or answered late, not counting waits that are intended."""
+"""Requests that were never answered, not counting waits that are intended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -10,24 +10,23 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only, order_columns
-from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
+from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.silences import MAX_REQUESTS, Owed, OwedResponses, silences
+from kafkasniff.analysis.detectors.tally import CLIENT, clients
+from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
+from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import cut, printable, word
 
-__all__ = ["LateAnswers", "UnansweredRequests"]
-
-MAX_REQUESTS: Final = 100_000
-"""Maximum number of unanswered requests that are examined, the earliest."""
+__all__ = ["UnansweredRequests"]
 
 MAX_CLIENTS: Final = 1 << 17
 """Maximum number of clients whose last request is known, the busiest."""
+SPREAD: Final = 0.2
+"""Largest difference of times that count as the same, as a fraction."""
 MAX_NOTE: Final = 200
 """Maximum number of characters of a problem's detail that are kept."""
 
@@ -41,18 +40,28 @@ class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
         Duration,
         Meta(ge=0, description="A request that waited this long, beyond the wait that it asks for, is an error."),
     ] = 30_000_000_000
+    given_up: Annotated[
+        Duration, Meta(ge=1, description="A client gives up a request if it closes the connection this long after …")
+    ] = 100_000_000
+    connections: Annotated[
+        int, Meta(ge=2, description="… the response was due; reported if it closed this many after the same time.")
+    ] = 2
 
 
-class UnansweredRequests(Detector[UnansweredThresholds]):
-    """Requests whose response should be in the capture but is not.
+class UnansweredRequests(OwedResponses[UnansweredThresholds]):
+    """Requests whose response should be in the capture but is not, and clients that do not wait for responses.
 
     Requested waits, earlier requests of the connection and quotas (KIP-219) are subtracted. It is a note if the
     connection ended before `after` was over, or if the broker had closed the connection before the request. If the
     client closed it and sends nothing after that, the program has ended, or the capture: not a finding, and neither if
-    another finding explains why these connections ended. Responses that a gap may have swallowed do not count.
+    another finding explains why these connections ended. Responses that a gap may have swallowed do not count, nor
+    those that an outage (`transport-trouble`) or a broker that answered nothing (`late-answers`) explains.
 
-    Caveats: loss without a visible gap (a capture filter, a second network path) looks the same. A JoinGroup may wait
-    for longer than its own rebalance timeout.
+    A client that closes several connections after the same time without a response has a timeout that is too short: an
+    error.
+
+    Caveats: exports do not say who closed a connection. Loss without a visible gap (a capture filter, a second network
+    path) looks the same. A JoinGroup may wait for longer than its own rebalance timeout.
     """
 
     name: ClassVar[str] = "unanswered-requests"
@@ -60,76 +69,45 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
     parameters_type = UnansweredThresholds
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("status", *CLIENT_COLUMNS, "broker_ip", "broker_port", "duration_us", *WAIT_COLUMNS)
-        return {
-            "exchanges": TableReading((*ORDER, *own)),
-            "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
-            "problems": TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True),
-            "transport": TableReading(("connection_id", "ended_by"), optional=True),
-        }
+        problems = TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True)
+        return {**super().reads(), "problems": problems}
 
     def shapes(self) -> Mapping[str, Shape]:
-        order = tuple((name, pa.int64()) for name in ORDER)
-        text = tuple((name, pa.string()) for name in ("api", "status"))
-        keys = (*order, *CLIENT, *BROKER, *text, ("wait_ns", pa.int64()))
-        high: Any = (("end_ns", pa.int64(), "max"),)
-        kept: Any = {"weight": "count", "bound": MAX_CLIENTS}
+        ids = tuple((name, pa.int64()) for name in ("connection_id", "exchange_id"))
+        last: Any = (("last_ns", pa.int64(), "max"), ("count", pa.int64(), "sum"))
         return {
-            "requests": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
-            "connections": Shape(keys=(("connection_id", pa.int64()),), measures=high, bound=MAX_REQUESTS),
-            "closed": Shape(
-                keys=(("connection_id", pa.int64()), ("exchange_id", pa.int64()), ("detail", pa.string())),
-                bound=MAX_REQUESTS,
-            ),
+            **super().shapes(),
+            "closed": Shape(keys=(*ids, ("detail", pa.string())), bound=MAX_REQUESTS),
             "by_broker": Shape(keys=(("connection_id", pa.int64()),), bound=MAX_REQUESTS),
-            "seen": Shape(keys=CLIENT, measures=(("last_ns", pa.int64(), "max"), ("count", pa.int64(), "sum")), **kept),
-            "end": Shape(keys=(("one", pa.int8()),), measures=(*high, ("answered", pa.int64(), "sum"))),
+            "seen": Shape(keys=CLIENT, measures=last, weight="count", bound=MAX_CLIENTS),
         }
 
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        if table == "connections":
-            end = column(batch, "end_time_ns")
-            # Acknowledgements of the broker's data would show that responses are missing (`lost`).
-            self._ends(end, pc.sum(in_any(batch, "captured", ["both"])).as_py() or 0)
-            mask = pc.greater(column(batch, "unanswered"), 0)
-            self.parts["connections"].add(
-                {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
-            )
-            return
-        if table == "transport":
-            batch = only(batch, in_any(batch, "ended_by", ["broker"]))
-            self.parts["by_broker"].add({"connection_id": column(batch, "connection_id")})
-            return
-        if table == "problems":
-            batch = only(batch, in_any(batch, "kind", ["request-unanswered"]))
-            batch = only(batch, pc.match_substring(column(batch, "detail"), CLOSED_BEFORE))
-            detail = pc.utf8_slice_codeunits(column(batch, "detail"), 0, MAX_NOTE)
-            ids = {name: column(batch, name) for name in ("connection_id", "exchange_id")}
-            self.parts["closed"].add({**ids, "detail": detail})
-            return
-        lasted = pc.multiply(pc.fill_null(column(batch, "duration_us"), 0), 1000)
-        over = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
-        self._ends(over, pc.sum(in_any(batch, "status", ["answered", "orphan"])).as_py() or 0)
-        counted = {"last_ns": column(batch, "time_ns"), "count": pa.array([1] * batch.num_rows, pa.int64())}
-        self.parts["seen"].add({**clients(batch), **counted})
-        batch = only(batch, in_any(batch, "status", ["unanswered", "open"]))
-        self.parts["requests"].add(
-            {
-                **order_columns(batch),
-                **clients(batch),
-                "broker": broker_endpoint(batch),
-                **{name: column(batch, name) for name in ("api", "status")},
-                "wait_ns": excused_us(batch) * 1000,
-            }
-        )
+    @property
+    def kept_ns(self) -> int:
+        return self.thresholds.given_up
 
-    def _ends(self, times: pa.Array, answered: int) -> None:
-        self.parts["end"].add({"one": [0], "end_ns": [pc.max(times).as_py()], "answered": [answered]})
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table != "problems":
+            super().update(batch, table)
+            if table == TABLE:
+                batch = only(batch, in_any(batch, "ended_by", ["broker"]))
+                self.parts["by_broker"].add({"connection_id": column(batch, "connection_id")})
+            elif table == "exchanges":
+                counted = {"last_ns": column(batch, "time_ns"), "count": pa.array([1] * batch.num_rows, pa.int64())}
+                self.parts["seen"].add({**clients(batch), **counted})
+            return
+        batch = only(batch, in_any(batch, "kind", ["request-unanswered"]))
+        batch = only(batch, pc.match_substring(column(batch, "detail"), CLOSED_BEFORE))
+        detail = pc.utf8_slice_codeunits(column(batch, "detail"), 0, MAX_NOTE)
+        ids = {name: column(batch, name) for name in ("connection_id", "exchange_id")}
+        self.parts["closed"].add({**ids, "detail": detail})
 
     def findings(self) -> list[Finding]:
-        ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
-        whole = self.parts["end"].table()
-        end, answered = (pc.max(whole.column(name)).as_py() for name in ("end_ns", "answered"))
+        owed = self.owed()
+        known = silences(self, owed)
+        given_up = list(self._given_up([one for one in owed if not any(silence.explains(one) for silence in known)]))
+        done = {id(one) for rows, _ in given_up for one in rows}
+        answered = pc.max(self.parts["whole"].table().column("answered")).as_py()
         closed = {
             (row["connection_id"], row["exchange_id"]): row["detail"]
             for row in self.parts["closed"].table().to_pylist()
@@ -137,30 +115,89 @@ class UnansweredRequests(Detector[UnansweredThresholds]):
         seen = {(row["client_id"], row["client_ip"]): row["last_ns"] for row in self.parts["seen"].table().to_pylist()}
         by_broker = set(self.parts["by_broker"].table().column("connection_id").to_pylist())
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        order = [(name, "ascending") for name in ORDER]
-        table = self.parts["requests"].table()
-        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
-            over = end if row["status"] == "open" else ends.get(row["connection_id"])
-            known = over is not None and row["time_ns"] is not None
-            row["waited_ns"] = max(over - row["time_ns"], 0) if known else None
+        for one in owed:
+            row, reason = one.row, closed.get((one.connection_id, one.row["exchange_id"]))
+            if row["end_ns"] is not None or id(one) in done:
+                continue
             # Without times it is unknown whether it was too early.
-            beyond = row["waited_ns"] - row["wait_ns"] if known else None
-            long = beyond is not None and beyond >= self.thresholds.after
-            row["closed"] = closed.get((row["connection_id"], row["exchange_id"]))
-            if row["closed"] is not None:
-                key = (False, row["client_id"], row["client_ip"], row["broker"], row["api"], True)
-                found.setdefault(key, []).append(row)
-            elif (
-                not (long or row["connection_id"] in by_broker)
-                and over is not None
-                and row["time_ns"] is not None
-                and over >= (seen.get((row["client_id"], row["client_ip"])) or over)
-            ):
+            timed = one.end_ns is not None and row["time_ns"] is not None
+            long = timed and one.overdue_ns >= self.thresholds.after
+            if reason is None and any(silence.explains(one) for silence in known):
+                continue
+            last = seen.get((row["client_id"], row["client_ip"]))
+            ended = timed and (last is None or (one.end_ns is not None and one.end_ns >= last))
+            if reason is None and not long and ended and one.connection_id not in by_broker:
                 continue  # the program has ended, or the capture
-            elif long or (row["status"] == "unanswered" and not (row["wait_ns"] and (beyond is None or beyond <= 0))):
-                key = (long, row["client_id"], row["client_ip"], row["broker"], row["api"], False)
-                found.setdefault(key, []).append(row)
-        return [self._finding(key[0], rows, bool(answered)) for key, rows in found.items()]
+            waits = one.due_ns is not None and row["time_ns"] is not None and one.due_ns > row["time_ns"]
+            early = waits and (not timed or not one.overdue_ns)
+            if reason is None and not long and (row["status"] == "open" or early):
+                continue
+            waited = max(one.end_ns - row["time_ns"], 0) if timed and one.end_ns is not None else None
+            key = (long and reason is None, row["client_id"], row["client_ip"], one.broker, row["api"], reason is None)
+            found.setdefault(key, []).append({**row, "closed": reason, "waited_ns": waited})
+        return [
+            *(as_cause(self._impatient(rows, waited)) for rows, waited in given_up),
+            *(self._finding(key[0], rows, bool(answered)) for key, rows in found.items()),
+        ]
+
+    def _given_up(self, owed: Iterable[Owed]) -> Iterator[tuple[list[Owed], int]]:
+        """Requests that a client and broker have in common, and after which time (ns) the client closes connections."""
+        left = {row["connection_id"]: row["end_ns"] for row in self.parts["left"].table().to_pylist()}
+        pairs: dict[tuple[Any, ...], dict[int, list[Owed]]] = {}
+        for one in owed:
+            over = left.get(one.connection_id)
+            if over is None or one.due_ns is None or not self.kept_ns <= over - one.due_ns < self.thresholds.after:
+                continue
+            if one.row["end_ns"] is None or one.row["end_ns"] > over:
+                pair = one.row["client_id"], one.row["client_ip"], one.broker
+                pairs.setdefault(pair, {}).setdefault(one.connection_id, []).append(one)
+        for connections in pairs.values():
+            waited = {number: left[number] - rows[0].row["time_ns"] for number, rows in connections.items()}
+            usual = sorted(waited.values())[len(waited) // 2]
+            alike = [number for number, time in waited.items() if abs(time - usual) <= usual * SPREAD]
+            # One that ends may have been stopped; a constant time is a timeout.
+            if len(alike) >= self.thresholds.connections and 2 * len(alike) > len(waited):
+                yield [one for number in alike for one in connections[number]], usual
+
+    def _impatient(self, given_up: list[Owed], waited: int) -> Finding:
+        rows = sorted((one.row for one in given_up), key=lambda row: (row["time_ns"], row["exchange_id"]))
+        row, later = rows[0], sum(one["end_ns"] is not None for one in rows)
+        connections = len({one["connection_id"] for one in rows})
+        apis = some(sorted({str(one["api"]) for one in rows}))
+        what = plural(len(rows), f"{apis} request")
+        came = f"; {plural(later, 'response')} came after that" if later else ""
+        replicas = all(one.replicas for one in given_up)
+        return self.finding(
+            "error",
+            f"{client(row)} gave up {what} to {row['broker']}: it closed {plural(connections, 'connection')} after "
+            f"{elapsed(waited)} without a response{came}",
+            meaning=(
+                "The client closes connections with outstanding requests after a constant time, which is its request "
+                "timeout. The broker may have executed the requests; the client sends them again, on a new connection."
+                + (" All of them wait for replicas (acks=all), so a slow follower delays them." if replicas else "")
+            ),
+            advice=(
+                "Set the client's timeout (request.timeout.ms, 30 s by default; socket.timeout.ms of librdkafka, 60 s) "
+                "above the longest time that the broker needs, and find out what makes the broker"
+                f"{', or one of its followers,' if replicas else ''} slower than {elapsed(waited)}."
+            ),
+            subject=subject(row, "client_id", "client_ip", "broker"),
+            count=len(rows),
+            first=rows[0]["time_ns"],
+            last=rows[-1]["time_ns"],
+            evidence=tuple(
+                Evidence(
+                    one["connection_id"],
+                    one["exchange_id"],
+                    one["time_ns"],
+                    "no response"
+                    if one["end_ns"] is None
+                    else f"response after {elapsed(one['end_ns'] - one['time_ns'])}",
+                )
+                for one in rows[:MAX_EVIDENCE]
+            ),
+            values={"waited_ms": waited / _NS_PER_MS, "connections": connections, "later": later},
+        )
 
     def _finding(self, long: bool, rows: list[dict[str, Any]], answered: bool) -> Finding:
         row, times = rows[0], [row["time_ns"] for row in rows if row["time_ns"] is not None]
@@ -230,78 +267,3 @@ def _note(row: dict[str, Any]) -> str:
     if row["closed"] is not None:
         return cut(printable(CLOSED_BEFORE + row["closed"].partition(CLOSED_BEFORE)[2]), MAX_NOTE)
     return "" if row["waited_ns"] is None else f"waited {elapsed(row['waited_ns'])}"
-
-
-class LateThresholds(Parameters, frozen=True, kw_only=True):
-    """Thresholds of `LateAnswers`."""
-
-    late: Annotated[
-        Duration, Meta(ge=1, description="A response is late if it arrives this long after the request's own wait.")
-    ] = 1_000_000_000
-    at_least: Annotated[int, Meta(ge=1, description="This many late responses are a warning; fewer are a note.")] = 5
-    timeout: Annotated[
-        Duration, Meta(ge=1, description="A single response this late is an error (request.timeout.ms).")
-    ] = 30_000_000_000
-
-
-class LateAnswers(Detector[LateThresholds]):
-    """Responses that took too long, from the request's last byte to the response's first.
-
-    Requested waits, time queued after earlier requests, and throttle times are subtracted; the wait of acks=all for
-    replicas is not.
-
-    Caveats: network time and retransmissions are included. With acks=all another broker may be the slow one.
-    """
-
-    name: ClassVar[str] = "late-answers"
-    summary: ClassVar[str] = "Requests that were answered late, beyond the wait that they allow."
-    parameters_type = LateThresholds
-
-    _late = Tally("late", (*CLIENT, *BROKER, ("api", pa.string())), sums=("total_us",), highs=("worst_us",))
-
-    def reads(self) -> Mapping[str, TableReading]:
-        own = ("latency_us", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
-        return {"exchanges": TableReading((*ORDER, *own))}
-
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        threshold = self.thresholds.late // 1000
-        batch = only(batch, pc.greater_equal(column(batch, "latency_us"), threshold))
-        if not batch.num_rows:
-            return
-        late = work_us(batch)
-        mask = late >= threshold
-        batch, late = only(batch, pa.array(mask)), late[mask]
-        keys = {**clients(batch, broker=True), "api": with_sender(batch)}
-        note = pa.array([f"{elapsed(int(one) * 1000)} late" for one in late], pa.string())
-        self._late.add(self, batch, keys, note, total_us=late, worst_us=late)
-
-    def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._late.rows(self):
-            worst, count = row["worst_us"], row["count"]
-            severity: Severity = "note"
-            if worst * 1000 >= self.thresholds.timeout:
-                severity = "error"
-            elif count >= self.thresholds.at_least:
-                severity = "warning"
-            requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
-            yield self.finding(
-                severity,
-                f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
-                meaning=(
-                    "The broker was slow to process the requests, or to start on them; with acks=all a replica "
-                    "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
-                    "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
-                    "give up and retry. Packets do not show the cause."
-                ),
-                advice=(
-                    "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
-                    "broker, check for full request queues, slow disks, long garbage collections, and with "
-                    "acks=all for lagging replicas."
-                ),
-                subject=subject(row, "client_id", "client_ip", "broker", "api"),
-                count=count,
-                first=row["first"],
-                last=row["last"],
-                evidence=evidence,
-                values={"worst_ms": worst / 1000, "mean_ms": row["total_us"] / count / 1000},
-            )

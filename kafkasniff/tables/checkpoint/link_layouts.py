@@ -9,7 +9,8 @@ import numpy as np
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.wire import DamagedError
-from kafkasniff.timing.link import MAX_FLYING, MAX_HOLES, MAX_RECORDS, RECENT, Link, LinkHalf
+from kafkasniff.timing.link import MAX_FLYING, MAX_RECORDS, RECENT, Link, LinkHalf
+from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, Hole, Stall, StallKind
 from kafkasniff.timing.trouble import Budget
 from kafkasniff.timing.trouble_log import TroubleLog
 from kafkasniff.timing.watch import LinkWatch
@@ -51,6 +52,8 @@ def _parts(half: LinkHalf) -> list[tuple[int, int, int]]:
 def _join(half: LinkHalf) -> None:
     recent: Any = half._recent
     counts: Any = half.trouble
+    half._holes = [Hole(*one) for one in half._holes]
+    half.stalls = [Stall(*one) for one in half.stalls]
     half._recent = [wire << 64 | seq << 32 | ident for wire, seq, ident in recent]
     if len(counts) != len(TroubleLog(Budget.none()).counts):
         raise DamagedError("other numbers of problems")
@@ -96,27 +99,43 @@ LINKS: Final = (
     Layout(
         LinkHalf,
         {
+            "_acked": int | None,
             "_closed_since": int | None,
-            "_flying": most(list[tuple[int, int]], MAX_FLYING),
-            "_holes": most(list[tuple[int, int, int]], MAX_HOLES),
+            "_flying": most(list[tuple[int, int, int]], MAX_FLYING),
+            "_heard": int,
+            "_holes": most(list[tuple[int, int, int, int, int]], MAX_HOLES),
             "_next": int | None,
+            "_owed_since": int | None,
             "_recent": most(list[tuple[int, int, int]], RECENT),
+            "_retried_at": int,
+            "_retries": int,
+            "_retry_size": int,
             "_timed_end": int | None,
             "_timed_since": int,
             "data": int,
             "fin": bool,
             "isn": int | None,
+            "largest": int,
             "link": Link,
+            "lost": int,
+            "lost_longest_ns": int,
             "packets": int,
+            "passed": int,
             "peer": LinkHalf,
             "records": most(list[tuple[int, int]], MAX_RECORDS),
             "samples": int,
             "spoke": int | None,
+            "stalls": most(list[tuple[int, int, StallKind, int, int, int, int, bool]], MAX_STALLS),
             "total_ns": int,
             "trouble": list[int],
         },
         new=lambda: LinkHalf(_new_link()),
-        views={"_recent": _parts, "trouble": lambda half: half.trouble.counts},
+        views={
+            "_holes": lambda half: [tuple(one) for one in half._holes],
+            "_recent": _parts,
+            "stalls": lambda half: [tuple(one) for one in half.stalls],
+            "trouble": lambda half: half.trouble.counts,
+        },
         after=_join,
     ),
 )

@@ -305,6 +305,19 @@ _CONNECTIONS: Final = (
 CONNECTIONS: Final = pa.schema(_fields(_CONNECTIONS))
 """Schema of the table `connections`."""
 
+_STALL: Final = (
+    Column("sender", pa.string(), "whose data did not arrive: client, broker"),
+    Column("since", pa.int64(), "first sent, acknowledged in part, or overtaken by later data: nanoseconds since 1970"),
+    Column("until", pa.int64(), "when it arrived; otherwise the last retransmission, or the last packet after a hole"),
+    Column("kind", pa.string(), "unacknowledged: retransmitted in vain; hole: later data arrived, this did not"),
+    Column("retries", pa.int64(), "retransmissions in this time"),
+    Column("size", pa.int64(), "bytes of the smallest retransmitted segment, or of the hole"),
+    Column("passed", pa.int64(), "bytes of the largest segment of the sender that had arrived"),
+    Column("heard", pa.int64(), "packets of the receiver in this time"),
+    Column("over", pa.bool_(), "the data arrived in the end"),
+)
+STALL: Final = pa.struct(_fields(_STALL))
+
 _TRANSPORT: Final = (
     Column("connection_id", pa.int64(), "key of the connection, as in connections"),
     Column("time", _TIME, "of its first packet"),
@@ -339,6 +352,10 @@ _TRANSPORT: Final = (
     Column("broker_closed", pa.int64(), "the same of the broker"),
     Column("client_closed_us", pa.int64(), "total time for which its windows were closed"),
     Column("broker_closed_us", pa.int64(), "the same of the broker"),
+    Column("client_lost", pa.int64(), "late segments of the client that were lost before the capture point"),
+    Column("broker_lost", pa.int64(), "the same of the broker"),
+    Column("lost_longest_us", pa.int64(), "the longest time for which one of them was missing"),
+    Column("stalls", _array(STALL), "times in which data of the client or the broker did not arrive"),
 )
 TRANSPORT: Final = pa.schema(_fields(_TRANSPORT))
 """Schema of the table `transport`."""
@@ -378,9 +395,10 @@ COLUMNS: Final = {
     "headers": _HEADER,
     "connections": _CONNECTIONS,
     "transport": _TRANSPORT,
+    "stalls": _STALL,
     "problems": _PROBLEMS,
 }
-"""The columns of each table, and those of the structs in its columns `partitions` and `headers`."""
+"""The columns of each table, and those of the structs in its columns `partitions`, `headers` and `stalls`."""
 
 ROWS: Final = {
     "exchanges": (
@@ -397,6 +415,7 @@ ROWS: Final = {
         "A row per TCP connection, judged by its packets alone, including connects that were refused or not answered. "
         "Filters do not apply to it."
     ),
+    "stalls": "A struct per time in which data of the client or the broker did not arrive.",
     "problems": "A row per problem of a capture, a stream, an exchange or a message.",
 }
 """What the rows of a table, or the structs of a column, are."""

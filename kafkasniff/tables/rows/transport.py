@@ -64,6 +64,12 @@ def transport_row(link: Link) -> dict[str, Any]:
         "broker_round_trip_us": microseconds(link.to_broker(_END)),
         "client_round_trip_us": microseconds(link.to_client(_END)),
     }
+    row["lost_longest_us"] = max(client.lost_longest_ns, broker.lost_longest_ns) // 1000
+    row["stalls"] = [
+        {"sender": name, **stall._asdict()}
+        for name, half in (("client", client), ("broker", broker))
+        for stall in half.stalls_until(link.last_time)
+    ]
     return {**row, **_of_half("client", client, link), **_of_half("broker", broker, link)}
 
 
@@ -76,4 +82,5 @@ def _of_half(name: str, half: LinkHalf, link: Link) -> dict[str, int]:
         f"{name}_late": trouble.late,
         f"{name}_closed": trouble.closed,
         f"{name}_closed_us": trouble.closed_ns // 1000,
+        f"{name}_lost": half.lost,
     }

@@ -44,7 +44,7 @@ def test_listed_again(rows: list[tuple[list[int], str]], node: int, since: int) 
         detector,
         "listed",
         [
-            {"cluster": None, "nodes": nodes, "second": number, "first": first, "last": last}
+            {"cluster": None, "broker": "10.0.0.9:9092", "nodes": nodes, "second": number, "first": first, "last": last}
             for number, ((first, last), nodes) in enumerate(rows)
         ],
     )
@@ -108,6 +108,36 @@ def test_new_epochs(rows: dict[int, int], since: int, until: int | None) -> None
     assert (None if found is None else (found["first"], found["epoch"])) == min(later, default=None)
 
 
+def test_outdated_metadata_of_another_broker_does_not_count() -> None:
+    """One broker omits a node from second 2 on; the other never learns of it."""
+    detector = BrokerGone()
+    lists = [(1, "a", "1,2"), (1, "b", "1,2"), (2, "a", "1"), (3, "b", "1,2"), (4, "a", "1")]
+    rows = [
+        {"cluster": None, "broker": broker, "nodes": nodes, "second": time, "first": time, "last": time}
+        for time, broker, nodes in lists
+    ]
+    add(detector, "listed", rows)
+    assert BrokerHistory(detector).listed_again((None, 2), 1) is None
+    back = {"cluster": None, "broker": "a", "nodes": "1,2", "second": 5, "first": 5, "last": 5}
+    add(detector, "listed", [back])
+    assert BrokerHistory(detector).listed_again((None, 2), 1) == 5
+
+
+@pytest.mark.parametrize(
+    ("lists", "reported"), [(("1,2", "1", "1"), True), (("1,2", "1", "1,2"), False), (("1",), False)]
+)
+def test_metadata_shows_who_is_missing(lists: Sequence[str], reported: bool) -> None:
+    """A partition lost broker 2, which is not listed from second 1 on, came back, or was never there."""
+    detector = BrokerGone()
+    for time, nodes in enumerate(lists):
+        seen = {"cluster": None, "first": time * SECOND, "last": time * SECOND}
+        add(detector, "listed", [{**seen, "broker": "a", "nodes": nodes, "second": time}])
+        if nodes == "1":
+            add(detector, "short", [{**seen, "node": 2, "topic": "orders", "partition": 0}])
+    found = [(one.severity, one.subject["broker"], one.values["topics"]) for one in detector.findings()]
+    assert found == ([("warning", "2", ["orders"])] if reported else [])
+
+
 def test_an_endpoint_of_two_brokers_is_ambiguous() -> None:
     detector = BrokerGone()
     rows = [("[::1]:9092", 1), ("10.0.0.1:9092", 2), ("10.0.0.1:9092", 3)]
@@ -141,7 +171,7 @@ def restless(brokers: int, absences: int) -> BrokerGone:
             time = number * 6 * SECOND + node
             seen = {"cluster": None, "first": time, "last": time + 1}
             epochs.append({**seen, "node": node, "epoch": number})
-            listed.append({**seen, "nodes": str(node), "second": time // SECOND})
+            listed.append({**seen, "broker": "10.0.0.9:9092", "nodes": str(node), "second": time // SECOND})
             for leader in (node, (node + 1) % brokers):
                 leaders.append({**seen, "topic": f"{node}", "partition": number, "leader": leader})
     for name, rows in (("leaders", leaders), ("listed", listed), ("epochs", epochs)):

@@ -1,0 +1,168 @@
+"""Brokers that answered nothing for a while, and requests that were answered late, not counting intended waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, ClassVar, Final
+
+from msgspec import Meta
+
+from kafkasniff.analysis.accumulator import Parameters
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
+from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
+from kafkasniff.analysis.parameters import Duration
+from kafkasniff.text.times import clock_time
+
+__all__ = ["LateAnswers"]
+
+_NS_PER_MS: Final = 1_000_000
+
+
+class LateThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `LateAnswers`."""
+
+    late: Annotated[
+        Duration, Meta(ge=1, description="A response is late if it arrives this long after the request's own wait.")
+    ] = LATE_NS
+    at_least: Annotated[int, Meta(ge=1, description="This many late responses are a warning; fewer are a note.")] = 5
+    timeout: Annotated[
+        Duration, Meta(ge=1, description="A single response this late is an error (request.timeout.ms).")
+    ] = 30_000_000_000
+    connections: Annotated[
+        int, Meta(ge=1, description="Report a broker that answered nothing while this many connections waited …")
+    ] = CONNECTIONS
+    silent: Annotated[Duration, Meta(ge=1, description="… or one that waited this long and was answered.")] = SILENT_NS
+
+
+class LateAnswers(OwedResponses[LateThresholds]):
+    """Brokers that answered nothing for a while, and other responses that took too long.
+
+    A broker that answered nothing while several connections waited, or for long, is reported once, for all its clients;
+    an error if that lasts until the end of the capture. A leader whose requests with acks=all wait for it meanwhile is
+    not reported. Responses that an outage of the network held up (`transport-trouble`) do not count.
+
+    Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
+    and throttle times are subtracted; the wait of acks=all for replicas is not.
+
+    Caveats: network time and retransmissions are included. With acks=all another broker may be the slow one. Exports do
+    not contain outages.
+    """
+
+    name: ClassVar[str] = "late-answers"
+    summary: ClassVar[str] = "Brokers that answered nothing for a while, and requests that were answered late."
+    parameters_type = LateThresholds
+
+    @property
+    def kept_ns(self) -> int:
+        return self.thresholds.late
+
+    def findings(self) -> list[Finding]:
+        limits = self.thresholds
+        owed = self.owed()
+        found = silences(self, owed, late_ns=limits.late, connections=limits.connections, silent_ns=limits.silent)
+        late = [one for one in owed if one.row["end_ns"] is not None]
+        rest = [one.row for one in late if not any(silence.explains(one) for silence in found)]
+        return [*(as_cause(self._silent(one)) for one in found), *self._late(rest)]
+
+    def _silent(self, silence: Silence) -> Finding:
+        brokers = silence.brokers
+        first = clock_time(silence.first_ns)[:-3]
+        lasted = silence.until_ns - silence.first_ns
+        if silence.back_ns is None:
+            times = f"since {first}, for {elapsed(lasted)} until the end of the capture"
+        else:
+            times = f"from {first} to {clock_time(silence.until_ns)[:-3]} ({elapsed(lasted)})"
+        count = len(silence.owed)
+        addresses = sorted({str(one.row["client_ip"]) for one in silence.owed})
+        who = f"{plural(count, 'request')} of {some(addresses)} waited on {plural(silence.connections, 'connection')}"
+        if silence.waiting:
+            who += f"; {some(silence.waiting)} waited for it as a follower"
+        name = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
+        title = f"{name} answered nothing {times}: {who}"
+        meaning = (
+            "The broker owed responses on these connections and sent none on any. Its kernel still accepted data, so "
+            "its process stood still, or all its request handlers were blocked. Clients see timeouts, and other "
+            "brokers wait for it."
+        )
+        if silence.replicas:
+            title = f"{name} answered nothing {times}: {who}, with acks=all: it, or a follower, stood still"
+            meaning = (
+                "All requests that waited ask for acknowledgements of replicas (acks=all), so a follower that stood "
+                "still is as likely as the leader: a leader waits for its followers for up to "
+                "replica.lag.time.max.ms. The capture does not show which."
+            )
+        severity: Severity = "error" if silence.back_ns is None else "warning"
+        return self.finding(
+            severity,
+            title,
+            meaning=meaning,
+            advice=(
+                "Compare the time with the broker's garbage collection log, with stalls of its disks (fsync, a full or "
+                "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
+                "memory (swapping)."
+            ),
+            subject={"broker": brokers[0] if len(brokers) == 1 else None, "trouble": "silent"},
+            count=count,
+            first=silence.first_ns,
+            last=silence.until_ns,
+            evidence=tuple(
+                Evidence(
+                    one.connection_id,
+                    one.row["exchange_id"],
+                    one.row["time_ns"],
+                    f"waited {elapsed(one.overdue_ns)}",
+                )
+                for one in silence.owed[:MAX_EVIDENCE]
+            ),
+            values={
+                "brokers": list(brokers),
+                "lasted_ms": lasted / _NS_PER_MS,
+                "connections": silence.connections,
+                "clients": addresses,
+                "back": silence.back_ns is not None,
+                "leaders_waiting": list(silence.waiting),
+            },
+        )
+
+    def _late(self, late: Sequence[dict[str, Any]]) -> Iterator[Finding]:
+        groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for one in late:
+            groups.setdefault((one["client_id"], one["client_ip"], one["broker"], one["api"]), []).append(one)
+        for rows in groups.values():
+            row, count, worst = rows[0], len(rows), max(one["late_us"] for one in rows)
+            severity: Severity = "note"
+            if worst * 1000 >= self.thresholds.timeout:
+                severity = "error"
+            elif count >= self.thresholds.at_least:
+                severity = "warning"
+            requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
+            yield self.finding(
+                severity,
+                f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
+                meaning=(
+                    "The broker was slow to process the requests, or to start on them; with acks=all a replica "
+                    "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
+                    "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
+                    "give up and retry. Packets do not show the cause."
+                ),
+                advice=(
+                    "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
+                    "broker, check for full request queues, slow disks, long garbage collections, and with "
+                    "acks=all for lagging replicas."
+                ),
+                subject=subject(row, "client_id", "client_ip", "broker", "api"),
+                count=count,
+                first=rows[0]["time_ns"],
+                last=rows[-1]["time_ns"],
+                evidence=tuple(
+                    Evidence(
+                        one["connection_id"],
+                        one["exchange_id"],
+                        one["time_ns"],
+                        f"{elapsed(one['late_us'] * 1000)} late",
+                    )
+                    for one in rows[:MAX_EVIDENCE]
+                ),
+                values={"worst_ms": worst / 1000, "mean_ms": sum(one["late_us"] for one in rows) / count / 1000},
+            )

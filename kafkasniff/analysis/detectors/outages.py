@@ -1,0 +1,173 @@
+"""Times in which data did not arrive between clients and brokers, from the stalls of their connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Accumulator
+from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
+from kafkasniff.analysis.detectors.wording import elapsed
+from kafkasniff.analysis.partials import Shape
+
+__all__ = ["Outage", "add_stalls", "outages", "stalls_shapes"]
+
+MAX_STALLS: Final = 1 << 16
+"""Maximum number of stalls that are examined, the earliest."""
+
+_KEYS: Final = (
+    ("since", pa.int64()),
+    ("connection_id", pa.int64()),
+    ("time_ns", pa.int64()),
+    ("client_ip", pa.string()),
+    ("broker", pa.string()),
+    ("sender", pa.string()),
+    ("until", pa.int64()),
+    ("kind", pa.string()),
+    ("retries", pa.int64()),
+    ("size", pa.int64()),
+    ("passed", pa.int64()),
+    ("heard", pa.int64()),
+    ("over", pa.bool_()),
+    ("ended", pa.bool_()),
+)
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """Stalls that have one cause: they overlap, or always concern packets above a size, and share a host."""
+
+    rows: list[dict[str, Any]]
+    """Its stalls by time, as in the partial answer."""
+    largest: int | None
+    """Bytes of data in the largest segment that arrives, if only larger ones are lost; otherwise None."""
+
+    def hosts(self, name: str) -> list[str]:
+        """Different values of `client_ip` or `broker`."""
+        return sorted({row[name] for row in self.rows})
+
+    @property
+    def first_ns(self) -> int:
+        return int(min(row["since"] for row in self.rows))
+
+    @property
+    def until_ns(self) -> int:
+        return int(max(row["until"] for row in self.rows))
+
+    @property
+    def over(self) -> bool:
+        """All data arrived in the end."""
+        return all(row["over"] for row in self.rows)
+
+    @property
+    def connections(self) -> int:
+        return len({row["connection_id"] for row in self.rows})
+
+    @property
+    def senders(self) -> set[str]:
+        """client, broker, or both: whose data did not arrive."""
+        return {row["sender"] for row in self.rows}
+
+    @property
+    def one_way(self) -> bool:
+        """Only data of one side was lost, since other data of this side arrived meanwhile."""
+        is_partial = self.largest is not None or all(row["kind"] == "hole" for row in self.rows)
+        return len(self.senders) == 1 and is_partial
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The first connections, with what each waited for."""
+        found: dict[int, Evidence] = {}
+        for row in self.rows:
+            what = "bytes missing" if row["kind"] == "hole" else "retransmissions"
+            count = row["size"] if row["kind"] == "hole" else row["retries"]
+            end = "" if row["over"] else ", never arrived"
+            note = (
+                f"data of the {row['sender']} stuck for {elapsed(row['until'] - row['since'])}, {count:,} {what}{end}"
+            )
+            found.setdefault(row["connection_id"], Evidence(row["connection_id"], None, row["time_ns"], note))
+        return tuple(list(found.values())[:MAX_EVIDENCE])
+
+
+def stalls_shapes() -> dict[str, Shape]:
+    """For `Detector.shapes`."""
+    high: Any = (("until", pa.int64(), "max"),)
+    return {
+        "stalls": Shape(keys=_KEYS, order=("since", "connection_id"), keep="earliest", bound=MAX_STALLS),
+        "end": Shape(keys=(("one", pa.int8()),), measures=high),
+    }
+
+
+def add_stalls(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Add rows of the table `transport`."""
+    detector.parts["end"].add({"one": [0], "until": [pc.max(column(batch, "end_time_ns")).as_py()]})
+    lists = column(batch, "stalls")
+    structs = pc.list_flatten(lists)
+    if not len(structs):
+        return
+    parents = pc.list_parent_indices(lists)
+    fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
+    columns = dict(zip(fields, structs.flatten(), strict=True))
+    columns |= {name: column(batch, name).take(parents) for name in ("connection_id", "time_ns", "client_ip")}
+    columns |= {"broker": broker_endpoint(batch).take(parents)}
+    columns["ended"] = pc.is_valid(column(batch, "ended_ns")).take(parents)
+    detector.parts["stalls"].add(columns)
+
+
+def outages(detector: Accumulator[Any], at_least_ns: int) -> list[Outage]:
+    """Those with a stall of at least `at_least_ns`."""
+    end = pc.max(detector.parts["end"].table().column("until")).as_py()
+    rows = []
+    for row in detector.parts["stalls"].table().to_pylist():
+        # Both ends of a connection with a hole may be silent until the end of the capture.
+        if row["kind"] == "hole" and not row["over"] and not row["ended"]:
+            row["until"] = max(row["until"], end)
+        if row["until"] - row["since"] >= at_least_ns:
+            rows.append(row)
+    rows.sort(key=itemgetter("since", "connection_id", "sender"))
+    pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        pairs.setdefault((row["client_ip"], row["broker"]), []).append(row)
+    found: list[Outage] = []
+    rest: list[dict[str, Any]] = []
+    for some in pairs.values():
+        largest = _largest(some)
+        if largest is None:
+            rest += some
+        else:
+            found.append(Outage(some, largest))
+    rest.sort(key=itemgetter("since", "connection_id", "sender"))
+    return found + [Outage(group, None) for group in _overlapping(rest)]
+
+
+def _largest(rows: Sequence[dict[str, Any]]) -> int | None:
+    """The largest segment that arrives, if all stuck data is larger and some smaller one arrived meanwhile."""
+    stuck = min(row["size"] for row in rows)
+    passed = int(max(row["passed"] for row in rows))
+    if passed >= stuck or any(row["over"] for row in rows) or not any(row["heard"] for row in rows):
+        return None
+    return passed
+
+
+def _overlapping(rows: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Groups of stalls that share a time and a host."""
+    open_groups: list[tuple[int, set[str], list[dict[str, Any]]]] = []
+    done: list[list[dict[str, Any]]] = []
+    for row in rows:
+        hosts = {f"client {row['client_ip']}", f"broker {row['broker']}"}
+        until, some, kept = row["until"], [row], []
+        for group in open_groups:
+            if group[0] < row["since"]:
+                done.append(group[2])
+            elif hosts & group[1]:
+                until, some = max(until, group[0]), group[2] + some
+                hosts |= group[1]
+            else:
+                kept.append(group)
+        open_groups = [*kept, (until, hosts, some)]
+    return done + [group for _, _, group in open_groups]

@@ -1,0 +1,318 @@
+"""Times in which a broker answered nothing, although it owed responses."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, in_any, only, order_columns
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_shapes
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
+from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
+
+__all__ = ["CONNECTIONS", "LATE_NS", "MAX_REQUESTS", "SILENT_NS", "Owed", "OwedResponses", "Silence", "silences"]
+
+P = TypeVar("P", bound=Parameters)
+LATE_NS: Final = 1_000_000_000
+CONNECTIONS: Final = 2
+SILENT_NS: Final = 5_000_000_000
+"""Default thresholds of late-answers."""
+MAX_REQUESTS: Final = 100_000
+"""Maximum number of requests that were not answered in time that are examined, the earliest."""
+MAX_SECONDS: Final = 1 << 18
+"""Maximum number of seconds in which brokers answered that are remembered, the earliest."""
+MAX_PAUSES: Final = 64
+"""Maximum number of a broker's pauses that are examined for one request."""
+FOREVER: Final = (1 << 63) - 1
+_NS_PER_S: Final = 1_000_000_000
+
+
+class Owed(msgspec.Struct, frozen=True):
+    """A request whose response was due for a while. Times are ns since the epoch."""
+
+    row: dict[str, Any]
+    broker: str
+    connection_id: int
+    due_ns: int | None
+    """When its own wait was over; None: there are no times."""
+    end_ns: int | None
+    """When it was answered, or its connection or the capture ended; None: unknown."""
+    replicas: bool
+    """It asks the broker to wait for its followers (acks=all)."""
+
+    @property
+    def overdue_ns(self) -> int:
+        """For how long the response was due; 0 if that is unknown."""
+        return self.overdue_between(0, FOREVER)
+
+    def overdue_between(self, first_ns: int, until_ns: int) -> int:
+        """The same within a time."""
+        if self.due_ns is None or self.end_ns is None:
+            return 0
+        return max(min(self.end_ns, until_ns) - max(self.due_ns, first_ns), 0)
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """A time in which some brokers answered nothing."""
+
+    brokers: tuple[str, ...]
+    """Several only if they may have waited for each other."""
+    first_ns: int
+    back_ns: int | None
+    """Its next response; None: there was none until the end of the capture."""
+    until_ns: int
+    """Until then it owed responses: the same, or the end of the last connection or of the capture."""
+    owed: list[Owed]
+    """What waited, by time."""
+    replicas: bool
+    """All of them wait for followers: one of these may be the one that was silent."""
+    waiting: tuple[str, ...] = ()
+    """Leaders that were silent only because they waited for followers meanwhile."""
+
+    @property
+    def connections(self) -> int:
+        """Number of connections that waited."""
+        return len({one.connection_id for one in self.owed})
+
+    def explains(self, one: Owed) -> bool:
+        """Whether it explains most of the time for which a response was due, from itself or from a leader."""
+        concerned = one.broker in self.brokers or (one.replicas and not self.replicas)
+        return concerned and 0 < one.overdue_ns <= 2 * one.overdue_between(self.first_ns, self.until_ns)
+
+
+class OwedResponses(Detector[P]):
+    """A detector that needs to know which responses were late or missing, and which silences explain them."""
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("latency_us", "duration_us", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
+        ends = ("client_ip", "broker_ip", "broker_port")
+        transport = ("connection_id", "time_ns", "end_time_ns", *ends, "ended_by", "ended_ns", "stalls")
+        return {
+            "exchanges": TableReading((*ORDER, *own)),
+            "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
+            TRANSPORT: TableReading(transport, optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        order = tuple((name, pa.int64()) for name in ORDER)
+        text = tuple((name, pa.string()) for name in ("api", "status"))
+        times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us"))
+        keys = (*order, *CLIENT, *BROKER, *text, *times, ("replicas", pa.bool_()))
+        high: Any = ("end_ns", pa.int64(), "max")
+        one: Any = (("one", pa.int8()),)
+        by_second: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        connection: Any = (("connection_id", pa.int64()),)
+        return {
+            **stalls_shapes(),
+            "owed": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
+            "answers": Shape(
+                keys=(("second", pa.int64()), *BROKER),
+                measures=by_second,
+                order=("second", "broker"),
+                keep="earliest",
+                bound=MAX_SECONDS,
+            ),
+            "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
+            "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+            "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == TRANSPORT:
+            add_stalls(self, batch)
+            batch = only(batch, in_any(batch, "ended_by", ("client",)))
+            left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
+            self.parts["left"].add(left)
+        elif table == "connections":
+            end = column(batch, "end_time_ns")
+            # Acknowledgements of the broker's data would show that responses are missing (`lost`).
+            self._whole(end, pc.sum(in_any(batch, "captured", ["both"])).as_py() or 0)
+            mask = pc.greater(column(batch, "unanswered"), 0)
+            ends = {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
+            self.parts["connections"].add(ends)
+        else:
+            self._exchanges(batch)
+
+    def _whole(self, times: pa.Array, answered: int) -> None:
+        self.parts["whole"].add({"one": [0], "end_ns": [pc.max(times).as_py()], "answered": [answered]})
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        lasted = pc.max_element_wise(pc.fill_null(column(batch, "duration_us"), 0), pa.scalar(0, pa.int64()))
+        over = pc.add(column(batch, "time_ns"), pc.multiply(lasted, 1000))
+        self._whole(over, pc.sum(in_any(batch, "status", ["answered", "orphan"])).as_py() or 0)
+        time = pc.add(column(batch, "time_ns"), pc.multiply(column(batch, "latency_us"), 1000))
+        known = pc.is_valid(time)
+        time = time.filter(known)
+        second = floor_divided(time, _NS_PER_S)
+        broker = broker_endpoint(batch).filter(known)
+        self.parts["answers"].add({"second": second, "broker": broker, "first": time, "last": time})
+        missing = in_any(batch, "status", ["unanswered", "open"])
+        long = pc.fill_null(pc.greater_equal(column(batch, "latency_us"), self.kept_ns // 1000), False)
+        batch = only(batch, pc.or_(missing, long))
+        if not batch.num_rows:
+            return
+        late = work_us(batch)
+        mask = (late >= self.kept_ns // 1000) | in_any(batch, "status", ["unanswered", "open"]).to_numpy(False)
+        batch, late = only(batch, pa.array(mask)), late[mask]
+        time = column(batch, "time_ns")
+        self.parts["owed"].add(
+            {
+                **order_columns(batch),
+                **clients(batch, broker=True),
+                "api": with_sender(batch),
+                "status": column(batch, "status"),
+                "due_ns": pc.add(time, pa.array(excused_us(batch) * 1000)),
+                "end_ns": pc.add(time, pc.multiply(column(batch, "latency_us"), 1000)),
+                "late_us": late,
+                "replicas": pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False),
+            }
+        )
+
+    @property
+    def kept_ns(self) -> int:
+        """Responses that came this long after they were due are examined."""
+        return LATE_NS
+
+    def owed(self) -> list[Owed]:
+        """The requests whose responses were late or missing, by time, without those that an outage explains."""
+        end = self.end_ns
+        ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
+        stuck: dict[int, list[tuple[int, int]]] = {}
+        for outage in outages(self, LATE_NS):
+            for row in outage.rows:
+                stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
+        found = []
+        table = self.parts["owed"].table()
+        for row in table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER])).to_pylist():
+            time, over = row["time_ns"], row["end_ns"]
+            if over is None:
+                over = end if row["status"] == "open" else ends.get(row["connection_id"])
+            spans = stuck.get(row["connection_id"], ())
+            if time is None or over is None or not any(min(over, b) > max(time, a) for a, b in spans):
+                found.append(Owed(row, row["broker"], row["connection_id"], row["due_ns"], over, row["replicas"]))
+        return found
+
+    @property
+    def end_ns(self) -> int | None:
+        """Time of the last packet that is known; None: there are no times."""
+        end: int | None = pc.max(self.parts["whole"].table().column("end_ns")).as_py()
+        return end
+
+
+def silences(
+    detector: OwedResponses[Any],
+    owed: Sequence[Owed],
+    *,
+    late_ns: int = LATE_NS,
+    connections: int = CONNECTIONS,
+    silent_ns: int = SILENT_NS,
+) -> list[Silence]:
+    """Find those of at least `late_ns` in which `connections` waited, or that lasted for `silent_ns` and are over.
+
+    Brokers that only owe responses to requests with acks=all may wait for a follower. They are not reported if another
+    broker is silent meanwhile and owes something else.
+    """
+    end_ns = detector.end_ns
+    if end_ns is None:
+        return []
+    owed = [one for one in owed if one.overdue_ns >= late_ns]
+    part = detector.parts["answers"]
+    rows = part.table().sort_by("second").to_pylist()
+    if part.lost.rows and rows:
+        end_ns = min(end_ns, rows[-1]["last"])  # what follows is unknown
+    seconds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        seconds.setdefault(row["broker"], []).append(row)
+    by_broker: dict[str, list[Owed]] = {}
+    for one in owed:
+        by_broker.setdefault(one.broker, []).append(one)
+    found = [
+        silence
+        for broker, some in by_broker.items()
+        for silence in _of_broker(broker, some, seconds.get(broker, ()), end_ns, late_ns)
+        if silence.connections >= connections
+        or (silence.back_ns is not None and silence.until_ns - silence.first_ns >= silent_ns)
+    ]
+    return _without_leaders(sorted(found, key=lambda one: (one.first_ns, one.brokers)), owed)
+
+
+def _of_broker(
+    broker: str, owed: Sequence[Owed], seconds: Sequence[dict[str, Any]], end_ns: int, at_least_ns: int
+) -> Iterable[Silence]:
+    if not seconds:
+        return  # it may not be a broker
+    starts = np.array([0, *(row["last"] for row in seconds)], np.int64)
+    ends = np.array([*(row["first"] for row in seconds), max(end_ns, seconds[-1]["last"])], np.int64)
+    long = ends - starts >= at_least_ns
+    is_last = np.arange(len(ends)) == len(ends) - 1
+    starts, ends, is_last = starts[long], ends[long], is_last[long]
+    pauses: dict[int, list[Owed]] = {}
+    for one in owed:
+        first, last = bisect_right(ends, one.due_ns), bisect_left(starts, one.end_ns)
+        for place in range(first, min(last, first + MAX_PAUSES)):
+            pauses.setdefault(place, []).append(one)
+    for place, waiting in sorted(pauses.items()):
+        # What waits for much longer than the pause waits for something else.
+        pause = int(starts[place]), int(ends[place])
+        some = [one for one in waiting if 2 * one.overdue_between(*pause) >= one.overdue_ns]
+        if not some:
+            continue
+        some.sort(key=lambda one: (one.due_ns, one.connection_id))
+        start, end = max(pause[0], some[0].due_ns or 0), pause[1]
+        until = min(end, max(one.end_ns or 0 for one in some))
+        if until - start >= at_least_ns:
+            back = None if is_last[place] else end
+            yield Silence((broker,), start, back, until, some, all(one.replicas for one in some))
+
+
+def _without_leaders(found: Sequence[Silence], owed: Sequence[Owed]) -> list[Silence]:
+    """Leaders that wait for followers cause nothing themselves; those that are silent together are one finding."""
+    causes = [one for one in found if not one.replicas]
+    rest: list[Silence] = []
+    for one in (one for one in found if one.replicas):
+        if any(_overlap(one, other) for other in causes):
+            continue
+        if rest and _overlap(rest[-1], one):
+            rest[-1] = _joined(rest[-1], one)
+        else:
+            rest.append(one)
+    replica = [one for one in owed if one.replicas]
+    return [
+        *(
+            msgspec.structs.replace(
+                cause,
+                waiting=tuple(sorted({one.broker for one in replica if cause.explains(one)} - {*cause.brokers})),
+            )
+            for cause in causes
+        ),
+        *rest,
+    ]
+
+
+def _overlap(one: Silence, other: Silence) -> bool:
+    """Whether most of the first lies in the other."""
+    shared = min(one.until_ns, other.until_ns) - max(one.first_ns, other.first_ns)
+    return 2 * shared >= one.until_ns - one.first_ns
+
+
+def _joined(one: Silence, other: Silence) -> Silence:
+    open_end = one.back_ns is None or other.back_ns is None
+    until = max(one.until_ns, other.until_ns)
+    return Silence(
+        tuple(sorted({*one.brokers, *other.brokers})),
+        min(one.first_ns, other.first_ns),
+        None if open_end else max(one.back_ns or 0, other.back_ns or 0),
+        until,
+        sorted((*one.owed, *other.owed), key=lambda owed: (owed.due_ns, owed.connection_id)),
+        replicas=True,
+    )

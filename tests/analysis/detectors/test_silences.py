@@ -1,0 +1,71 @@
+"""Brokers that answer nothing, clients that do not wait, and who is not to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kafkasniff.analysis.detectors.finding import Finding
+from tests.analysis.detectors.scenes import produce, records
+from tests.analysis.detectors.talks import Talk, checked
+from tests.craft.conversation import Conversation
+
+OTHER = ("10.0.0.10", 9092)
+BATCH = records()
+
+
+def talk(number: int, waits: Sequence[float], *, broker: tuple[str, int] = ("10.0.0.9", 9092), acks: int = 1) -> Talk:
+    """A client of a second per request; `waits` are the times to the responses."""
+    one = Talk(f"10.0.1.{number}", 51_000 + number, broker=broker, after=number / 100)
+    for wait in waits:
+        produce(one, BATCH, acks=acks, wait=wait, then=1)
+    return one
+
+
+def found(path: Path, scene: Sequence[Conversation], *detectors: str) -> list[Finding]:
+    return [one for name in detectors for one in checked(path, scene, name).findings]
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_several_connections_have_to_wait(tmp_path: Path, clients: int) -> None:
+    scene = [talk(number, [0.1, 0.1, 3, 0.1]) for number in range(clients)]
+    (one, *more) = found(tmp_path / "a.pcap", scene, "late-answers")
+    assert not more
+    assert ("answered nothing" in one.title, one.severity) == ((True, "warning") if clients > 1 else (False, "note"))
+
+
+def test_a_broker_that_answers_others_is_not_silent(tmp_path: Path) -> None:
+    scene = [talk(1, [0.1, 0.1, 3]), talk(2, [0.1, 0.1, 3]), talk(3, [0.1] * 6)]
+    assert [one.severity for one in found(tmp_path / "a.pcap", scene, "late-answers")] == ["note", "note"]
+
+
+def test_a_leader_that_waits_for_the_silent_broker_is_not_reported(tmp_path: Path) -> None:
+    scene = [talk(number, [0.1, 0.1, 4]) for number in (1, 2)]
+    scene += [talk(number, [0.1, 0.1, 3.8], broker=OTHER, acks=-1) for number in (3, 4)]
+    (one,) = found(tmp_path / "a.pcap", scene, "late-answers")
+    assert one.subject["broker"] == "10.0.0.9:9092"
+    assert one.values["leaders_waiting"] == ["10.0.0.10:9092"]
+
+
+def test_leaders_that_wait_for_a_broker_out_of_sight(tmp_path: Path) -> None:
+    scene = [talk(number, [0.1, 0.1, 3.8], broker=OTHER, acks=-1) for number in (3, 4)]
+    (one,) = found(tmp_path / "a.pcap", scene, "late-answers")
+    assert "it, or a follower, stood still" in one.title
+
+
+def impatient(number: int, waited: float) -> Talk:
+    """A client that closes its connection after a time without a response."""
+    one = Talk("10.0.1.9", 52_000 + number, after=2 * number)
+    produce(one, BATCH, acks=1, wait=0.1)
+    one.ask("Heartbeat", 1, {"group_id": "g", "generation_id": 1, "member_id": "m"}, None, then=waited)
+    return one.ended()
+
+
+@pytest.mark.parametrize(("waits", "reported"), [((1.0, 1.05, 1.0), True), ((1.0, 0.3, 2.5), False), ((1.0,), False)])
+def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Sequence[float], reported: bool) -> None:
+    # The broker answers another client meanwhile.
+    scene = [talk(1, [0.1] * 8), *(impatient(number, wait) for number, wait in enumerate(waits))]
+    severities = {one.severity for one in found(tmp_path / "a.pcap", scene, "unanswered-requests")}
+    assert severities == ({"error"} if reported else {"note"})

@@ -1,0 +1,86 @@
+"""Times in which data does not arrive: what proves them, and what only looks like them."""
+
+from __future__ import annotations
+
+from kafkasniff.timing.stalls import Stall
+from tests.timing.test_link import only
+from tests.timing.timeline import Timeline, at
+
+
+def opened() -> Timeline:
+    line = Timeline()
+    line.open(0.1, 0.1)
+    line.data("client", 1, b"first")
+    line.acked("broker", 2)
+    return line
+
+
+def stalls(line: Timeline) -> list[Stall]:
+    """Those of the client."""
+    link = only(line.in_order())
+    return link.client.stalls_until(link.last_time)
+
+
+def retried(line: Timeline, *times: float, size: int = 100) -> None:
+    """A segment of the client, sent again at these times (ms)."""
+    packet = line.data("client", 10, bytes(size))
+    for number, time in enumerate(times):
+        line.add(time, packet.but(ident=50 + number))
+
+
+def test_retransmissions_until_the_acknowledgement() -> None:
+    line = opened()
+    retried(line, 200, 600, 1400)
+    line.acked("broker", 1401)
+    (stall,) = stalls(line)
+    assert stall == (at(10), at(1401), "unacknowledged", 3, 100, 100, 0, True)
+
+
+def test_retransmissions_that_nobody_acknowledges() -> None:
+    line = opened()
+    retried(line, 200, 600, 1400)
+    (stall,) = stalls(line)
+    assert (stall.until, stall.over) == (at(1400), False)
+
+
+def test_an_acknowledgement_in_time_is_no_stall() -> None:
+    line = opened()
+    retried(line, 200, 300)
+    line.acked("broker", 400)
+    retried(line, 5000)
+    line.acked("broker", 6000)
+    assert stalls(line) == []
+
+
+def test_a_receiver_without_room_is_no_stall() -> None:
+    line = opened()
+    packet = line.data("client", 10, bytes(100))
+    closed = line.acked("broker", 11)
+    line.packets[-1] = closed.but(ack=closed.ack - 100, window=0)
+    for number, time in enumerate((200, 600, 1400, 2800)):
+        line.add(time, packet.but(ident=50 + number))
+    line.acked("broker", 3000)
+    assert [one for one in stalls(line) if one.retries > 2] == []
+
+
+def with_a_hole(acknowledged: bool) -> Timeline:
+    """The client's second segment is missing in the capture; the broker has received it, or not."""
+    line = opened()
+    line.data("client", 10, bytes(1448))
+    line.packets.pop()
+    line.data("client", 11, bytes(300))
+    ack = line.acked("broker", 12)
+    if not acknowledged:
+        line.packets[-1] = ack.but(ack=ack.ack - 1748)
+    return line
+
+
+def test_a_hole_that_stays() -> None:
+    (stall,) = stalls(with_a_hole(acknowledged=False))
+    assert (stall.since, stall.kind, stall.size, stall.passed, stall.heard, stall.over) == (
+        *(at(11), "hole", 1448, 300, 1, False),
+    )
+
+
+def test_a_hole_in_the_capture_alone() -> None:
+    assert stalls(with_a_hole(acknowledged=True)) == []
