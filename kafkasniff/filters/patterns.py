@@ -20,7 +20,7 @@ __all__ = ["MAX_STATES", "Pattern", "compile_pattern"]
 MAX_STEPS: Final = 1_000
 """Steps for each character of the text that `re` may take at most."""
 MAX_STATES: Final = 2_000
-"""Of an automaton: each character that is new to it takes as many steps."""
+"""Maximum size of an automaton: each character that is new to it takes as many steps."""
 MAX_REMEMBERED: Final = 10_000
 """Transitions that an automaton remembers before it begins again."""
 

@@ -28,7 +28,7 @@ from tests.fuzz.tally import Tally
 from tests.fuzz.watch import ExcessError, watched
 
 COUNT = fewer(200, 400)
-"""Inputs of each family; `python -m tests.fuzz` makes more. Of a family with `DEAR` inputs, a part of them."""
+"""Inputs of each family; `python -m tests.fuzz` makes more. Families with `DEAR` get a part of them."""
 
 
 @functools.cache

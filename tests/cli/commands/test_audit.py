@@ -221,7 +221,7 @@ def test_too_many_clients_at_once(capture: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_kernel_changes_no_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty version is one, and the first greeting of a connection counts, also with columns of exchanges."""
+    """An empty version is one, and the first greeting of a connection counts, even with columns of exchanges."""
     made = Conversation(client=("10.0.0.5", 50_000), broker=("10.0.0.9", 9092))
     made.handshake()
     for number, version in enumerate(("", "2.0")):
