@@ -38,7 +38,7 @@ def test_several_connections_have_to_wait(tmp_path: Path, clients: int) -> None:
 
 def test_a_broker_that_answers_others_is_not_silent(tmp_path: Path) -> None:
     scene = [talk(1, [0.1, 0.1, 3]), talk(2, [0.1, 0.1, 3]), talk(3, [0.1] * 6)]
-    assert [one.severity for one in found(tmp_path / "a.pcap", scene, "late-answers")] == ["note", "note"]
+    assert [one.severity for one in found(tmp_path / "a.pcap", scene, "late-answers")] == ["note"]
 
 
 def test_a_leader_that_waits_for_the_silent_broker_is_not_reported(tmp_path: Path) -> None:
@@ -63,9 +63,11 @@ def impatient(number: int, waited: float) -> Talk:
     return one.ended()
 
 
-@pytest.mark.parametrize(("waits", "reported"), [((1.0, 1.05, 1.0), True), ((1.0, 0.3, 2.5), False), ((1.0,), False)])
-def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Sequence[float], reported: bool) -> None:
+@pytest.mark.parametrize(
+    ("waits", "expected"), [((1.0, 1.05, 1.0), {"error"}), ((1.0, 0.3, 2.5), {"note"}), ((1.0,), set())]
+)
+def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Sequence[float], expected: set[str]) -> None:
     # The broker answers another client meanwhile.
     scene = [talk(1, [0.1] * 8), *(impatient(number, wait) for number, wait in enumerate(waits))]
     severities = {one.severity for one in found(tmp_path / "a.pcap", scene, "unanswered-requests")}
-    assert severities == ({"error"} if reported else {"note"})
+    assert severities == expected
