@@ -128,10 +128,10 @@ def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     kafkasniff("export", capture, "-o", tmp_path / "few", "--tables", "exchanges")
     answer = answered(tmp_path / "few")
     assert (answer["connections"], answer["problems"]) == (None, None)
-    # Three of the lists, the decoded share, and two detectors that need a missing table.
-    assert len(answer["notes"]) == 6
+    # Three of the lists, the decoded share, and three detectors that need a missing table.
+    assert len(answer["notes"]) == 7
     reported = kafkasniff("stats", tmp_path / "few")
-    assert reported.err.count("\n") == 6
+    assert reported.err.count("\n") == 7
     assert "connections" not in reported.lines[2]
     assert kafkasniff("stats", "-q", tmp_path / "few").err == ""
     kafkasniff("export", capture, "-o", tmp_path / "headers", "--no-bodies")

@@ -34,7 +34,10 @@ ROWS = {
             "topic": st.none() | st.sampled_from(["a", "b"]),
         }
     ),
-    "connections": st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
+    **dict.fromkeys(
+        ("connections", "transport"),
+        st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
+    ),
     "problems": st.fixed_dictionaries(
         {
             "time_ns": SMALL,
