@@ -10,6 +10,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -31,6 +32,9 @@ from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from kafkasniff.tls.certificates import ShownCertificate
 
+ROOT = Path(__file__).resolve().parents[1]
+FAULTS = ROOT / "captures" / "faults"
+ANSWERS = ROOT / "tests" / "analysis" / "detectors" / "faults"
 SQL = {"int64": "bigint", "int32": "int", "bool": "boolean", "double": "double", "string": "string", "binary": "binary"}
 """Names of types as Spark shows them."""
 VALUES = "Times are RFC 3339 in UTC, sizes are bytes, latencies and durations microseconds. Unknown values are null."
@@ -204,6 +208,25 @@ def _detectors() -> Iterator[str]:
         if thresholds:
             yield "\nThresholds:\n"
             yield from thresholds
+
+    yield "\n## Captures of trouble"
+    yield "\nRecorded from real brokers and clients (`captures/faults/`), with what `check` reports first. The last"
+    yield "column names captures that only look like it; they have at most a note for this."
+    yield ""
+    yield from table_head("capture", "what happened", "first finding", "only looks like it")
+    facts = {path.name: msgspec.json.decode(path.read_bytes()) for path in sorted(FAULTS.glob("*.json"))}
+    for fact in facts.values():
+        if not fact["looks_like"]:
+            alike = [f"`{one['file']}`" for one in facts.values() if one["looks_like"] == fact["file"]]
+            yield table_row(f"`{fact['file']}`", fact["shows"], _first_finding(fact["file"]), ", ".join(alike))
+
+
+def _first_finding(capture: str) -> str:
+    """Severity and detector of the first finding in a reviewed answer of `check`."""
+    text = (ANSWERS / f"{capture}.txt").read_text().partition("\n\n\n")[0]
+    severity = re.search(r"^(error|warning|note) ", text, re.M)
+    detector = re.search(r"^ {9}([a-z-]+): (?:\d{4}-\d\d-\d\d |conn \d|evidence)", text, re.M)
+    return "none" if severity is None or detector is None else f"{severity[1]}: {detector[1]}"
 
 
 def _questions() -> Iterator[str]:
