@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
     from kafkasniff.tcp.packets import PacketBatch
 
-__version__ = "1.0.0"
+__version__ = "1.1.0.dev0"
 
 __all__ = [
     "CaptureError",
