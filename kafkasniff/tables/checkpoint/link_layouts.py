@@ -10,7 +10,7 @@ from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.timing.link import MAX_FLYING, MAX_RECORDS, RECENT, Link, LinkHalf
-from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, Hole, Stall, StallKind
+from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, MissingData, Stall, StallKind
 from kafkasniff.timing.trouble import Budget
 from kafkasniff.timing.trouble_log import TroubleLog
 from kafkasniff.timing.watch import LinkWatch
@@ -52,7 +52,7 @@ def _parts(half: LinkHalf) -> list[tuple[int, int, int]]:
 def _join(half: LinkHalf) -> None:
     recent: Any = half._recent
     counts: Any = half.trouble
-    half._holes = [Hole(*one) for one in half._holes]
+    half._holes = [MissingData(*one) for one in half._holes]
     half.stalls = [Stall(*one) for one in half.stalls]
     half._recent = [wire << 64 | seq << 32 | ident for wire, seq, ident in recent]
     if len(counts) != len(TroubleLog(Budget.none()).counts):
