@@ -11,6 +11,7 @@ import msgspec
 from kafkasniff.engine.column_turns import ColumnTurns
 from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection, OpenExchange
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
+from kafkasniff.engine.followed import FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import EVENT, Collected, Keyed, Output, Outputs
@@ -117,7 +118,7 @@ class Emitter:
             self._emit_token(connection, event, out)
         elif isinstance(event, VerdictEvent):
             self._emit_verdict(connection, event, out)
-        elif isinstance(event, ConnectionEnd):
+        elif isinstance(event, (ConnectionEnd, FollowedEnd)):
             out.append(connection.at_end(event, self._state.capture_of))
 
     def emit_problem(self, problem: Problem, out: Outputs) -> None:

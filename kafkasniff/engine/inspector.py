@@ -27,6 +27,7 @@ from kafkasniff.engine.memory_budget import Beside, MemoryBudget, Sized, message
 from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
+from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
@@ -69,6 +70,8 @@ class Inspector:
 
     _uses_kernel: ClassVar[bool] = True
     """Whether the kernel, if available, processes connections in step; the result is the same."""
+    _follows_in_kernel: ClassVar[bool] = False
+    """Whether the kernel's stream engine follows all connections; for tests, without lines and columns."""
 
     def __init__(
         self,
@@ -100,7 +103,9 @@ class Inspector:
             maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
         self._kernel = KernelFeeder(self._state, self._memory, maker)
-        self._feeder = Feeder(self._state, self._memory, self._kernel)
+        self._feeder: Feeder | StreamFeeder = Feeder(self._state, self._memory, self._kernel)
+        if self._follows_in_kernel and native is not None:
+            self._feeder = StreamFeeder(self._state, self._memory, native)
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
@@ -110,6 +115,8 @@ class Inspector:
     def begin_in_step(self) -> None:
         """Let the kernel process connections in step from now on."""
         native = kernel() if self._uses_kernel and not self._emitter.frames else None
+        if self._follows_in_kernel:
+            native = None
         if native is not None:
             self._kernel.start(native)
 

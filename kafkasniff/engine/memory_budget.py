@@ -38,6 +38,7 @@ from kafkasniff.tcp.reassembly import Reassembler
 __all__ = [
     "CONNECTION_BYTES",
     "DECOMPRESSED_PART",
+    "LEAST_HELD",
     "MAX_ENDPOINTS",
     "MAX_NAMES",
     "RECORD_SHARE",
@@ -147,7 +148,7 @@ class MemoryBudget:
         """The kept part of a request: without its body if that is too large. The first such loss is a problem."""
         size = message_bytes(message)
         problem = None
-        if self.used + size > self._target and size > MESSAGE_BYTES:
+        if self.used + size > self.target and size > MESSAGE_BYTES:
             what = f"its body of about {size:,} bytes was not kept until the response came"
             message = msgspec.structs.replace(
                 message, body=None, raw=None, frame=None, problems=(*message.problems, Problem("body-let-go", what))
@@ -168,8 +169,13 @@ class MemoryBudget:
     # -- connections --------------------------------------------------------------------------------------------------
 
     @property
-    def _target(self) -> int:
+    def target(self) -> int:
+        """Bytes that are left after connections were ended."""
         return self.limit - self.limit // 4
+
+    def count_connections(self, count: int) -> None:
+        """Count this number of connections."""
+        self._connections = count
 
     def is_exceeded(self, reassembler: Reassembler) -> bool:
         """Whether the budget is exceeded."""
@@ -186,16 +192,16 @@ class MemoryBudget:
         sizes.sort(key=itemgetter(0, 1), reverse=True)
         dropped: list[TcpConnection] = []
         for size, _, tcp in sizes:
-            if left <= self._target or size < LEAST_HELD:
+            if left <= self.target or size < LEAST_HELD:
                 break
             left -= size + CONNECTION_BYTES
             dropped.append(tcp)
         most = len(dropped)
-        if left > self._target:
+        if left > self.target:
             rest = [tcp for _, _, tcp in sizes[most:]]
             rest.sort(key=lambda tcp: (not tcp.closed, tcp.clock, tcp.first_order))
             for tcp in rest:
-                if left <= self._target:
+                if left <= self.target:
                     break
                 left -= _all_of(tcp) + CONNECTION_BYTES
                 dropped.append(tcp)

@@ -1,4 +1,5 @@
-//! The exported functions. The kernel has no state: all memory belongs to the caller.
+//! The exported functions. Except for stream engines (`streams.zig`), the kernel has no state: all memory belongs to the
+//! caller.
 
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
@@ -21,6 +22,7 @@ const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
 const std = @import("std");
+const streams = @import("streams.zig");
 pub const summaries = @import("summary.zig");
 const summary_tables = @import("summary_table.zig");
 pub const text_lines = @import("text_lines.zig");
@@ -34,6 +36,11 @@ const Account = @import("record_account.zig").Account;
 const Call = calls.Call;
 const Status = calls.Status;
 
+comptime {
+    // Its functions are exported there.
+    _ = streams;
+}
+
 /// A failed check ends the process without a message, which keeps std's tables of debug symbols out of the library.
 pub const panic = std.debug.FullPanic(stop);
 
@@ -42,7 +49,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=5 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=6 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {

@@ -12,13 +12,13 @@ import os
 import sys
 import zlib
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 5
+ABI: Final = 6
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -36,6 +36,20 @@ _SOURCES: Final = _HERE.parent / "kernel"
 
 class Kernel:
     """The functions of the library; `kernel/kernel.zig` documents them."""
+
+    streams_new: Any
+    streams_free: Any
+    streams_take: Any
+    streams_finish: Any
+    streams_let_go: Any
+    streams_view: Any
+    streams_oldest: Any
+    streams_ids: Any
+    streams_item: Any
+    streams_save: Any
+    streams_load: Any
+    streams_holdings: Any
+    streams_layout: Any
 
     def __init__(self, library: ctypes.CDLL, identity: str) -> None:
         self.identity = identity
@@ -109,6 +123,27 @@ class Kernel:
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32
+        # Stream engines (`native.streams`). They are called once for each batch or question; answers need the
+        # interpreter anyway.
+        streams: dict[str, tuple[Any, ...]] = {
+            "new": (pointer, pointer, pointer),
+            "free": (number, pointer),
+            "take": (None, pointer, pointer),
+            "finish": (None, pointer),
+            "let_go": (None, pointer, pointer, number),
+            "view": (None, pointer, pointer),
+            "oldest": (ctypes.c_int64, pointer, ctypes.c_int32),
+            "ids": (ctypes.c_int32, pointer, pointer),
+            "item": (None, pointer, pointer),
+            "save": (pointer, pointer, pointer),
+            "load": (ctypes.c_int32, pointer, ctypes.c_char_p, number),
+            "holdings": (number, pointer, pointer),
+            "layout": (ctypes.c_char_p,),
+        }
+        for name, (result, *arguments) in streams.items():
+            function = getattr(library, f"kafkasniff_streams_{name}")
+            function.restype, function.argtypes = result, arguments
+            setattr(self, f"streams_{name}", function)
 
 
 class _Found(NamedTuple):

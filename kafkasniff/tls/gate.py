@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import accumulate
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
@@ -48,6 +48,13 @@ class TlsGate:
         self._heads = [b"", b""]
         """The first bytes of each stream, which are held back."""
         self._held: list[Item] = []
+
+    @classmethod
+    def after(cls, aligned: list[bool]) -> Self:
+        """A gate for a connection that had no data yet; `aligned`: whether each stream is known from its beginning."""
+        gate = cls()
+        gate._aligned = aligned
+        return gate
 
     @property
     def encrypted(self) -> bool:

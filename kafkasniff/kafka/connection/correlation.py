@@ -18,14 +18,15 @@ from kafkasniff.kafka.messages.plausibility import is_exact_request
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tcp.segments import NO_TIME
 
-__all__ = ["Correlation", "elapsed", "precedes"]
+__all__ = ["NEAR", "TRIAL", "TRUNCATED", "Correlation", "does_not_fit", "elapsed", "precedes"]
 
-_TRUNCATED: Final = ("body-truncated", "array-too-long")
+TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is valid until then."""
 NEAR: Final = 10_000
 """Outstanding responses have ids that differ by less than this from the last request's."""
 _INT = Struct(">i")
-_TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+"""Options for a message that may be another one."""
 
 
 class Correlation:
@@ -109,7 +110,7 @@ class Correlation:
         pending = self.ledger.oldest(correlation_id)
         if pending is None:
             return False
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, TRIAL)
         return decoded.body is not None and not decoded.problems
 
     def is_beginning_of_response(self, message: bytes) -> bool:
@@ -117,8 +118,8 @@ class Correlation:
         pending = self.ledger.oldest(_INT.unpack_from(message)[0])
         if pending is None:
             return False
-        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, _TRIAL)
-        return all(problem.kind in _TRUNCATED for problem in decoded.problems)
+        decoded = decode_response(message, 0, len(message), pending.api_key, pending.api_version, TRIAL)
+        return all(problem.kind in TRUNCATED for problem in decoded.problems)
 
     def are_messages(self, frames: Sequence[Frame]) -> bool:
         """Whether each of these frames of one stream is exactly a request, or a response to an outstanding one."""
@@ -145,7 +146,7 @@ class Correlation:
             return False
         if not self._ids_vary or self.ledger.has_same_id(correlation_id):
             return True
-        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, _TRIAL)
+        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, TRIAL)
         return self._is_unproven(decoded, pending, frame)
 
     def _may_repeat(self, pending: Pending) -> bool:
@@ -165,7 +166,7 @@ class Correlation:
         ):
             # The beginning of a message fits many others.
             return True
-        return _does_not_fit(decoded, cut=cut)
+        return does_not_fit(decoded, cut=cut)
 
     def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
         """The response with all its problems, even if its body is not wanted.
@@ -182,13 +183,13 @@ class Correlation:
         return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
 
-def _does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
+def does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
     """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
     # The option for secrets does not matter here.
     kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
     if decoded.raw is None and decoded.raw_redacted is None:
         return "trailing-bytes" in kinds or (cut and bool(kinds))
-    return "version-unknown" not in kinds and not (cut and kinds.issubset(_TRUNCATED))
+    return "version-unknown" not in kinds and not (cut and kinds.issubset(TRUNCATED))
 
 
 def precedes(frame: Frame, pending: Pending) -> bool:

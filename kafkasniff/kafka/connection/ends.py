@@ -10,7 +10,7 @@ from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent
 from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.model import Problem, Status
 
-__all__ = ["CLOSED_BEFORE", "ExchangeEnds"]
+__all__ = ["CLOSED_BEFORE", "ExchangeEnds", "span_text"]
 
 NS_IN_S: Final = 1_000_000_000
 CLOSED_BEFORE: Final = "the broker had closed it"
@@ -78,14 +78,14 @@ class ExchangeEnds(Correlation):
                 self._end_without(rest, "lost")
             elif (late := elapsed(left_ns, rest.first_time)) is not None and late > 0:
                 # Such a request gets no response, whenever the capture ends.
-                self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {_span(late)} before the request")
+                self._end_without(rest, "unanswered", f"{CLOSED_BEFORE} {span_text(late)} before the request")
             elif self.one_sided:
                 self._end_without(rest, "lost", reported=False)
             else:
                 self._end_without(rest, "open" if reason == "end" else "unanswered")
 
 
-def _span(nanoseconds: int) -> str:
+def span_text(nanoseconds: int) -> str:
     """A duration as text."""
     if nanoseconds < NS_IN_S:
         return f"{nanoseconds / 1_000_000:.3g} ms"

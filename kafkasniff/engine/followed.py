@@ -1,0 +1,185 @@
+"""The inspector's side of a connection that the stream engine follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from kafkasniff.engine.connection_stats import Account, OpenExchange, connection_id, endpoint
+from kafkasniff.kafka.connection.opening import Opening
+from kafkasniff.kafka.connection.waits import Turns
+from kafkasniff.kafka.messages.other_protocols import protocol_in
+from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.model import Connection, Endpoint, StreamBytes, TlsHandshake
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+
+__all__ = ["Asked", "FollowedConnection", "FollowedEnd", "Held"]
+
+_REASONS: Final = ("fin", "rst", "reused", "idle", "end")
+"""`stream_types.Reason`."""
+_VERDICTS: Final = ("undecided", "kafka", "not_kafka")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the response to a request needs of it."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | bytes | None
+    time_ns: int
+    carry: object
+    hidden: bool
+    """The request is counted but not reported, and neither will be its response."""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A problem of an undecided connection, reported if it turns out to be Kafka."""
+
+    order: int
+    direction: int
+    kind: str
+    detail: str
+    time_ns: int
+    packet: int
+    bytes: int | None
+
+
+class FollowedEnd(msgspec.Struct, frozen=True):
+    """The end of a connection, as the engine accounts for it (`stream_types.Ending`)."""
+
+    order: int
+    ending: Any
+    """A row of the array."""
+    handshake: TlsHandshake | None
+    encrypted: bool
+
+
+class FollowedConnection:
+    """Whatever is the same for all messages of a connection, and what messages so far mean for later ones."""
+
+    __slots__ = (
+        "account",
+        "asked",
+        "broker",
+        "client",
+        "encrypted",
+        "endpoints",
+        "exchanges",
+        "first_packet",
+        "first_time",
+        "forced",
+        "held",
+        "id",
+        "index",
+        "is_kafka",
+        "mechanism",
+        "memory",
+        "number",
+        "opening",
+        "place",
+        "side",
+        "turns",
+    )
+
+    def __init__(self, number: int, index: int, opened: Any) -> None:
+        self.number = number
+        self.place = number
+        """Its place among the connections of its inspector."""
+        self.index = index
+        """The engine's number of it."""
+        ends = [(int(opened["high"][side]), int(opened["low"][side]), int(opened["port"][side])) for side in (0, 1)]
+        self.endpoints = ends[0], ends[1]
+        self.first_time = int(opened["first_time"])
+        self.first_packet = int(opened["first_packet"])
+        self.forced = int(opened["forced"]) >= 0
+        self.account: Account | None = None
+        self.is_kafka = False
+        self.side: int | None = int(opened["forced"]) if self.forced else None
+        """Direction of the client's stream, once a message is known."""
+        self.encrypted = False
+        self.client: Endpoint | None = None
+        self.broker: Endpoint | None = None
+        self.id = 0
+        self.exchanges: dict[int, OpenExchange] = {}
+        """By ordinal."""
+        self.asked: dict[int, Asked] = {}
+        """Requests without a response, by ordinal."""
+        self.turns = Turns()
+        self.memory = ConnectionMemory()
+        self.opening: Opening | None = Opening()
+        """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
+        self.mechanism: str | None = None
+        """Of the raw tokens."""
+        self.held: list[Held] = []
+
+    def assign(self, client: int) -> None:
+        """The roles are known."""
+        self.side = client
+        self.client = endpoint(self.endpoints[client])
+        self.broker = endpoint(self.endpoints[1 - client])
+
+    def identify(self) -> int:
+        """Its `connection_id`, which depends only on its endpoints and first packet."""
+        if not self.id:
+            self.id = connection_id(self.endpoints, self.first_time)
+        return self.id
+
+    def at_end(self, end: FollowedEnd, capture: Callable[[int], str | None]) -> Connection:
+        """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
+        ending, account = end.ending, self.account
+        assert account is not None
+        verdict = account.verdict
+        client = int(ending["client"])
+        if client < 0:
+            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
+            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        heard = ending["heard"].tolist()
+        streams = self._stream(ending, client), self._stream(ending, 1 - client)
+        last_time = int(ending["last_time"])
+        kind = _VERDICTS[ending["verdict"]]
+        protocol = None if verdict is None else protocol_in(verdict.detail)
+        if kind == "kafka":
+            protocol = "Kafka over TLS" if end.encrypted else "Kafka"
+        return Connection(
+            self.number,
+            self.identify(),
+            kind,  # type: ignore[arg-type] - one of _VERDICTS
+            _REASONS[ending["reason"]],  # type: ignore[arg-type] - one of _REASONS
+            endpoint(self.endpoints[client]),
+            endpoint(self.endpoints[1 - client]),
+            capture(self.first_packet),
+            None if self.first_time == NO_TIME else self.first_time,
+            None if last_time == NO_TIME else last_time,
+            bool(ending["syn_seen"]),
+            int(ending["packets"]),
+            *(one.decoded + one.skipped for one in streams),
+            sum(one.decoded for one in streams),
+            sum(one.lost for one in streams),
+            int(ending["retransmits"]),
+            account.requests,
+            account.responses,
+            account.unanswered,
+            account.problems,
+            tuple(account.client_ids),
+            *account.software,
+            account.before_software and account.software[0] is not None,
+            account.mechanism,
+            self.forced,
+            "" if verdict is None else verdict.detail,
+            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
+            None if verdict is None else verdict.packet & PACKET_NUMBER,
+            None if verdict is None else capture(verdict.packet),
+            *streams,
+            protocol,
+            "both" if all(heard) else "client" if heard[client] else "broker",
+            end.handshake,
+        )
+
+    @staticmethod
+    def _stream(ending: Any, direction: int) -> StreamBytes:
+        """The byte account of one of its streams."""
+        names = ("decoded", "skipped", "lost", "pending", "repeated", "ignored")
+        return StreamBytes(**{name: int(ending[name][direction]) for name in names})

@@ -1,0 +1,375 @@
+"""Rows of the stream engine to the events of their connections."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kafkasniff.engine.connection_stats import Account
+from kafkasniff.engine.followed import Asked, FollowedConnection, FollowedEnd, Held
+from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.ordered_events import Keyed
+from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
+from kafkasniff.engine.stream_questions import StreamQuestions
+from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
+from kafkasniff.kafka.connection.events import (
+    MAX_HELD,
+    Event,
+    ExchangeEvent,
+    MessageEvent,
+    ProblemEvent,
+    TokenEvent,
+    VerdictEvent,
+)
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.opening import AUTHENTICATION, MAX_SIZE, refusal, too_large
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.messages.other_protocols import name_answer
+from kafkasniff.model import Problem, Status
+from kafkasniff.native.streams import Kind, Taken
+from kafkasniff.tcp.segments import NO_TIME
+
+__all__ = ["StreamEvents"]
+
+SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED = (1 << bit for bit in range(7))
+_STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
+NO_BYTES: Final = -1
+
+
+class StreamEvents:
+    """The connections of one engine, and what happens on them. `max_frame`: the largest frame accepted."""
+
+    def __init__(self, state: InspectorState, questions: StreamQuestions, *, max_frame: int) -> None:
+        self._state = state
+        self._questions = questions
+        self._max_frame = max_frame
+        self.connections: dict[int, FollowedConnection] = {}
+        """By the engine's number."""
+        self._buffer = b""
+        self._from, self._until = 0, 0
+        """Addresses of the batch's bytes."""
+        self._taken: Taken
+        self._row: dict[str, Any] = {}
+        self._handlers = {
+            Kind.REQUEST: self._request,
+            Kind.RESPONSE: self._response,
+            Kind.TOKEN: self._token,
+            Kind.VERDICT: self._verdict,
+            Kind.ENDED: self._ended,
+            Kind.TCP: self._tcp_problem,
+            Kind.RESYNC: self._resync,
+            Kind.IMPOSSIBLE: self._impossible,
+            Kind.UNREADABLE: self._unreadable,
+            Kind.TEXT: self._text,
+            Kind.CUT: self._cut,
+            Kind.UNEXPECTED: self._unexpected,
+            Kind.SASL: self._sasl,
+        }
+
+    def take(self, taken: Taken, buffer: bytes) -> list[Keyed]:
+        """The events of all connections, with their sort keys; `buffer`: the batch's bytes."""
+        self._taken, self._buffer = taken, buffer
+        address = ctypes.cast(ctypes.c_char_p(buffer), ctypes.c_void_p).value or 0
+        self._from, self._until = address, address + len(buffer)
+        names = taken.rows.dtype.names or ()
+        keyed: list[Keyed] = []
+        for row in taken.rows.tolist():
+            found = self._row = dict(zip(names, row, strict=True))
+            kind = found["kind"]
+            if kind == Kind.OPENED:
+                self._open(found)
+                continue
+            connection = self.connections[found["connection"]]
+            if kind == Kind.FORGOTTEN:
+                del self.connections[found["connection"]]
+                self._questions.forget(found["connection"])
+                continue
+            handler = self._close if kind == Kind.CLOSED else self._handlers[kind]
+            for event in handler(connection, found):
+                keyed.append((event.order, connection.place, len(keyed), connection, event))
+        self._questions.texts.clear()
+        return keyed
+
+    def _open(self, row: dict[str, Any]) -> None:
+        state = self._state
+        state.connections += 1
+        state.summary.connections += 1
+        made = FollowedConnection(state.connections, row["connection"], self._taken.opened[row["a"]])
+        if state.want_connections:
+            made.account = Account()
+        self.connections[row["connection"]] = made
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _frame(self, row: dict[str, Any]) -> Frame:
+        at, have = row["at"], row["have"]
+        if self._from <= at and at + have <= self._until and have:
+            data, start = self._buffer, at - self._from
+        else:
+            data, start = ctypes.string_at(at, have) if have else b"", 0
+        return Frame(
+            row["order"],
+            row["direction"],
+            data,
+            start,
+            start + have,
+            row["size"],
+            row["first_packet"],
+            row["last_packet"],
+            row["first_time"],
+            row["time"],
+            row["packet"],
+        )
+
+    def _request(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        frame, detail = self._frame(row), self._state.detail
+        cut = frame.end - frame.start != frame.size
+        decoded = decode_request(
+            frame.data, frame.start, frame.end, detail.decode, memory=connection.memory, cut=cut, later=True
+        )
+        key, version, ordinal = row["key"], row["version"], row["ordinal"]
+        if decoded.correlation_id is None:
+            yield MessageEvent(row["order"], ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
+            return
+        hidden = detail.hides and not request_plan(key, version).needed
+        if hidden:
+            detail.left_out.requests += 1
+        else:
+            problems = _incomplete(frame)
+            if detail.level:
+                problems += detail.omissions(key, is_request=True, has_body=decoded.body is not None)
+            yield MessageEvent(row["order"], ordinal, frame, True, decoded, decoded.client_id, problems)
+        connection.asked[ordinal] = Asked(
+            key, version, decoded.correlation_id, decoded.client_id, frame.time_ns, decoded.carry, hidden
+        )
+        if row["flags"] & SILENT and connection.opening is not None and connection.opening.heard:
+            # The client continued to produce: a broker that closes now refuses a batch, not the client.
+            connection.opening = None
+
+    def _response(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        frame, detail, order, ordinal = self._frame(row), self._state.detail, row["order"], row["ordinal"]
+        if row["flags"] & ORPHAN:
+            connection.opening = None
+            decoded = Decoded(correlation_id=row["correlation"])
+            problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
+            yield MessageEvent(order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
+            yield from self._end(row, "orphan")
+            return
+        asked = connection.asked.pop(ordinal)
+        if asked.hidden:
+            detail.left_out.responses += 1
+            connection.opening = None
+            return
+        cut = frame.end - frame.start != frame.size
+        decoded = decode_response(
+            frame.data,
+            frame.start,
+            frame.end,
+            asked.api_key,
+            asked.api_version,
+            detail.decode,
+            memory=connection.memory,
+            request=asked.carry,
+            cut=cut,
+            later=True,
+        )
+        latency, duration = _known(row["latency"]), _known(row["duration"])
+        problems = self._response_problems(asked, decoded, frame, row, latency)
+        if connection.opening is not None and not connection.opening.answered(asked, decoded.body, frame.time_ns):
+            connection.opening = None
+        if detail.level:
+            problems += detail.omissions(asked.api_key, is_request=False, has_body=decoded.body is not None)
+        yield MessageEvent(order, ordinal, frame, False, decoded, asked.client_id, problems, latency, duration)
+        yield from self._end(row, "answered", latency, duration)
+
+    @staticmethod
+    def _response_problems(
+        asked: Asked, decoded: Decoded, frame: Frame, row: dict[str, Any], latency: int | None
+    ) -> tuple[Problem, ...]:
+        problems: tuple[Problem, ...] = ()
+        if row["flags"] & ANSWERS_SILENT:
+            problems = (Problem("response-to-acks-0", "the broker answered a Produce request with acks 0"),)
+        elif row["flags"] & OUT_OF_ORDER:
+            problems = (Problem("response-out-of-order", "a response came before that of an earlier request"),)
+        if latency is not None and latency < 0:
+            detail = "the response begins before its request ends: the capture's order or clocks are off"
+            problems = (*problems, Problem("latency-negative", detail))
+        problems += _incomplete(frame)
+        if asked.api_key in AUTHENTICATION and (refused := refusal(asked.api_key, decoded.body)) is not None:
+            problems += (refused,)
+        return problems
+
+    def _token(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        is_request = row["direction"] == connection.side
+        frame = self._frame(row)
+        if connection.opening is not None:
+            connection.opening.token(is_request=is_request, time_ns=frame.time_ns)
+        yield TokenEvent(row["order"], frame, is_request, connection.mechanism)
+
+    @staticmethod
+    def _sasl(connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        name = ctypes.string_at(row["at"], row["size"]).decode("utf-8", "replace") if row["size"] else None
+        connection.mechanism = "GSSAPI" if row["a"] else name
+        return iter(())
+
+    @staticmethod
+    def _unexpected(connection: FollowedConnection, _: dict[str, Any]) -> Iterator[Event]:
+        connection.opening = None
+        return iter(())
+
+    # -- ends of exchanges --------------------------------------------------------------------------------------------
+
+    def _end(
+        self,
+        row: dict[str, Any],
+        status: Status,
+        latency: int | None = None,
+        duration: int | None = None,
+        problems: tuple[Problem, ...] = (),
+    ) -> Iterator[Event]:
+        if self._state.options.every_end or status not in ("answered", "orphan"):
+            place = row["time"], row["packet"], latency, duration, problems, row["retransmits"]
+            yield ExchangeEvent(row["order"], row["ordinal"], status, *place)
+
+    def _ended(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        status = _STATUSES[row["a"]]
+        asked = connection.asked.pop(row["ordinal"], None)
+        problems: tuple[Problem, ...] = ()
+        if status == "unanswered" and not row["flags"] & UNREPORTED:
+            detail = "the connection ended without a response to this request"
+            if row["b"]:
+                detail += f": {CLOSED_BEFORE} {span_text(row['b'])} before the request"
+            problems = (Problem("request-unanswered", detail),)
+        elif status == "lost" and not row["flags"] & UNREPORTED:
+            problems = (Problem("response-lost", "the response was in bytes that are not in the capture"),)
+        if asked is None or not asked.hidden:
+            yield from self._end(row, status, problems=problems)
+            return
+        for problem in problems:
+            what = f"API {asked.api_key} v{asked.api_version} corr {asked.correlation_id}, not shown"
+            detail = f"{what}: {problem.detail}"
+            yield ProblemEvent(row["order"], problem.kind, detail, row["time"], row["packet"], True)
+
+    # -- the verdict --------------------------------------------------------------------------------------------------
+
+    def _verdict(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        order, time_ns, packet = row["order"], row["time"], row["packet"]
+        held, connection.held = connection.held, []
+        if not row["a"]:
+            kind, detail, likely = self._questions.texts[row["b"]]
+            yield VerdictEvent(order, False, connection.side, detail, time_ns, packet, kind, likely)
+            return
+        connection.is_kafka, connection.side = True, row["direction"]
+        yield VerdictEvent(order, True, connection.side, "", time_ns, packet)
+        for one in held:
+            order = max(order, one.order)
+            is_request = one.direction == connection.side
+            yield ProblemEvent(order, one.kind, one.detail, one.time_ns, one.packet, is_request, one.bytes)
+
+    # -- problems -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _problem(
+        connection: FollowedConnection, row: dict[str, Any], kind: str, detail: str, count: int | None = None
+    ) -> Iterator[Event]:
+        direction = row["direction"]
+        if row["flags"] & BEFORE_VERDICT:
+            held = connection.held
+            same = sum(other.kind == kind for other in held)
+            if same == MAX_HELD - 1:
+                detail += " (further ones are not reported)"
+            if same < MAX_HELD:
+                held.append(Held(row["order"], direction, kind, detail, row["time"], row["packet"], count))
+            return
+        is_request = None if connection.side is None else direction == connection.side
+        yield ProblemEvent(row["order"], kind, detail, row["time"], row["packet"], is_request, count)
+
+    def _tcp_problem(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        is_client = row["direction"] == connection.side
+        detail, count = tcp_problem(row["a"], row["b"], last=bool(row["flags"] & LAST), is_client=is_client)
+        return self._problem(connection, row, TCP_KINDS[row["a"]], detail, count)
+
+    def _text(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        kind, detail, _ = self._questions.texts[row["a"]]
+        return self._problem(connection, row, kind, detail, None if row["b"] == NO_BYTES else row["b"])
+
+    def _resync(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        detail = f"{row['a']} bytes were skipped before the first recognized frame"
+        return self._problem(connection, row, "stream-resync", detail, row["a"])
+
+    def _impossible(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        """A length prefix that cannot be one, and what it may be instead."""
+        size = row["a"]
+        opening, connection.opening = connection.opening, None
+        is_answer = row["direction"] != connection.side and opening is not None and not opening.heard
+        answer = name_answer(size) if is_answer and row["b"] else None
+        if answer is not None:
+            return self._problem(connection, row, "answer-not-kafka", answer)
+        announced = ""
+        if self._max_frame < size < MAX_SIZE:
+            announced = f": {size:,} bytes, and at most {self._max_frame:,} are read"
+        detail = f"a frame of impossible size{announced}; its stream is searched for the next frame"
+        return self._problem(connection, row, "frame-size", detail)
+
+    def _unreadable(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        connection.opening = None
+        what = UNREADABLE[row["a"]].format(row["have"])
+        detail = f"a frame of {row['size']} bytes, {what}"
+        return self._problem(connection, row, "frame-unreadable", detail, row["size"])
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _cut(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        what = "of an incomplete frame" if row["b"] else "in which no frame was found"
+        detail = f"the stream ended with {row['a']} bytes {what}"
+        return self._problem(connection, row, "stream-cut", detail, row["a"])
+
+    def _close(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Any]:
+        ending = self._taken.endings[row["a"]].copy()
+        rejected = self._rejected_by_broker(connection, ending) if connection.is_kafka else None
+        if rejected is not None:
+            place = row["time"], row["packet"], False
+            yield ProblemEvent(row["order"], "connection-rejected", rejected, *place)
+        connection.opening = None
+        connection.asked.clear()
+        connection.held.clear()
+        seen, lost = int(ending["decoded"].sum() + ending["skipped"].sum()), int(ending["lost"].sum())
+        if connection.account is None or not (seen or lost):
+            return
+        gate = self._questions.items.gates.get(row["connection"])
+        encrypted = gate is not None and not gate.plain
+        handshake = gate.handshake if gate is not None else None
+        yield FollowedEnd(row["order"], ending, handshake, encrypted)
+
+    @staticmethod
+    def _rejected_by_broker(connection: FollowedConnection, ending: Any) -> str | None:
+        """Why the broker closed the connection, as far as the messages reveal it, else None."""
+        client, opening, waiting = int(ending["client"]), connection.opening, int(ending["waiting"])
+        if ending["reason"] > 1 or not ending["whole"]:
+            return None
+        if ending["by"] != 1 - client:
+            return None if opening is None or waiting else opening.why_left()
+        announced = int(ending["announced"])
+        if announced >= 0 and (large := too_large(announced, opened=opening is None)) is not None:
+            return large
+        if opening is None or not ending["in_step"] or ending["asking"] or ending["answering"]:
+            return None
+        first = None
+        if waiting:
+            key, version = int(ending["asked_key"]), int(ending["asked_version"])
+            first = Asked(key, version, 0, None, int(ending["asked_time"]), None, False)
+        return opening.why_left() or opening.why_closed(first, int(ending["by_time"]))
+
+
+def _known(nanoseconds: int) -> int | None:
+    return None if nanoseconds == NO_TIME else nanoseconds
+
+
+def _incomplete(frame: Frame) -> tuple[Problem, ...]:
+    """The problem of a frame with missing bytes at its end."""
+    have = frame.end - frame.start
+    if have == frame.size:
+        return ()
+    return (Problem("frame-incomplete", f"{have} of {frame.size} bytes of the message are in the capture", have),)

@@ -1,0 +1,352 @@
+//! Types that the stages of the stream engine share: packets in, rows out, and questions to Python.
+//!
+//! `native/stream_layouts.py` reads the structures that Python shares from `layout`.
+
+const std = @import("std");
+
+pub const NO_TIME = std.math.minInt(i64);
+
+/// What happened on a connection, in order: a message, or anything else. `kind` says which fields are set.
+pub const Row = extern struct {
+    /// Order of the packet at which it became known; never decreases within a connection.
+    order: i64 = 0,
+    /// Message: the packet that completed it, and its time; else the packet that the event belongs to.
+    packet: i64 = 0,
+    time: i64 = NO_TIME,
+    /// Message: address of its bytes, in the batch or in memory that is valid until the next call.
+    at: u64 = 0,
+    first_packet: i64 = 0,
+    last_packet: i64 = 0,
+    first_time: i64 = NO_TIME,
+    latency: i64 = NO_TIME,
+    duration: i64 = NO_TIME,
+    /// Ordinal of the exchange within the connection.
+    ordinal: i64 = -1,
+    connection: u32 = 0,
+    /// Length prefix of a message, and how many of these bytes were captured.
+    size: u32 = 0,
+    have: u32 = 0,
+    correlation: i32 = 0,
+    /// Position of a request's body; 0: no valid header.
+    body: u32 = 0,
+    /// Retransmitted segments since the previous exchange of the connection ended.
+    retransmits: u32 = 0,
+    key: i16 = -1,
+    version: i16 = -1,
+    kind: Kind,
+    direction: u8 = 0,
+    flags: u16 = 0,
+    /// Further numbers, by kind.
+    a: i64 = 0,
+    b: i64 = 0,
+};
+
+pub const Kind = enum(u8) {
+    request,
+    response,
+    token,
+    /// A connection began: `Opened` at index `a`.
+    opened,
+    /// `a`: 1 Kafka, whose client is `direction`; 0 not, for the reason `b`.
+    verdict,
+    /// An exchange ended without a response: status `a`; `b`: of a request after the broker's FIN, nanoseconds between.
+    ended,
+    /// The TCP problem `a`, with the number `b`.
+    tcp,
+    /// The stream's first `a` bytes were skipped.
+    resync,
+    /// A length prefix `a` that cannot be one; `b`: all of the connection was captured so far.
+    impossible,
+    /// A frame that is not a message, for the reason `a`.
+    unreadable,
+    /// Text `a` of the answers to the questions of this call; `b`: bytes.
+    text,
+    /// The stream ended with `a` bytes; `b`: of an incomplete frame.
+    cut,
+    /// A response does not answer the oldest request, or precedes its own.
+    unexpected,
+    /// Raw tokens follow: the mechanism's name is `size` bytes at `at`; `a`: 1 GSSAPI without a handshake.
+    sasl,
+    /// A connection ended: `Ending` at index `a`.
+    closed,
+    /// Later packets with its endpoints are a new connection.
+    forgotten,
+};
+
+pub const SILENT = 1;
+pub const ORPHAN = 2;
+pub const OUT_OF_ORDER = 4;
+pub const ANSWERS_SILENT = 8;
+/// The problem was found before the verdict: it is reported at the verdict.
+pub const BEFORE_VERDICT = 16;
+/// Further ones of this kind are not reported.
+pub const LAST = 32;
+/// The loss is not reported with this exchange.
+pub const UNREPORTED = 64;
+
+pub const Status = enum(u8) { answered, no_response, unanswered, lost, open, orphan };
+
+pub const TcpProblem = enum(u8) {
+    gap,
+    one_direction,
+    syn_ignored,
+    data_after_rst,
+    /// By its sequence number; by its acknowledgement.
+    rst_ignored,
+    rst_unacknowledged,
+    fin_ignored,
+    data_after_fin,
+    out_of_window,
+};
+
+pub const Unreadable = enum(u8) { not_request, truncated, too_short, not_response };
+
+pub const Reason = enum(u8) { fin, rst, reused, idle, end };
+
+/// A connection that began.
+pub const Opened = extern struct {
+    high: [2]u64,
+    low: [2]u64,
+    port: [2]u16,
+    /// Direction of the client's stream by a port that is taken as Kafka's; -1: none.
+    forced: i8,
+    spare: [3]u8 = @splat(0),
+    first_order: i64,
+    first_packet: i64,
+    first_time: i64,
+};
+
+/// The account of a connection that ended.
+pub const Ending = extern struct {
+    first_order: i64,
+    last_time: i64,
+    packets: i64,
+    retransmits: i64,
+    decoded: [2]i64,
+    skipped: [2]i64,
+    lost: [2]i64,
+    pending: [2]i64,
+    repeated: [2]i64,
+    ignored: [2]i64,
+    /// When the side `by` ended its stream.
+    by_time: i64,
+    /// The oldest request without a response: when it was complete, and its API and version.
+    asked_time: i64,
+    asked_key: i16,
+    asked_version: i16,
+    /// Requests without a response.
+    waiting: u32,
+    /// Size of the client's incomplete request, or of one above the limit; -1: none.
+    announced: i64,
+    verdict: u8,
+    /// Direction of the client's stream; -1: unknown.
+    client: i8,
+    reason: Reason,
+    syn_seen: u8,
+    /// Direction of the first FIN or RST; -1: none.
+    by: i8,
+    heard: [2]u8,
+    /// All of both streams was captured.
+    whole: u8,
+    /// The broker's stream has the beginning of a response.
+    answering: u8,
+    /// The client's stream is in step; it ends within a request.
+    in_step: u8,
+    asking: u8,
+    spare: [5]u8 = @splat(0),
+};
+
+/// Sums over all connections so far.
+pub const Totals = extern struct {
+    seen: i64 = 0,
+    decoded: i64 = 0,
+    lost: i64 = 0,
+    pending: i64 = 0,
+    repeated: i64 = 0,
+    ignored: i64 = 0,
+    undecided: i64 = 0,
+};
+
+pub const Packet = struct {
+    dir: usize,
+    order: i64,
+    packet: i64,
+    time: i64,
+    clock: i64,
+    seq: u32,
+    ack: u32,
+    flags: u8,
+    data: []const u8,
+    wire: i64,
+    ident: u32,
+};
+
+/// Contiguous bytes of a stream. `order`, `released`: of the packet that made them contiguous.
+pub const Segment = struct { data: []const u8, packet: i64, time: i64, order: i64, released: i64 };
+
+pub const Gap = struct {
+    order: i64,
+    size: i64,
+    packet: i64,
+    time: i64,
+    /// The snap length cut the bytes off.
+    snapped: bool = false,
+    resumed: i64,
+    /// No packet of the sender was captured.
+    unheard: bool = false,
+    /// Exactly `size` bytes are missing.
+    exact: bool = true,
+};
+
+/// A question to Python, and its answer.
+pub const Ask = extern struct {
+    kind: Question,
+    connection: u32,
+    direction: u32,
+    verdict: u32,
+    client: i32,
+    /// The other stream holds segments after a hole.
+    peer_hole: u32,
+    /// Changes whenever the bytes of a search are dropped.
+    generation: [2]u32,
+    aligned: [2]u32,
+    forced: u32,
+    spare: u32 = 0,
+    bytes: [2]u64,
+    bytes_size: [2]u64,
+    /// Bytes of the search before the first one kept.
+    base: [2]i64,
+    pieces: [2]u64,
+    pieces_count: [2]u64,
+    data: u64,
+    size: u64,
+    packet: i64,
+    time: i64,
+    order: i64,
+    released: i64,
+    a: i64,
+    b: i64,
+    c: i64,
+    // The answer.
+    /// Where frames begin, counted like `base`; bytes before `keep` are not needed.
+    position: i64,
+    keep: i64,
+    out_direction: u32,
+    out_client: i32,
+    out_skipped: i64,
+    out_flag: i64,
+    /// A text of Python's, plus one; 0: none. `out_count`: bytes that it is about.
+    out_text: i64,
+    out_count: i64,
+};
+
+pub const Question = enum(u32) {
+    /// What pairing needs to know of version `b` of API `a` (`Facts`).
+    facts,
+    seek,
+    begin_trial,
+    may_be_request,
+    fits,
+    exact_response,
+    exact_request,
+    likely_request,
+    began,
+    last_response,
+    item,
+};
+
+pub const Answer = enum(i32) { nothing = 0, enter = 1, not_kafka = 2, _ };
+
+/// Items of a connection that passes through TLS, both ways (`Ask.a`).
+pub const Item = enum(i64) { segment, started, gap, late, hole, retransmit, closed, problem, wrapped, rejected, text };
+
+pub const Facts = packed struct(u8) {
+    header: u2 = 0,
+    /// Where a Produce request has its acks: 0 none, 1 at the front, 2 after a string, 3 after a compact string.
+    acks: u2 = 0,
+    known: bool = false,
+    /// Its name in the request is the mechanism of the tokens that follow.
+    tokens_follow: bool = false,
+    spare: u1 = 0,
+    asked: bool = false,
+};
+
+/// Bytes of a search: the segment that ends at `end`, counted like `Ask.base`.
+pub const Piece = extern struct { packet: i64, time: i64, order: i64, released: i64, end: i64 };
+
+/// Columns of a batch.
+pub const Batch = extern struct {
+    rows: u64,
+    order: [*]const i64,
+    capture: [*]const i32,
+    number: [*]const i64,
+    time_ns: [*]const i64,
+    clock: [*]const i64,
+    src_hi: [*]const u64,
+    src_lo: [*]const u64,
+    dst_hi: [*]const u64,
+    dst_lo: [*]const u64,
+    src_port: [*]const u16,
+    dst_port: [*]const u16,
+    seq: [*]const u32,
+    ack: [*]const u32,
+    flags: [*]const u8,
+    offset: [*]const i64,
+    length: [*]const i32,
+    wire_length: [*]const i32,
+    ident: [*]const u32,
+    buffer: [*]const u8,
+    buffer_size: u64,
+    end_order: i64,
+    end_clock: i64,
+    /// Order and packet clock of all packets, those of other shards included: silent connections end at them.
+    ticks: u64,
+    tick_order: [*]const i64,
+    tick_clock: [*]const i64,
+};
+
+/// Results of a call, valid until the next one.
+pub const View = extern struct {
+    rows: u64,
+    rows_count: u64,
+    opened: u64,
+    opened_count: u64,
+    endings: u64,
+    endings_count: u64,
+    totals: Totals,
+    memory: u64,
+    connections: u64,
+    questions: u64,
+};
+
+/// What a connection holds.
+pub const Holding = extern struct { connection: u32, closed: u32, memory: u64, clock: i64, first_order: i64 };
+
+/// The structures that Python shares: `name=field:offset:size,…;`, with a `size` entry for the whole.
+pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals });
+
+fn describe(comptime types: anytype) [:0]const u8 {
+    @setEvalBranchQuota(100_000);
+    comptime var text: [:0]const u8 = "";
+    inline for (comptime std.meta.fieldNames(@TypeOf(types))) |name| {
+        const T = @field(types, name);
+        text = text ++ name ++ "=";
+        inline for (comptime std.meta.fieldNames(T)) |field| {
+            text = text ++ field ++ std.fmt.comptimePrint(":{d}:{s},", .{ @offsetOf(T, field), code(@FieldType(T, field)) });
+        }
+        text = text ++ std.fmt.comptimePrint("size:{d}:;", .{@sizeOf(T)});
+    }
+    return text;
+}
+
+/// A type in NumPy's notation.
+fn code(comptime T: type) []const u8 {
+    return switch (@typeInfo(T)) {
+        .int => |int| (if (int.signedness == .signed) "i" else "u") ++ std.fmt.comptimePrint("{d}", .{@sizeOf(T)}),
+        .@"enum" => |e| code(e.tag_type),
+        .array => |array| std.fmt.comptimePrint("{d}*", .{array.len}) ++ code(array.child),
+        .pointer => "u8",
+        .@"struct" => std.fmt.comptimePrint("{d}*i8", .{@sizeOf(T) / 8}),
+        else => @compileError("no code for " ++ @typeName(T)),
+    };
+}

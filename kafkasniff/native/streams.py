@@ -1,0 +1,214 @@
+"""The stream engine of the kernel: packets in, rows out, questions in between (`kernel/streams.zig`).
+
+This module handles memory and knows nothing of Kafka; `engine/stream_questions.py` answers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.native.library import Kernel
+from kafkasniff.native.stream_layouts import Layouts
+from kafkasniff.tcp.packets import PacketBatch
+
+__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "Kind", "Question", "StreamEngine", "Taken"]
+
+NOTHING: Final = 0
+ENTER: Final = 1
+NOT_KAFKA: Final = 2
+"""Answers to questions (`stream_types.Answer`)."""
+
+COLUMNS: Final = (
+    *("order", "capture", "number", "time_ns", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port"),
+    *("seq", "ack", "flags", "offset", "length", "wire_length", "ident"),
+)
+
+
+class Kind:
+    """Kinds of rows (`stream_types.Kind`)."""
+
+    REQUEST, RESPONSE, TOKEN, OPENED, VERDICT, ENDED, TCP, RESYNC, IMPOSSIBLE, UNREADABLE = range(10)
+    TEXT, CUT, UNEXPECTED, SASL, CLOSED, FORGOTTEN = range(10, 16)
+
+
+class Question:
+    """Kinds of questions (`stream_types.Question`)."""
+
+    FACTS, SEEK, BEGIN_TRIAL, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, EXACT_REQUEST = range(7)
+    LIKELY_REQUEST, BEGAN, LAST_RESPONSE, ITEM = range(7, 11)
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """Results of a call. The arrays, and the addresses in them, are valid until the next one."""
+
+    rows: NDArray[np.void]
+    opened: NDArray[np.void]
+    endings: NDArray[np.void]
+    totals: dict[str, int]
+    """Sums over all connections so far."""
+
+
+class _Options(ctypes.Structure):
+    _fields_ = (
+        ("secret", ctypes.c_uint64 * 2),
+        ("max_frame", ctypes.c_int64),
+        ("ports", ctypes.c_void_p),
+        ("ports_count", ctypes.c_uint64),
+    )
+
+
+class StreamEngine:
+    """All connections of a run. `answer` gets each question, a structure `Ask`, and returns the answer.
+
+    What `answer` raises is raised by the call in which it was asked; the engine cannot be used afterwards.
+    """
+
+    def __init__(self, kernel: Kernel, answer: Callable[[Any], int], *, max_frame: int, ports: Iterable[int]) -> None:
+        self._kernel = kernel
+        layouts = Layouts(kernel.streams_layout().decode())
+        self._row, self._opened = layouts.rows("Row"), layouts.rows("Opened")
+        self._ending, self._holding = layouts.rows("Ending"), layouts.rows("Holding")
+        self.piece: np.dtype[Any] = layouts.rows("Piece")
+        """Type of the segments of collected bytes."""
+        self._totals = layouts.rows("Totals").names or ()
+        self.ask: type[Any] = layouts.structure("Ask")
+        """A question, or an item of clear streams."""
+        self._batch, self._view = layouts.structure("Batch"), layouts.structure("View")()
+        self._raised: BaseException | None = None
+        pointer = ctypes.POINTER(self.ask)
+
+        def call(question: Any) -> int:
+            try:
+                return answer(question.contents)
+            except BaseException as error:  # noqa: BLE001 - an exception must not pass through the kernel
+                self._raised = self._raised or error
+                return NOTHING
+
+        self._callback = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(call)
+        listed = np.array(sorted(ports), np.uint16)
+        secret = (ctypes.c_uint64 * 2).from_buffer_copy(os.urandom(16))
+        options = _Options(secret, max_frame, listed.ctypes.data, len(listed))
+        self._engine = kernel.streams_new(self._callback, ctypes.byref(options))
+        if not self._engine:
+            raise MemoryError
+
+    def __del__(self) -> None:
+        self.free()
+
+    def free(self) -> int:
+        """Give all memory back; returns the bytes that were lost, which should be 0."""
+        engine, self._engine = getattr(self, "_engine", None), None
+        return self._kernel.streams_free(engine) if engine else 0
+
+    # -- packets ------------------------------------------------------------------------------------------------------
+
+    def take(
+        self, batch: PacketBatch, clock: NDArray[np.int64], ticks: tuple[NDArray[np.int64], NDArray[np.int64]]
+    ) -> Taken:
+        """Process the next packets in capture order.
+
+        `clock`: the packet clock at each; `ticks`: order and packet clock of all packets, those of other shards too.
+        """
+        call = self._batch()
+        call.rows = len(batch)
+        for name in COLUMNS:
+            setattr(call, name, getattr(batch, name).ctypes.data)
+        call.clock = clock.ctypes.data
+        data = np.frombuffer(batch.buffer or b"\0", np.uint8)
+        call.buffer, call.buffer_size = data.ctypes.data, len(batch.buffer)
+        call.end_order, call.end_clock = batch.end_order, batch.end_clock
+        orders, clocks = ticks
+        call.ticks, call.tick_order, call.tick_clock = len(orders), orders.ctypes.data, clocks.ctypes.data
+        self._kernel.streams_take(self._engine, ctypes.byref(call))
+        return self._results()
+
+    def finish(self) -> Taken:
+        """End the capture: all connections end."""
+        self._kernel.streams_finish(self._engine)
+        return self._results()
+
+    def let_go(self, connections: Sequence[int]) -> Taken:
+        """End these connections here; their later packets begin in mid-stream."""
+        indices = np.array(connections, np.uint32)
+        self._kernel.streams_let_go(self._engine, indices.ctypes.data, len(indices))
+        return self._results()
+
+    def _results(self) -> Taken:
+        if self._raised is not None:
+            raise self._raised
+        self._kernel.streams_view(self._engine, ctypes.byref(self._view))
+        view: Any = self._view
+        return Taken(
+            _array(view.rows, view.rows_count, self._row),
+            _array(view.opened, view.opened_count, self._opened),
+            _array(view.endings, view.endings_count, self._ending),
+            dict(zip(self._totals, view.totals, strict=True)),
+        )
+
+    # -- within a question --------------------------------------------------------------------------------------------
+
+    def oldest(self, correlation_id: int) -> tuple[int, int] | None:
+        """API key and version of the oldest outstanding request with this id."""
+        code: int = self._kernel.streams_oldest(self._engine, correlation_id)
+        if code < 0:
+            return None
+        return code >> 16, ((code & 0xFFFF) ^ 0x8000) - 0x8000
+
+    def ids(self) -> tuple[int | None, int | None]:
+        """The last correlation id of a request, and of a response that was paired."""
+        found = (ctypes.c_int32 * 2)()
+        there: int = self._kernel.streams_ids(self._engine, ctypes.byref(found))
+        return found[0] if there & 1 else None, found[1] if there & 2 else None
+
+    def pass_item(self, item: Any) -> None:
+        """Pass an item of the clear streams, an `Ask`, within a question about an item."""
+        self._kernel.streams_item(self._engine, ctypes.byref(item))
+
+    # -- between batches ----------------------------------------------------------------------------------------------
+
+    @property
+    def memory(self) -> int:
+        """Bytes of memory in use, as of the last call."""
+        used: int = self._view.memory  # type: ignore[attr-defined]
+        return used
+
+    def __len__(self) -> int:
+        """Connections remembered, as of the last call."""
+        count: int = self._view.connections  # type: ignore[attr-defined]
+        return count
+
+    @property
+    def questions(self) -> int:
+        """Questions so far, as of the last call."""
+        count: int = self._view.questions  # type: ignore[attr-defined]
+        return count
+
+    def holdings(self) -> NDArray[np.void]:
+        """What each connection holds (`stream_types.Holding`)."""
+        at = ctypes.c_uint64()
+        count = self._kernel.streams_holdings(self._engine, ctypes.byref(at))
+        return _array(at.value, count, self._holding).copy()
+
+    def save(self) -> bytes:
+        """The state between two batches."""
+        size = ctypes.c_uint64()
+        at = self._kernel.streams_save(self._engine, ctypes.byref(size))
+        return ctypes.string_at(at, size.value)
+
+    def load(self, state: bytes) -> None:
+        """Continue with a state; only for a fresh engine. Raises ValueError if these bytes are none of this version."""
+        if self._kernel.streams_load(self._engine, state, len(state)):
+            raise ValueError("these bytes are no state of this version of the stream engine")
+
+
+def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:
+    if not count:
+        return np.empty(0, dtype)
+    return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
