@@ -17,6 +17,7 @@ from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.messages.other_protocols import protocol_in
+from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed
@@ -133,6 +134,11 @@ class InspectedConnection:
     def memory(self) -> int:
         """Bytes of memory of its buffered streams, after reassembly, and of waiting requests."""
         return self.kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
+
+    @property
+    def message_memory(self) -> ConnectionMemory:
+        """Facts from earlier messages that later ones need."""
+        return self.kafka.memory
 
     @property
     def buffered(self) -> int:

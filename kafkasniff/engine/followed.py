@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -15,9 +15,9 @@ from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, Endpoint, StreamBytes, TlsHandshake
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
-__all__ = ["Asked", "FollowedConnection", "FollowedEnd", "Held"]
+__all__ = ["REASONS", "Asked", "FollowedConnection", "FollowedEnd", "Held"]
 
-_REASONS: Final = ("fin", "rst", "reused", "idle", "end")
+REASONS: Final[tuple[Literal["fin", "rst", "reused", "idle", "end"], ...]] = ("fin", "rst", "reused", "idle", "end")
 """`stream_types.Reason`."""
 _VERDICTS: Final = ("undecided", "kafka", "not_kafka")
 
@@ -76,11 +76,12 @@ class FollowedConnection:
         "index",
         "is_kafka",
         "mechanism",
-        "memory",
+        "message_memory",
         "number",
         "opening",
         "place",
         "side",
+        "slot",
         "turns",
     )
 
@@ -90,6 +91,8 @@ class FollowedConnection:
         """Its place among the connections of its inspector."""
         self.index = index
         """The engine's number of it."""
+        self.slot = int(opened["place"])
+        """The same, which a later connection may have again: `connection` of regular messages."""
         ends = [(int(opened["high"][side]), int(opened["low"][side]), int(opened["port"][side])) for side in (0, 1)]
         self.endpoints = ends[0], ends[1]
         self.first_time = int(opened["first_time"])
@@ -108,7 +111,7 @@ class FollowedConnection:
         self.asked: dict[int, Asked] = {}
         """Requests without a response, by ordinal."""
         self.turns = Turns()
-        self.memory = ConnectionMemory()
+        self.message_memory = ConnectionMemory()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.mechanism: str | None = None
@@ -147,7 +150,7 @@ class FollowedConnection:
             self.number,
             self.identify(),
             kind,  # type: ignore[arg-type] - one of _VERDICTS
-            _REASONS[ending["reason"]],  # type: ignore[arg-type] - one of _REASONS
+            REASONS[ending["reason"]],
             endpoint(self.endpoints[client]),
             endpoint(self.endpoints[1 - client]),
             capture(self.first_packet),

@@ -71,7 +71,7 @@ class Inspector:
     _uses_kernel: ClassVar[bool] = True
     """Whether the kernel, if available, processes connections in step; the result is the same."""
     _follows_in_kernel: ClassVar[bool] = False
-    """Whether the kernel's stream engine follows all connections; for tests, without lines and columns."""
+    """Whether the kernel's stream engine follows all connections; the result is the same."""
 
     def __init__(
         self,
@@ -102,10 +102,13 @@ class Inspector:
         if renderer is None and native is not None and not headers:
             maker = PackedBodies(native)
         self._memory = MemoryBudget(checked_memory(memory))
-        self._kernel = KernelFeeder(self._state, self._memory, maker)
-        self._feeder: Feeder | StreamFeeder = Feeder(self._state, self._memory, self._kernel)
+        self._kernel: KernelFeeder | StreamFeeder
+        self._feeder: Feeder | StreamFeeder
         if self._follows_in_kernel and native is not None:
-            self._feeder = StreamFeeder(self._state, self._memory, native)
+            self._kernel = self._feeder = StreamFeeder(self._state, self._memory, native, maker)
+        else:
+            self._kernel = KernelFeeder(self._state, self._memory, maker)
+            self._feeder = Feeder(self._state, self._memory, self._kernel)
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
@@ -115,9 +118,7 @@ class Inspector:
     def begin_in_step(self) -> None:
         """Let the kernel process connections in step from now on."""
         native = kernel() if self._uses_kernel and not self._emitter.frames else None
-        if self._follows_in_kernel:
-            native = None
-        if native is not None:
+        if native is not None and isinstance(self._kernel, KernelFeeder):
             self._kernel.start(native)
 
     def write_lines(
@@ -130,14 +131,16 @@ class Inspector:
         - `ahead`: threads that read packets ahead and, without `selects`, write lines. The results of a batch are then
           yielded some batches later. For runs whose level of detail does not change
         """
-        state, in_step = self._state, self._kernel.in_step
+        state, kernel = self._state, self._kernel
         # Connections, and all exchanges, need messages.
-        if in_step is None or state.want_connections or state.want_exchanges != (selects is not None):
+        if (isinstance(kernel, KernelFeeder) and kernel.in_step is None) or state.want_connections or state.want_exchanges != (selects is not None):
             return False
         lines = self._kernel.lines = LineOutput(make, state.capture_at, selects, ahead)
         self._windows = LineWindows(state, self._memory, self._kernel, self._feeder, self._emitter, lines)
-        if selects is not None:
-            in_step.decide_by(selects.pin)
+        if selects is not None and isinstance(kernel, StreamFeeder):
+            kernel.requests.pin = selects.pin
+        elif selects is not None and kernel.in_step is not None:
+            kernel.in_step.decide_by(selects.pin)
         return True
 
     def feed(self, batch: PacketBatch) -> list[Output]:

@@ -36,7 +36,7 @@ def request_message(entry: PairedEntry, number: int, capture: str | None) -> tup
     if paired.bodies and client_id.__class__ is not bytes:
         body, errors = _body(paired, version, "request", own, start, position + version.flexible, size)
     if errors is None:
-        options, memory, key = paired.context.options, connection.kafka.memory, version.key
+        options, memory, key = paired.context.options, connection.message_memory, version.key
         decoded = decode_request(data, start, start + size, options, memory=memory, rendered=body)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
@@ -86,7 +86,7 @@ def response_message(entry: PairedEntry, opened: Open, capture: str | None) -> M
     if paired.bodies and not (flexible and (size < 5 or data[start + 4])):
         body, errors = _body(paired, version, "response", own, start, start + 4 + flexible, size)
     if errors is None:
-        options, memory, key = paired.context.options, connection.kafka.memory, version.key
+        options, memory, key = paired.context.options, connection.message_memory, version.key
         decoded = decode_response(
             data, start, start + size, key, version.version, options, memory=memory, request=carry, rendered=body
         )

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import heapq
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.followed import Asked, FollowedConnection, FollowedEnd, Held
+from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
+from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
@@ -28,6 +35,8 @@ from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_re
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.other_protocols import name_answer
 from kafkasniff.model import Problem, Status
+from kafkasniff.native import feed
+from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import Kind, Taken
 from kafkasniff.tcp.segments import NO_TIME
 
@@ -35,18 +44,27 @@ __all__ = ["StreamEvents"]
 
 SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED = (1 << bit for bit in range(7))
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
+_NO_RESPONSE: Final = _STATUSES.index("no_response")
 NO_BYTES: Final = -1
+_PART: Final = 2**-12
+"""Distance between the events of a row: a verdict reports many problems, and another row is EVENTS away."""
 
 
 class StreamEvents:
     """The connections of one engine, and what happens on them. `max_frame`: the largest frame accepted."""
 
-    def __init__(self, state: InspectorState, questions: StreamQuestions, *, max_frame: int) -> None:
+    def __init__(
+        self, state: InspectorState, questions: StreamQuestions, requests: StreamMessages, *, max_frame: int
+    ) -> None:
         self._state = state
+        self._requests = requests
         self._questions = questions
         self._max_frame = max_frame
         self.connections: dict[int, FollowedConnection] = {}
         """By the engine's number."""
+        self.owners: list[FollowedConnection | None] = []
+        """By slot."""
+        self._freed: list[int] = []
         self._buffer = b""
         self._from, self._until = 0, 0
         """Addresses of the batch's bytes."""
@@ -68,47 +86,123 @@ class StreamEvents:
             Kind.SASL: self._sasl,
         }
 
-    def take(self, taken: Taken, buffer: bytes) -> list[Keyed]:
-        """The events of all connections, with their sort keys; `buffer`: the batch's bytes."""
+    def begin(self, taken: Taken, buffer: bytes) -> None:
+        """Register the connections of a call of the engine; `buffer`: the batch's bytes."""
         self._taken, self._buffer = taken, buffer
         address = ctypes.cast(ctypes.c_char_p(buffer), ctypes.c_void_p).value or 0
         self._from, self._until = address, address + len(buffer)
-        names = taken.rows.dtype.names or ()
+        for slot in self._freed:
+            self.owners[slot] = None
+        self._freed.clear()
+        rows = taken.rows
+        for index in np.flatnonzero(rows["kind"] == Kind.OPENED).tolist():
+            self._open(int(rows["connection"][index]), taken.opened[int(rows["a"][index])])
+
+    def messages(self) -> Messages:
+        """The regular messages of the call."""
+        return Messages(self._taken.messages, self._buffer, self._taken.arena, self.owners.copy())
+
+    @property
+    def freed(self) -> list[int]:
+        """Slots of connections that are over since the last call."""
+        return self._freed
+
+    def events(self, messages: Messages | None, is_event: NDArray[np.bool_] | None) -> list[Keyed]:
+        """The events of all connections, with their sort keys.
+
+        `is_event`: which of these messages are events; None: all of them.
+        """
         keyed: list[Keyed] = []
-        for row in taken.rows.tolist():
-            found = self._row = dict(zip(names, row, strict=True))
+        for found in self._in_order(messages, is_event):
             kind = found["kind"]
-            if kind == Kind.OPENED:
-                self._open(found)
-                continue
             connection = self.connections[found["connection"]]
             if kind == Kind.FORGOTTEN:
-                del self.connections[found["connection"]]
-                self._questions.forget(found["connection"])
+                self._forget(connection)
                 continue
             handler = self._close if kind == Kind.CLOSED else self._handlers[kind]
+            within: float = found["step"] * EVENTS
             for event in handler(connection, found):
-                keyed.append((event.order, connection.place, len(keyed), connection, event))
+                keyed.append((event.order, connection.place, within, connection, event))
+                within += _PART
         self._questions.texts.clear()
         return keyed
 
-    def _open(self, row: dict[str, Any]) -> None:
+    def _in_order(self, messages: Messages | None, is_event: NDArray[np.bool_] | None) -> Iterator[dict[str, Any]]:
+        """The rows, and the messages that are events, in order. Each is read when it is requested."""
+        rows = self._taken.rows
+        rows = rows.compress(rows["kind"] != Kind.OPENED)
+        names = rows.dtype.names or ()
+        others: Iterator[dict[str, Any]] = (dict(zip(names, row, strict=True)) for row in rows.tolist())
+        if messages is None or not len(messages.rows):
+            return others
+        chosen = np.arange(len(messages.rows)) if is_event is None else np.flatnonzero(is_event)
+        mine = (self._regular(row, messages.buffer, messages.arena) for row in messages.rows.take(chosen))
+        return heapq.merge(others, mine, key=itemgetter("step"))
+
+    def _regular(self, row: np.void, buffer: bytes, arena: bytes) -> dict[str, Any]:
+        """A regular message in the form of a row."""
+        found = dict(zip(MESSAGE.names or (), row.item(), strict=True))
+        flags = found["flags"]
+        owner = self.owners[found["connection"]]
+        assert owner is not None
+        is_request = bool(flags & REQUEST)
+        found["key"], found["version"] = divmod(found["code"], VERSIONS)
+        found["connection"], found["have"] = owner.index, found["size"]
+        found["data"] = arena if flags & ARENA else buffer
+        found["kind"] = Kind.ENDED if flags & ENDED else Kind.REQUEST if is_request else Kind.RESPONSE
+        found["flags"] = SILENT if flags & feed.SILENT else 0
+        found["a"], found["b"] = _NO_RESPONSE, 0
+        return found
+
+    def _open(self, index: int, opened: Any) -> None:
         state = self._state
         state.connections += 1
         state.summary.connections += 1
-        made = FollowedConnection(state.connections, row["connection"], self._taken.opened[row["a"]])
+        made = self.connections[index] = FollowedConnection(state.connections, index, opened)
         if state.want_connections:
             made.account = Account()
-        self.connections[row["connection"]] = made
+        self.owners += [None] * (made.slot + 1 - len(self.owners))
+        self.owners[made.slot] = made
+
+    def _forget(self, connection: FollowedConnection) -> None:
+        del self.connections[connection.index]
+        self._questions.forget(connection.index)
+        # Messages of this call still need it.
+        self._freed.append(connection.slot)
+
+    def settle(self) -> list[Keyed]:
+        """Let no request wait as a column; the events of those that were not reported yet."""
+        keyed: list[Keyed] = []
+        for connection in self.connections.values():
+            for row in self._requests.settle(connection):
+                found = self._regular(row, b"", self._requests.begun.data)
+                for event in self._request(connection, found):
+                    keyed.append((event.order, connection.place, found["step"] * EVENTS, connection, event))
+        return keyed
+
+    def _asked(self, connection: FollowedConnection, ordinal: int) -> Iterator[Event]:
+        """Let a request not wait as a column any longer; its event, if it was not reported yet."""
+        if ordinal in connection.asked:
+            return
+        found = self._requests.take_asked(connection, ordinal)
+        if isinstance(found, Asked):
+            connection.asked[ordinal] = found
+        elif found is not None:
+            yield from self._request(connection, self._regular(found[0], b"", self._requests.begun.data))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
-    def _frame(self, row: dict[str, Any]) -> Frame:
-        at, have = row["at"], row["have"]
-        if self._from <= at and at + have <= self._until and have:
-            data, start = self._buffer, at - self._from
+    def _frame(self, connection: FollowedConnection, row: dict[str, Any]) -> Frame:
+        have = row["have"]
+        data: bytes | None = row.get("data")
+        if data is not None:
+            start, is_request = row["start"], row["kind"] == Kind.REQUEST
+            assert connection.side is not None
+            row["direction"] = connection.side if is_request else 1 - connection.side
+        elif have and self._from <= row["at"] and row["at"] + have <= self._until:
+            data, start = self._buffer, row["at"] - self._from
         else:
-            data, start = ctypes.string_at(at, have) if have else b"", 0
+            data, start = ctypes.string_at(row["at"], have) if have else b"", 0
         return Frame(
             row["order"],
             row["direction"],
@@ -124,10 +218,10 @@ class StreamEvents:
         )
 
     def _request(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
-        frame, detail = self._frame(row), self._state.detail
+        frame, detail = self._frame(connection, row), self._state.detail
         cut = frame.end - frame.start != frame.size
         decoded = decode_request(
-            frame.data, frame.start, frame.end, detail.decode, memory=connection.memory, cut=cut, later=True
+            frame.data, frame.start, frame.end, detail.decode, memory=connection.message_memory, cut=cut, later=True
         )
         key, version, ordinal = row["key"], row["version"], row["ordinal"]
         if decoded.correlation_id is None:
@@ -149,7 +243,7 @@ class StreamEvents:
             connection.opening = None
 
     def _response(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
-        frame, detail, order, ordinal = self._frame(row), self._state.detail, row["order"], row["ordinal"]
+        frame, detail, order, ordinal = self._frame(connection, row), self._state.detail, row["order"], row["ordinal"]
         if row["flags"] & ORPHAN:
             connection.opening = None
             decoded = Decoded(correlation_id=row["correlation"])
@@ -157,6 +251,7 @@ class StreamEvents:
             yield MessageEvent(order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
             yield from self._end(row, "orphan")
             return
+        yield from self._asked(connection, ordinal)
         asked = connection.asked.pop(ordinal)
         if asked.hidden:
             detail.left_out.responses += 1
@@ -170,7 +265,7 @@ class StreamEvents:
             asked.api_key,
             asked.api_version,
             detail.decode,
-            memory=connection.memory,
+            memory=connection.message_memory,
             request=asked.carry,
             cut=cut,
             later=True,
@@ -203,7 +298,7 @@ class StreamEvents:
 
     def _token(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         is_request = row["direction"] == connection.side
-        frame = self._frame(row)
+        frame = self._frame(connection, row)
         if connection.opening is not None:
             connection.opening.token(is_request=is_request, time_ns=frame.time_ns)
         yield TokenEvent(row["order"], frame, is_request, connection.mechanism)
@@ -235,6 +330,7 @@ class StreamEvents:
 
     def _ended(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         status = _STATUSES[row["a"]]
+        yield from self._asked(connection, row["ordinal"])
         asked = connection.asked.pop(row["ordinal"], None)
         problems: tuple[Problem, ...] = ()
         if status == "unanswered" and not row["flags"] & UNREPORTED:
@@ -261,7 +357,9 @@ class StreamEvents:
             kind, detail, likely = self._questions.texts[row["b"]]
             yield VerdictEvent(order, False, connection.side, detail, time_ns, packet, kind, likely)
             return
-        connection.is_kafka, connection.side = True, row["direction"]
+        connection.is_kafka = True
+        # Lines of the batch may be written before the event is reported.
+        connection.assign(row["direction"])
         yield VerdictEvent(order, True, connection.side, "", time_ns, packet)
         for one in held:
             order = max(order, one.order)

@@ -1,27 +1,37 @@
 """Feeding by the stream engine: packets to the events of their connections, in place of `feeding`.
 
-The engine follows all connections. Each message is an event.
+The engine follows all connections. Regular messages become lines or columns without an event for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.line_output import LineOutput
+from kafkasniff.engine.line_runs import LineRun
+from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.memory_budget import LEAST_HELD, MemoryBudget
-from kafkasniff.engine.ordered_events import Collected, Keyed
+from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed
+from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
 from kafkasniff.engine.stream_events import StreamEvents
+from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.model import Problem
+from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import Taken
 from kafkasniff.runtime.memory_limits import size_text
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+
+if TYPE_CHECKING:
+    from kafkasniff.kafka.messages.ahead import BodyMaker
 
 __all__ = ["StreamFeeder"]
 
@@ -35,13 +45,19 @@ _SUMS: Final = (
 class StreamFeeder:
     """Passes packets to the stream engine, and collects the events."""
 
-    def __init__(self, state: InspectorState, memory: MemoryBudget, kernel: Kernel) -> None:
+    def __init__(
+        self, state: InspectorState, memory: MemoryBudget, kernel: Kernel, maker: BodyMaker | None
+    ) -> None:
         self._state = state
         self._memory = memory
+        self._maker = maker
+        self.lines: LineOutput | None = None
+        """Set if lines are written."""
         size = state.options.max_frame
         self._questions = StreamQuestions(kernel, lambda: state.keys, max_frame=size, ports=state.ports)
         self._engine = self._questions.engine
-        self._events = StreamEvents(state, self._questions, max_frame=size)
+        self.requests = StreamMessages(state)
+        self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
         self._clock = NO_TIME
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
@@ -50,7 +66,17 @@ class StreamFeeder:
     @property
     def memory(self) -> int:
         """Approximate bytes of memory of all connections."""
-        return self._engine.memory + self._questions.memory
+        return self._engine.memory + self._questions.memory + self.requests.memory
+
+    @property
+    def may_adopt(self) -> bool:
+        """Whether regular messages can omit what the current level of detail omits."""
+        detail = self._state.detail
+        writes_all = self.lines is not None and self.lines.selects is None
+        return writes_all or detail.hides or not detail.level
+
+    def begin(self, _batch: PacketBatch, _ahead: LinesAhead | None = None) -> None:
+        """Packets are processed when their results are collected."""
 
     def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """A batch in parts that fit into the memory budget."""
@@ -60,8 +86,16 @@ class StreamFeeder:
         while True:
             yield self._memory.rows_at_once, self._memory.bytes_at_once
 
-    def collect(self, batch: PacketBatch) -> Collected:
-        """The results of the next packets."""
+    def collect(
+        self,
+        batch: PacketBatch,
+        columns: list[PairColumns] | None = None,
+        finder: PairFinder | None = None,
+        *,
+        lines: bool = False,
+        fed: None = None,
+    ) -> Collected:
+        """The results of the next packets; arguments as in `Feeder.collect`."""
         state = self._state
         state.use_captures(batch)
         state.detail.ahead = 0
@@ -70,15 +104,78 @@ class StreamFeeder:
         keyed: list[Keyed] = []
         # Secrets are known from their packet on; those of a batch precede its packets.
         names = self._take_notes(batch, keyed)
-        for name in names:
-            state.add_name(*name)
+        if not lines:
+            for name in names:
+                state.add_name(*name)
         clock, ticks = self._clocks(batch)
-        keyed += self._taken(self._engine.take(batch, clock, ticks), batch.buffer)
-        lost = self._memory.take_loss()
-        if lost is not None:
+        taken = self._engine.take(batch, clock, ticks)
+        self._begin(taken, batch.buffer)
+        paired, run = self._messages(columns, finder, keyed, lines=lines)
+        if lines:
+            # With lines, other consumers see messages later.
+            keyed.append((batch.end_order, -1, -3, None, LOSS))
+        elif (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
-        return Collected(keyed)
+        return Collected(keyed, paired, run, names)
+
+    def _begin(self, taken: Taken, buffer: bytes) -> None:
+        """Register the connections of a call, and count its sums."""
+        if self.lines is not None:
+            for slot in self._events.freed:
+                self.lines.forget(slot)
+        self._events.begin(taken, buffer)
+        summary, before, now = self._state.summary, self._before, taken.totals
+        for ours, theirs in _SUMS:
+            setattr(summary, theirs, getattr(summary, theirs) + now[ours] - before.get(ours, 0))
+        summary.bytes_stream += sum(now[name] - before.get(name, 0) for name in ("seen", "lost"))
+        summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
+        self._before = now
+
+    def _messages(
+        self, columns: list[PairColumns] | None, finder: PairFinder | None, keyed: list[Keyed], *, lines: bool
+    ) -> tuple[PairedRun | None, LineRun | None]:
+        """The regular messages that are no events, one by one or as lines; `keyed` receives the events."""
+        detail, state = self._state.detail, self._state
+        messages, options = self._events.messages(), detail.decode
+        run: LineRun | None = None
+        if not self.may_adopt or not len(messages.rows):
+            keyed += self._events.events(messages, None)
+            return None, None
+        if lines:
+            assert self.lines is not None
+            selects = self.lines.selects
+            selected = None if selects is None else selects.requests(messages, state.capture_at)
+            shown, edges, is_event = self.requests.lines(messages, selected)
+            keyed += self._events.events(messages, is_event)
+            if len(shown.rows):
+                run = self.lines.run_of(shown, edges, self.requests.outstanding, detail)
+            return None, run
+        is_event = messages.rows["pair"] == NONE
+        if finder is not None and not detail.hides:
+            messages, is_event = self.requests.whole(messages, lambda code: finder.may_take(code, options))
+        keyed += self._events.events(messages, is_event)
+        return self._pairs(messages, columns, finder), None
+
+    def _pairs(
+        self, messages: Messages, columns: list[PairColumns] | None, finder: PairFinder | None
+    ) -> PairedRun | None:
+        """The messages of whole exchanges that are emitted one by one; `columns` receives the others."""
+        detail, summary = self._state.detail, self._state.summary
+        if detail.hides:
+            rows = messages.rows
+            self.requests.count_hidden((rows["flags"][rows["pair"] != NONE] & REQUEST) > 0)
+            return None
+        others: NDArray[np.bool_] | None = None
+        if finder is not None and columns is not None:
+            found, others = finder.find(messages, detail.decode, self._state.capture_at)
+            columns += found
+            for one in found:
+                summary.requests += len(one.asked)
+                summary.responses += len(one.asked)
+        if others is None or others.any():
+            return PairedRun(messages, detail.decode, self._maker, others)
+        return None
 
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The packet clock at each row; order and packet clock of all packets."""
@@ -93,16 +190,10 @@ class StreamFeeder:
         rows = clocks if len(orders) == len(batch) else clocks[np.searchsorted(orders, batch.order)]
         return np.ascontiguousarray(rows), (orders, clocks)
 
-    def _taken(self, taken: Taken, buffer: bytes) -> list[Keyed]:
-        """The events of a call of the engine, whose sums are counted."""
-        keyed = self._events.take(taken, buffer)
-        summary, before, now = self._state.summary, self._before, taken.totals
-        for ours, theirs in _SUMS:
-            setattr(summary, theirs, getattr(summary, theirs) + now[ours] - before.get(ours, 0))
-        summary.bytes_stream += sum(now[name] - before.get(name, 0) for name in ("seen", "lost"))
-        summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
-        self._before = now
-        return keyed
+    def _taken(self, taken: Taken) -> list[Keyed]:
+        """The events of a call of the engine without packets."""
+        self._begin(taken, b"")
+        return self._events.events(self._events.messages(), None)
 
     def _take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
         """Take the problems and secrets of a batch; returns the names of addresses."""
@@ -129,11 +220,11 @@ class StreamFeeder:
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
-        return Collected(self._taken(self._engine.finish(), b""))
+        return Collected(self._taken(self._engine.finish()))
 
     def close_each(self) -> Iterator[Collected]:
         """The same, one connection after the other."""
-        keyed = self._taken(self._engine.finish(), b"")
+        keyed = self._taken(self._engine.finish())
         first = 0
         for index in range(1, len(keyed) + 1):
             if index == len(keyed) or keyed[index][1] != keyed[first][1]:
@@ -141,8 +232,13 @@ class StreamFeeder:
                 first = index
 
     def settle(self) -> Collected:
-        """Nothing waits here."""
-        return Collected([])
+        """Let no request wait as a column; the results of those that did."""
+        return Collected(self._events.settle())
+
+    def recall(self) -> None:
+        """The same, where none has to be reported."""
+        late = self._events.settle()
+        assert not late, "see `Inspector.settle`"
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -175,7 +271,7 @@ class StreamFeeder:
             f"{' and '.join(parts)} were treated as ended; their later packets begin in mid-stream"
         )
         keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
-        keyed += self._taken(self._engine.let_go(dropped), b"")
+        keyed += self._taken(self._engine.let_go(dropped))
         budget.count_connections(len(self._engine))
 
     def _holdings(self) -> Iterator[tuple[int, int, int, int, int]]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
+from kafkasniff.engine.followed import REASONS
 from kafkasniff.engine.stream_problems import TCP_KINDS, tcp_problem
 from kafkasniff.native.streams import StreamEngine
 from kafkasniff.tcp.segments import (
@@ -97,7 +98,8 @@ class StreamItems:
             detail, count = tcp_problem(number >> 1, question.b, last=bool(number & 1), is_client=False)
             return TcpProblem(order, direction, TCP_KINDS[number >> 1], detail, packet, time_ns, count)
         assert kind == CLOSED
-        return Closed(order, "end", packet, time_ns)
+        by = None if question.c < 0 else question.c
+        return Closed(order, REASONS[question.b], packet, time_ns, by=by, by_ns=question.released)
 
     def _pass(self, item: Item) -> None:
         """Pass an item of the clear streams on."""

@@ -21,7 +21,7 @@ from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE
 from kafkasniff.kafka.connection.search import Searcher
 from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
-from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_request
 from kafkasniff.native.library import Kernel
@@ -36,7 +36,7 @@ Text = tuple[str, str, bool]
 
 _FULL: Final = DecodeOptions()
 _ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
-_KNOWN, _TOKENS_FOLLOW = 1 << 4, 1 << 5
+_KNOWN, _TOKENS_FOLLOW, _USUAL, _TAGGED_ANSWER = 1 << 4, 1 << 5, 1 << 6, 1 << 7
 """Bits of the facts of a version (`stream_types.Facts`)."""
 
 
@@ -275,7 +275,13 @@ class StreamQuestions:
         if key == PRODUCE and plan.known_version:
             acks = _ACKS_BEHIND_COMPACT if version >= 9 else _ACKS_BEHIND_STRING if version >= 3 else _ACKS_FIRST
         tokens = key == SASL_HANDSHAKE and version == 0
-        return plan.header | acks << 2 | _KNOWN * (plan.api is not None) | _TOKENS_FOLLOW * tokens
+        # Messages that describe the connection have to be read before those that follow, even in the same batch. For an
+        # unknown version only the header is read, which does not show whether a response is expected.
+        unusual = plan.asks_connection or plan.needed or not 0 < plan.header < 3
+        unusual = unusual or (key == PRODUCE and not plan.known_version)
+        tagged = response_plan(key, version).header > 0
+        facts = plan.header | acks << 2 | _KNOWN * (plan.api is not None) | _TOKENS_FOLLOW * tokens
+        return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * tagged
 
     def _may_be_request(self, question: Any) -> int:
         data = _data(question)

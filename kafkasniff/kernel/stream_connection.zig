@@ -61,6 +61,8 @@ pub const Connection = struct {
     /// Packets that were handled one by one since a hole opened.
     packets: i64 = 0,
     closed: bool = false,
+    /// It ends: what becomes known now may be at a packet of another connection.
+    ending: bool = false,
     /// Direction and time of the first accepted FIN or RST.
     ended_by: ?u8 = null,
     ended_time: i64 = NO_TIME,
@@ -287,6 +289,7 @@ fn finish(e: *Engine, c: *Connection, p: *const Packet, stream: *Stream, seq: u3
 /// Ends the connection at this packet: holes become gaps, nothing is held back any longer.
 pub fn close(e: *Engine, c: *Connection, reason: types.Reason, p: *const Packet) void {
     if (c.closed) return;
+    c.ending = true;
     for (&c.streams, 0..) |*stream, d| {
         while (stream.held.len() != 0) delivery.giveUpHole(e, c, d, p);
         if (stream.fin != null and stream.next != null and stream.next.? < stream.fin.?) {

@@ -13,6 +13,7 @@ const requests_of = @import("stream_requests.zig");
 const std = @import("std");
 const types = @import("stream_types.zig");
 
+const NONE = @import("stream_lists.zig").NONE;
 const NO_TIME = types.NO_TIME;
 const Pending = ledgers.Pending;
 
@@ -66,6 +67,8 @@ pub const Dialogue = struct {
     names: std.ArrayList([]u8) = .empty,
     /// Retransmitted segments since the last exchange ended.
     retransmits: u32 = 0,
+    /// A regular message was answered.
+    opened: bool = false,
 
     pub fn loseRequests(dialogue: *Dialogue) void {
         dialogue.requests_lost_before = dialogue.ordinal;
@@ -123,6 +126,28 @@ pub const Dialogue = struct {
             .b = since,
         });
         dialogue.retransmits = 0;
+    }
+
+    /// Ends an exchange that needs no response.
+    fn endSilent(dialogue: *Dialogue, e: *Engine, c: *Connection, pending: *const Pending) void {
+        if (pending.regular) {
+            const row = types.Row{
+                .kind = .request,
+                .key = pending.key,
+                .version = pending.version,
+                .correlation = pending.correlation,
+                .ordinal = pending.ordinal,
+                .retransmits = dialogue.retransmits,
+                .time = c.kafka.log.time,
+                .first_time = c.kafka.log.time,
+                .packet = c.kafka.log.packet,
+            };
+            if (e.putRegular(c, &row, .{ .ended = true }, -1, null) != null) {
+                dialogue.retransmits = 0;
+                return;
+            }
+        }
+        dialogue.end(e, c, pending.ordinal, .no_response, 0, 0);
     }
 
     /// Ends what is open at the end of the connection. `left`: when the broker closed its side, if it did.
@@ -246,7 +271,11 @@ pub const Dialogue = struct {
         row.ordinal = dialogue.ordinal;
         if (found.silent) row.flags |= types.SILENT;
         dialogue.ordinal += 1;
-        e.put(c, row);
+        const message = if (facts.usual and found.body != 0 and !found.tagged)
+            e.putRegular(c, &row, .{ .request = true, .silent = found.silent }, found.client_id, null)
+        else
+            null;
+        if (message == null) e.put(c, row);
         const repeats = dialogue.last_id != null and dialogue.last_id.? == row.correlation;
         if (dialogue.last_id) |last| {
             if (!repeats) dialogue.ids_vary = true;
@@ -260,6 +289,9 @@ pub const Dialogue = struct {
             .correlation = row.correlation,
             .key = row.key,
             .version = row.version,
+            .regular = message != null,
+            .message = message orelse NONE,
+            .call = e.calls,
         };
         if (found.mechanism) |name| {
             pending.mechanism = dialogue.nameIndex(e, name);
@@ -276,7 +308,7 @@ pub const Dialogue = struct {
         if (found.silent) {
             dialogue.ledger.silent.push(e.gpa, pending);
             if (dialogue.ledger.silent.len() > ledgers.MAX_SILENT) {
-                dialogue.end(e, c, dialogue.ledger.silent.pop().ordinal, .no_response, 0, 0);
+                dialogue.endSilent(e, c, &dialogue.ledger.silent.pop());
             }
             return;
         }
@@ -314,7 +346,7 @@ pub const Dialogue = struct {
         }
         const silent = &dialogue.ledger.silent;
         while (silent.len() != 0 and silent.items()[0].ordinal < pending.ordinal) {
-            dialogue.end(e, c, silent.pop().ordinal, .no_response, 0, 0);
+            dialogue.endSilent(e, c, &silent.pop());
         }
         dialogue.pair(e, c, &pending, frame, flags, null);
     }
@@ -350,6 +382,15 @@ pub const Dialogue = struct {
         row.duration = elapsed(pending.first_time, frame.time);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
+        if (pending.regular and flags == 0 and early == null and row.latency >= 0) {
+            const asked = if (pending.call == e.calls) pending.message else NONE;
+            const tagged = e.factsOf(c, row.key, row.version).tagged_answer;
+            row.body = if (tagged) 5 else 4;
+            const tags = tagged and (frame.data.len < 5 or frame.data[4] != 0);
+            if (!dialogue.opened) e.put(c, .{ .kind = .unexpected });
+            dialogue.opened = true;
+            if (e.putRegular(c, &row, .{ .tags = tags }, -1, asked) != null) return;
+        }
         e.put(c, row);
         if (pending.mechanism == 0) return;
         dialogue.offered = 0;

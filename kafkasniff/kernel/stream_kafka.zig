@@ -347,7 +347,14 @@ pub fn rejected(e: *Engine, c: *Connection, d: usize, place: Log, text: i64) voi
 pub fn closed(e: *Engine, c: *Connection) void {
     const kafka = &c.kafka;
     const end = &c.end.?;
-    if (isWrapped(e, c)) return e.item(c, .closed, 0, .{ .order = end.order, .packet = end.packet, .time = end.time });
+    if (isWrapped(e, c)) return e.item(c, .closed, 0, .{
+        .order = end.order,
+        .packet = end.packet,
+        .time = end.time,
+        .released = c.ended_time,
+        .size = @backingInt(end.reason),
+        .flags = if (c.ended_by) |by| by else -1,
+    });
     if (kafka.closed) return;
     kafka.closed = true;
     kafka.log.at(end.order, end.time, end.packet);

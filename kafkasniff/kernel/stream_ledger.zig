@@ -26,6 +26,10 @@ pub const Pending = struct {
     version: i16,
     /// Of a handshake before raw tokens: 1 + the index of its mechanism's name (`Tokens.names`).
     mechanism: u8 = 0,
+    /// The request was a regular message: its index there in call `call`.
+    regular: bool = false,
+    message: u32 = NONE,
+    call: u32 = 0,
     /// A gap in the broker's stream may have contained the response.
     lost: bool = false,
     /// The response to a later request arrived before its own.

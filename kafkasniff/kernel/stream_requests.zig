@@ -12,23 +12,28 @@ pub const Found = struct {
     silent: bool = false,
     /// The mechanism of the raw tokens that follow.
     mechanism: ?[]const u8 = null,
+    /// Length of the client id; -1: null.
+    client_id: i16 = -1,
+    /// The header has tagged fields.
+    tagged: bool = false,
 };
 
 /// Reads a request of at least eight bytes.
 pub fn read(bytes: []const u8, facts: types.Facts) Found {
-    const body = bodyOf(bytes, facts.header) orelse return .{};
-    return .{
-        .body = body,
-        .silent = facts.acks != 0 and acksOf(bytes[body..], facts.acks) == 0,
-        .mechanism = if (facts.tokens_follow) mechanismOf(bytes[body..]) else null,
-    };
+    var found = Found{};
+    const body = bodyOf(bytes, facts.header, &found) orelse return .{};
+    found.body = body;
+    found.silent = facts.acks != 0 and acksOf(bytes[body..], facts.acks) == 0;
+    if (facts.tokens_follow) found.mechanism = mechanismOf(bytes[body..]);
+    return found;
 }
 
-fn bodyOf(bytes: []const u8, header: u2) ?usize {
+fn bodyOf(bytes: []const u8, header: u2, found: *Found) ?usize {
     var at: usize = 8;
     if (header == 0) return at;
     if (bytes.len < 10) return null;
     const length = std.mem.readInt(i16, bytes[8..10], .big);
+    found.client_id = length;
     at = 10;
     if (length < -1) return null;
     if (length > 0) {
@@ -38,6 +43,7 @@ fn bodyOf(bytes: []const u8, header: u2) ?usize {
     if (header == 1) return at;
     const tags = varint(bytes, &at) orelse return null;
     if (tags > MAX_TAGS) return null;
+    found.tagged = tags != 0;
     for (0..tags) |_| {
         _ = varint(bytes, &at) orelse return null;
         const size = varint(bytes, &at) orelse return null;

@@ -14,6 +14,7 @@ const VERSION = std.hash.Crc32.hash(describe(Connection) ++ describe(Scalars));
 
 const Scalars = struct {
     connections: u32,
+    calls: u32,
     clock: i64,
     end_clock: i64,
     end_order: i64,

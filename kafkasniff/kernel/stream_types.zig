@@ -23,6 +23,8 @@ pub const Row = extern struct {
     /// Ordinal of the exchange within the connection.
     ordinal: i64 = -1,
     connection: u32 = 0,
+    /// Rows and messages of a call before it.
+    step: u32 = 0,
     /// Length prefix of a message, and how many of these bytes were captured.
     size: u32 = 0,
     have: u32 = 0,
@@ -31,6 +33,7 @@ pub const Row = extern struct {
     body: u32 = 0,
     /// Retransmitted segments since the previous exchange of the connection ended.
     retransmits: u32 = 0,
+    spare: u32 = 0,
     key: i16 = -1,
     version: i16 = -1,
     kind: Kind,
@@ -111,6 +114,9 @@ pub const Opened = extern struct {
     /// Direction of the client's stream by a port that is taken as Kafka's; -1: none.
     forced: i8,
     spare: [3]u8 = @splat(0),
+    /// Its number among the connections there are, which a later connection may have again.
+    place: u32,
+    spare2: u32 = 0,
     first_order: i64,
     first_packet: i64,
     first_time: i64,
@@ -260,14 +266,18 @@ pub const Answer = enum(i32) { nothing = 0, enter = 1, not_kafka = 2, _ };
 /// Items of a connection that passes through TLS, both ways (`Ask.a`).
 pub const Item = enum(i64) { segment, started, gap, late, hole, retransmit, closed, problem, wrapped, rejected, text };
 
-pub const Facts = packed struct(u8) {
+pub const Facts = packed struct(u16) {
     header: u2 = 0,
     /// Where a Produce request has its acks: 0 none, 1 at the front, 2 after a string, 3 after a compact string.
     acks: u2 = 0,
     known: bool = false,
     /// Its name in the request is the mechanism of the tokens that follow.
     tokens_follow: bool = false,
-    spare: u1 = 0,
+    /// Its messages can be regular (`streams.Engine.messages`): none is needed to read a later one.
+    usual: bool = false,
+    /// Headers of responses have tagged fields.
+    tagged_answer: bool = false,
+    spare: u7 = 0,
     asked: bool = false,
 };
 
@@ -309,6 +319,10 @@ pub const Batch = extern struct {
 pub const View = extern struct {
     rows: u64,
     rows_count: u64,
+    messages: u64,
+    messages_count: u64,
+    /// Bytes of messages that are not in the batch.
+    arena_size: u64,
     opened: u64,
     opened_count: u64,
     endings: u64,

@@ -5,6 +5,7 @@
 //! engine is used by one thread at a time. The result depends neither on batches nor on other connections.
 
 const connections = @import("stream_connection.zig");
+const found_messages = @import("feed_found.zig");
 const exhausted = memory.exhausted;
 const kafkas = @import("stream_kafka.zig");
 const lists = @import("stream_lists.zig");
@@ -24,8 +25,10 @@ const IDLE_NS = 3_600_000_000_000;
 const LINGER_NS = 60_000_000_000;
 /// This many expired deadlines cost less than searching for them.
 const FEW_DEADLINES = 1_000;
-const KEYS = 128;
-const VERSIONS = 32;
+/// Larger messages are rows.
+const MAX_REGULAR = 4 << 20;
+const KEYS = found_messages.KEYS;
+const VERSIONS = found_messages.VERSIONS;
 
 pub const Options = extern struct {
     /// Keys of hashes.
@@ -66,6 +69,14 @@ pub const Engine = struct {
     /// When to look at connections again, by place and index.
     deadlines: lists.Heap = .{},
     rows: std.ArrayList(types.Row) = .empty,
+    /// Regular messages, which writers of lines and columns read as they are: whole, of a known kind, and in order.
+    messages: std.ArrayList(found_messages.Message) = .empty,
+    /// Bytes of those that are not in the batch.
+    arena_size: u64 = 0,
+    buffer: []const u8 = &.{},
+    step: u32 = 0,
+    calls: u32 = 0,
+    freed: std.ArrayList(u32) = .empty,
     opened: std.ArrayList(types.Opened) = .empty,
     endings: std.ArrayList(types.Ending) = .empty,
     /// Memory that rows refer to, freed with the next call.
@@ -91,6 +102,8 @@ pub const Engine = struct {
         var row = one;
         row.connection = c.index;
         row.order = c.kafka.log.order;
+        row.step = e.step;
+        e.step += 1;
         switch (row.kind) {
             .request, .response, .token => {},
             else => {
@@ -99,6 +112,64 @@ pub const Engine = struct {
             },
         }
         e.rows.append(e.gpa, row) catch exhausted();
+    }
+
+    /// Appends a regular message, if it is one; returns its index. `pair`: its request's.
+    pub fn putRegular(
+        e: *Engine,
+        c: *Connection,
+        row: *const types.Row,
+        flags: found_messages.Flags,
+        client_id: i16,
+        pair: ?u32,
+    ) ?u32 {
+        if (c.ending or row.size != row.have or row.size > MAX_REGULAR or row.retransmits > std.math.maxInt(u16)) return null;
+        if (row.time == NO_TIME or row.first_time == NO_TIME) return null;
+        if (row.key < 0 or row.key >= KEYS or row.version < 0 or row.version >= VERSIONS) return null;
+        const index: u32 = @intCast(e.messages.items.len);
+        const first = @intFromPtr(e.buffer.ptr);
+        const inside = row.at >= first and row.at + row.size <= first + e.buffer.len;
+        var all = flags;
+        all.arena = !inside and !flags.ended;
+        e.messages.append(e.gpa, .{
+            .order = c.kafka.log.order,
+            .start = if (inside) row.at - first else if (flags.ended) 0 else row.at,
+            .first_packet = row.first_packet,
+            .last_packet = row.last_packet,
+            .packet = row.packet,
+            .first_time = row.first_time,
+            .time = row.time,
+            .latency = if (row.latency == NO_TIME) 0 else row.latency,
+            .duration = if (row.duration == NO_TIME) 0 else row.duration,
+            .ordinal = row.ordinal,
+            .connection = c.place,
+            .size = row.size,
+            .pair = pair orelse NONE,
+            .correlation = row.correlation,
+            .body = row.body,
+            .code = @intCast(@as(u32, @intCast(row.key)) * VERSIONS + @as(u32, @intCast(row.version))),
+            .client_id = client_id,
+            .step = e.step,
+            .flags = all,
+            .retransmits = @intCast(row.retransmits),
+        }) catch exhausted();
+        e.step += 1;
+        if (all.arena) e.arena_size += row.size;
+        if (pair) |asked| if (asked != NONE) {
+            e.messages.items[asked].pair = index;
+        };
+        return index;
+    }
+
+    /// Copies the messages that are not in the batch to `out`, and makes their starts positions there.
+    pub fn gather(e: *Engine, out: [*]u8) void {
+        var at: u64 = 0;
+        for (e.messages.items) |*message| if (message.flags.arena) {
+            const source: [*]const u8 = @ptrFromInt(message.start);
+            @memcpy(out[at..][0..message.size], source[0..message.size]);
+            message.start = at;
+            at += message.size;
+        };
     }
 
     /// Reports a TCP problem at a place, or at the verdict.
@@ -181,6 +252,13 @@ pub const Engine = struct {
         for (e.retired.items) |bytes| e.gpa.free(bytes);
         e.retired.clearRetainingCapacity();
         e.rows.clearRetainingCapacity();
+        e.messages.clearRetainingCapacity();
+        e.arena_size = 0;
+        e.step = 0;
+        e.calls +%= 1;
+        e.buffer = &.{};
+        e.unused.appendSlice(e.gpa, e.freed.items) catch exhausted();
+        e.freed.clearRetainingCapacity();
         e.opened.clearRetainingCapacity();
         e.endings.clearRetainingCapacity();
     }
@@ -243,7 +321,7 @@ pub const Engine = struct {
         var q = e.question(c, .facts, 0);
         q.a = key;
         q.b = version;
-        var found: types.Facts = @bitCast(@as(u8, @truncate(@as(u32, @bitCast(@backingInt(e.ask(&q)))))));
+        var found: types.Facts = @bitCast(@as(u16, @truncate(@as(u32, @bitCast(@backingInt(e.ask(&q)))))));
         found.asked = true;
         if (small) e.facts[@intCast(key)][@intCast(version)] = found;
         return found;
@@ -373,7 +451,8 @@ pub const Engine = struct {
         while (at.* != c.place) at = &e.list.items[at.*].?.next;
         at.* = c.next;
         e.list.items[c.place] = null;
-        e.unused.append(e.gpa, c.place) catch exhausted();
+        // Not before the next call: rows of this one have the place.
+        e.freed.append(e.gpa, c.place) catch exhausted();
         e.count -= 1;
         e.put(c, .{ .kind = .forgotten });
         c.free(e);
@@ -413,6 +492,7 @@ pub const Engine = struct {
             .low = key.low,
             .port = key.port,
             .forced = c.kafka.client,
+            .place = c.place,
             .first_order = c.first_order,
             .first_packet = c.first_packet,
             .first_time = c.first_time,
@@ -453,6 +533,7 @@ pub const Engine = struct {
 
     pub fn take(e: *Engine, b: *const types.Batch) void {
         e.clear();
+        e.buffer = b.buffer[0..b.buffer_size];
         e.end_order = @max(e.end_order, b.end_order);
         e.end_clock = @max(e.end_clock, b.end_clock);
         var last: ?*Connection = null;
@@ -585,7 +666,9 @@ pub const Engine = struct {
         e.unused.clearAndFree(e.gpa);
         e.heads.clearAndFree(e.gpa);
         e.deadlines.free(e.gpa);
+        e.freed.clearAndFree(e.gpa);
         e.rows.clearAndFree(e.gpa);
+        e.messages.clearAndFree(e.gpa);
         e.opened.clearAndFree(e.gpa);
         e.endings.clearAndFree(e.gpa);
         e.retired.clearAndFree(e.gpa);
@@ -648,6 +731,9 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
     view.* = .{
         .rows = @intFromPtr(e.rows.items.ptr),
         .rows_count = e.rows.items.len,
+        .messages = @intFromPtr(e.messages.items.ptr),
+        .messages_count = e.messages.items.len,
+        .arena_size = e.arena_size,
         .opened = @intFromPtr(e.opened.items.ptr),
         .opened_count = e.opened.items.len,
         .endings = @intFromPtr(e.endings.items.ptr),
@@ -657,6 +743,11 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
         .connections = e.count,
         .questions = e.questions,
     };
+}
+
+/// Copies the messages that are not in the batch, once: `View.arena_size` bytes.
+pub export fn kafkasniff_streams_gather(e: *Engine, out: [*]u8) void {
+    e.gather(out);
 }
 
 /// Within a question: API and version of the oldest request with this id, as key << 16 | version; -1: none.

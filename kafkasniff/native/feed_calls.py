@@ -34,7 +34,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import copied
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["Fed", "Feed"]
+__all__ = ["Fed", "Feed", "unfilled"]
 
 FIRST_CONNECTIONS: Final = 64
 FIRST_WAITING: Final = 1024
@@ -108,7 +108,7 @@ class Feed:
         """Free indices of connections, the lowest last."""
         self._table: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._entered = 0
-        self.arena = _unfilled(FIRST_ARENA)
+        self.arena = unfilled(FIRST_ARENA)
         """Incomplete frames, and those that were in pieces."""
         call.arena, call.arena_size = _address(self.arena), len(self.arena)
         self._messages: NDArray[np.void] = np.zeros(0, MESSAGE)
@@ -232,7 +232,7 @@ class Feed:
         return int(self._kinds[code])
 
     def _grow_arena(self, size: int) -> None:
-        grown = _unfilled(size)
+        grown = unfilled(size)
         ctypes.memmove(_address(grown), self.arena, self._call.arena_used)
         self.arena = grown
         self._call.arena, self._call.arena_size = _address(grown), size
@@ -247,7 +247,7 @@ class Feed:
         judged: list[tuple[int, int]] = []
         before = self.arena
         # Incomplete data is less than the used part; the pieces of this batch are moved at most twice.
-        self.arena = _unfilled(call.arena_used + 2 * int(batch.length.sum(dtype=np.int64)) + FIRST_ARENA)
+        self.arena = unfilled(call.arena_used + 2 * int(batch.length.sum(dtype=np.int64)) + FIRST_ARENA)
         call.arena, call.arena_size, call.arena_used = _address(self.arena), len(self.arena), 0
         self._kernel.feed_carry(self._address, _address(before))
         for name in COLUMNS:
@@ -326,7 +326,7 @@ _new_bytes.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
 _new_bytes.restype = ctypes.py_object
 
 
-def _unfilled(size: int) -> bytes:
+def unfilled(size: int) -> bytes:
     """Uninitialized bytes for the kernel to fill; the rest is never read (like C's `PyBytes_FromStringAndSize`)."""
     made: bytes = _new_bytes(None, size)
     return made

@@ -46,6 +46,7 @@ class Kernel:
     streams_oldest: Any
     streams_ids: Any
     streams_item: Any
+    streams_gather: Any
     streams_save: Any
     streams_load: Any
     streams_holdings: Any
@@ -135,6 +136,7 @@ class Kernel:
             "oldest": (ctypes.c_int64, pointer, ctypes.c_int32),
             "ids": (ctypes.c_int32, pointer, pointer),
             "item": (None, pointer, pointer),
+            "gather": (None, pointer, ctypes.c_char_p),
             "save": (pointer, pointer, pointer),
             "load": (ctypes.c_int32, pointer, ctypes.c_char_p, number),
             "holdings": (number, pointer, pointer),

@@ -14,7 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.native.feed import MESSAGE
+from kafkasniff.native.feed_calls import unfilled
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.rows import copied
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.tcp.packets import PacketBatch
 
@@ -49,6 +52,10 @@ class Taken(msgspec.Struct, frozen=True):
     """Results of a call. The arrays, and the addresses in them, are valid until the next one."""
 
     rows: NDArray[np.void]
+    messages: NDArray[np.void]
+    """Regular messages (`native.feed.MESSAGE`), which are not among the rows. A copy."""
+    arena: bytes
+    """Bytes of messages with the flag `ARENA`."""
     opened: NDArray[np.void]
     endings: NDArray[np.void]
     totals: dict[str, int]
@@ -145,8 +152,13 @@ class StreamEngine:
             raise self._raised
         self._kernel.streams_view(self._engine, ctypes.byref(self._view))
         view: Any = self._view
+        arena = unfilled(view.arena_size)
+        if arena:
+            self._kernel.streams_gather(self._engine, arena)
         return Taken(
             _array(view.rows, view.rows_count, self._row),
+            copied(_array(view.messages, view.messages_count, MESSAGE)),
+            arena,
             _array(view.opened, view.opened_count, self._opened),
             _array(view.endings, view.endings_count, self._ending),
             dict(zip(self._totals, view.totals, strict=True)),
