@@ -26,7 +26,9 @@ from kafkasniff.tls.gate import TlsGate
 __all__ = [
     "Account",
     "ConnectionEnd",
+    "Endpoints",
     "InspectedConnection",
+    "MessageOwner",
     "OpenExchange",
     "connection_id",
     "endpoint",
@@ -78,8 +80,8 @@ def connection_id(endpoints: Endpoints, first_time: int) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-class InspectedConnection:
-    """The inspector's side of a connection: its number and whatever is the same for all its messages."""
+class MessageOwner:
+    """A connection, as its messages need it: its number, and whatever is the same for all of them."""
 
     __slots__ = (
         "account",
@@ -90,40 +92,59 @@ class InspectedConnection:
         "first_packet",
         "first_time",
         "forced",
-        "held",
         "id",
-        "kafka",
         "number",
         "place",
-        "tls",
         "turns",
     )
 
-    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
+    def __init__(self, number: int, endpoints: Endpoints, first_time: int, first_packet: int, *, forced: bool) -> None:
         self.number = number
         self.place = number
         """Its place among the connections of its inspector; equal to its number. States that are stored have both."""
-        self.endpoints = tcp.endpoints
-        self.first_time = tcp.first_time
-        self.first_packet = tcp.first_packet
+        self.endpoints = endpoints
+        self.first_time = first_time
+        self.first_packet = first_packet
         self.account: Account | None = None
-        forced = forced_client(tcp.endpoints, ports)
-        self.forced = forced is not None
-        self.kafka = KafkaConnection(options, forced)
-        self.tls: TlsGate | None = TlsGate()
-        """Removes TLS from its streams; None without TLS."""
+        self.forced = forced
+        """Its port is taken as Kafka's."""
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0
-        self.held: int = 0
-        """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
         self.exchanges: dict[int, OpenExchange] = {}
+        """By ordinal."""
         self.turns = Turns()
 
     def assign(self, client: int) -> None:
         """The roles are known."""
         self.client = endpoint(self.endpoints[client])
         self.broker = endpoint(self.endpoints[1 - client])
+
+    def identify(self) -> int:
+        """Its `connection_id`, which depends only on its endpoints and first packet."""
+        if not self.id:
+            self.id = connection_id(self.endpoints, self.first_time)
+        return self.id
+
+    @property
+    def message_memory(self) -> ConnectionMemory:
+        """Facts from earlier messages that later ones need."""
+        raise NotImplementedError
+
+
+class InspectedConnection(MessageOwner):
+    """The inspector's side of a connection that Python follows."""
+
+    __slots__ = ("held", "kafka", "tls")
+
+    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
+        forced = forced_client(tcp.endpoints, ports)
+        super().__init__(number, tcp.endpoints, tcp.first_time, tcp.first_packet, forced=forced is not None)
+        self.kafka = KafkaConnection(options, forced)
+        self.tls: TlsGate | None = TlsGate()
+        """Removes TLS from its streams; None without TLS."""
+        self.held: int = 0
+        """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
 
     @property
     def waiting(self) -> int:
@@ -144,12 +165,6 @@ class InspectedConnection:
     def buffered(self) -> int:
         """Bytes of its streams that are buffered, after reassembly."""
         return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
-
-    def identify(self) -> int:
-        """Its `connection_id`, which depends only on its endpoints and first packet."""
-        if not self.id:
-            self.id = connection_id(self.endpoints, self.first_time)
-        return self.id
 
     def at_end(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kafkasniff.engine.column_turns import ColumnTurns
-from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection, OpenExchange
+from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection, MessageOwner, OpenExchange
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
-from kafkasniff.engine.followed import FollowedEnd
+from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import EVENT, Collected, Keyed, Output, Outputs
@@ -97,7 +97,7 @@ class Emitter:
 
     def emit(
         self,
-        connection: InspectedConnection | None,
+        connection: MessageOwner | None,
         event: Event | Problem | ConnectionEnd,
         out: Outputs,
         begun: OpenExchange | None = None,
@@ -118,7 +118,11 @@ class Emitter:
             self._emit_token(connection, event, out)
         elif isinstance(event, VerdictEvent):
             self._emit_verdict(connection, event, out)
-        elif isinstance(event, (ConnectionEnd, FollowedEnd)):
+        elif isinstance(event, ConnectionEnd):
+            assert isinstance(connection, InspectedConnection)
+            out.append(connection.at_end(event, self._state.capture_of))
+        elif isinstance(event, FollowedEnd):
+            assert isinstance(connection, FollowedConnection)
             out.append(connection.at_end(event, self._state.capture_of))
 
     def emit_problem(self, problem: Problem, out: Outputs) -> None:
@@ -211,7 +215,7 @@ class Emitter:
             )
 
     def emit_message(
-        self, connection: InspectedConnection, event: MessageEvent, out: Outputs, exchange: OpenExchange | None
+        self, connection: MessageOwner, event: MessageEvent, out: Outputs, exchange: OpenExchange | None
     ) -> None:
         """Emit a message; `exchange`: begins with it, if known. Hot: called once for each message."""
         state = self._state
@@ -259,7 +263,7 @@ class Emitter:
         self.slice_bytes += likely_bytes(message.api_key, message.type, message.size, message.body)
         out.append(message)
 
-    def _emit_exchange(self, connection: InspectedConnection, event: ExchangeEvent, out: Outputs) -> None:
+    def _emit_exchange(self, connection: MessageOwner, event: ExchangeEvent, out: Outputs) -> None:
         exchange = connection.exchanges.pop(event.ordinal)
         self._memory.release(exchange)
         account = connection.account
@@ -291,7 +295,7 @@ class Emitter:
             capture = self._state.capture_of(event.packet)
             self.emit_problem(exchange_problem(connection, exchange, event, problem, capture), out)
 
-    def _emit_token(self, connection: InspectedConnection, event: TokenEvent, out: Outputs) -> None:
+    def _emit_token(self, connection: MessageOwner, event: TokenEvent, out: Outputs) -> None:
         # Imported on first use: few connections have raw tokens.
         from kafkasniff.kafka.embedded.sasl_messages import describe_message  # noqa: PLC0415
 
@@ -317,7 +321,7 @@ class Emitter:
             )
         )
 
-    def _emit_verdict(self, connection: InspectedConnection, event: VerdictEvent, out: Outputs) -> None:
+    def _emit_verdict(self, connection: MessageOwner, event: VerdictEvent, out: Outputs) -> None:
         state = self._state
         if event.is_kafka:
             state.note_kafka(connection, event)

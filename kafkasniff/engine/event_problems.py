@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange, endpoint
+from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange, endpoint
 from kafkasniff.kafka.connection.events import ExchangeEvent, ProblemEvent, VerdictEvent
 from kafkasniff.model import Problem
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
@@ -12,7 +12,7 @@ from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 __all__ = ["exchange_problem", "stream_problem", "verdict_problem"]
 
 
-def stream_problem(connection: InspectedConnection, event: ProblemEvent, capture: str | None) -> Problem:
+def stream_problem(connection: MessageOwner, event: ProblemEvent, capture: str | None) -> Problem:
     """A problem of a stream."""
     is_request = event.is_request
     direction = None if is_request is None else "request" if is_request else "response"
@@ -20,7 +20,7 @@ def stream_problem(connection: InspectedConnection, event: ProblemEvent, capture
 
 
 def exchange_problem(
-    connection: InspectedConnection, exchange: OpenExchange, event: ExchangeEvent, problem: Problem, capture: str | None
+    connection: MessageOwner, exchange: OpenExchange, event: ExchangeEvent, problem: Problem, capture: str | None
 ) -> Problem:
     """A problem of an exchange that is over."""
     what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
@@ -29,7 +29,7 @@ def exchange_problem(
     return _problem(connection, problem.kind, detail, event, capture, direction="request", exchange=number)
 
 
-def verdict_problem(connection: InspectedConnection, event: VerdictEvent, capture: str | None) -> Problem:
+def verdict_problem(connection: MessageOwner, event: VerdictEvent, capture: str | None) -> Problem:
     """A connection that is expected to be Kafka is not."""
     ends = " and ".join(str(endpoint(end)) for end in connection.endpoints)
     what = " is not Kafka" if event.kind == "not-kafka" else ""
@@ -37,7 +37,7 @@ def verdict_problem(connection: InspectedConnection, event: VerdictEvent, captur
 
 
 def _problem(
-    connection: InspectedConnection,
+    connection: MessageOwner,
     kind: Any,
     detail: str,
     event: ProblemEvent | ExchangeEvent | VerdictEvent,

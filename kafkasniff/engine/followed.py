@@ -7,19 +7,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.engine.connection_stats import Account, OpenExchange, connection_id, endpoint
+from kafkasniff.engine.connection_stats import MessageOwner, endpoint
 from kafkasniff.kafka.connection.opening import Opening
-from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Connection, Endpoint, StreamBytes, TlsHandshake
+from kafkasniff.model import Connection, StreamBytes, TlsHandshake
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 __all__ = ["REASONS", "Asked", "FollowedConnection", "FollowedEnd", "Held"]
 
 REASONS: Final[tuple[Literal["fin", "rst", "reused", "idle", "end"], ...]] = ("fin", "rst", "reused", "idle", "end")
 """`stream_types.Reason`."""
-_VERDICTS: Final = ("undecided", "kafka", "not_kafka")
+_VERDICTS: Final[tuple[Literal["undecided", "kafka", "not_kafka"], ...]] = ("undecided", "kafka", "not_kafka")
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -57,78 +56,41 @@ class FollowedEnd(msgspec.Struct, frozen=True):
     encrypted: bool
 
 
-class FollowedConnection:
-    """Whatever is the same for all messages of a connection, and what messages so far mean for later ones."""
+class FollowedConnection(MessageOwner):
+    """A connection that the stream engine follows, and what its messages so far mean for later ones."""
 
-    __slots__ = (
-        "account",
-        "asked",
-        "broker",
-        "client",
-        "encrypted",
-        "endpoints",
-        "exchanges",
-        "first_packet",
-        "first_time",
-        "forced",
-        "held",
-        "id",
-        "index",
-        "is_kafka",
-        "mechanism",
-        "message_memory",
-        "number",
-        "opening",
-        "place",
-        "side",
-        "slot",
-        "turns",
-    )
+    __slots__ = ("asked", "held", "index", "is_kafka", "mechanism", "memory", "opening", "side", "slot")
 
     def __init__(self, number: int, index: int, opened: Any) -> None:
-        self.number = number
-        self.place = number
-        """Its place among the connections of its inspector."""
+        one, other = ((int(opened["high"][d]), int(opened["low"][d]), int(opened["port"][d])) for d in (0, 1))
+        client = int(opened["forced"])
+        times = int(opened["first_time"]), int(opened["first_packet"])
+        super().__init__(number, (one, other), *times, forced=client >= 0)
         self.index = index
         """The engine's number of it."""
         self.slot = int(opened["place"])
         """The same, which a later connection may have again: `connection` of regular messages."""
-        ends = [(int(opened["high"][side]), int(opened["low"][side]), int(opened["port"][side])) for side in (0, 1)]
-        self.endpoints = ends[0], ends[1]
-        self.first_time = int(opened["first_time"])
-        self.first_packet = int(opened["first_packet"])
-        self.forced = int(opened["forced"]) >= 0
-        self.account: Account | None = None
         self.is_kafka = False
-        self.side: int | None = int(opened["forced"]) if self.forced else None
+        self.side: int | None = client if client >= 0 else None
         """Direction of the client's stream, once a message is known."""
-        self.encrypted = False
-        self.client: Endpoint | None = None
-        self.broker: Endpoint | None = None
-        self.id = 0
-        self.exchanges: dict[int, OpenExchange] = {}
-        """By ordinal."""
         self.asked: dict[int, Asked] = {}
         """Requests without a response, by ordinal."""
-        self.turns = Turns()
-        self.message_memory = ConnectionMemory()
+        self.memory = ConnectionMemory()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.mechanism: str | None = None
         """Of the raw tokens."""
         self.held: list[Held] = []
 
+    @property
+    def message_memory(self) -> ConnectionMemory:
+        """Facts from earlier messages that later ones need."""
+        return self.memory
+
     def assign(self, client: int) -> None:
         """The roles are known."""
+        super().assign(client)
         self.side = client
-        self.client = endpoint(self.endpoints[client])
-        self.broker = endpoint(self.endpoints[1 - client])
-
-    def identify(self) -> int:
-        """Its `connection_id`, which depends only on its endpoints and first packet."""
-        if not self.id:
-            self.id = connection_id(self.endpoints, self.first_time)
-        return self.id
 
     def at_end(self, end: FollowedEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
@@ -149,7 +111,7 @@ class FollowedConnection:
         return Connection(
             self.number,
             self.identify(),
-            kind,  # type: ignore[arg-type] - one of _VERDICTS
+            kind,
             REASONS[ending["reason"]],
             endpoint(self.endpoints[client]),
             endpoint(self.endpoints[1 - client]),
@@ -158,7 +120,8 @@ class FollowedConnection:
             None if last_time == NO_TIME else last_time,
             bool(ending["syn_seen"]),
             int(ending["packets"]),
-            *(one.decoded + one.skipped for one in streams),
+            streams[0].decoded + streams[0].skipped,
+            streams[1].decoded + streams[1].skipped,
             sum(one.decoded for one in streams),
             sum(one.lost for one in streams),
             int(ending["retransmits"]),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.connection_stats import InspectedConnection, MessageOwner
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.connection.events import Event
@@ -51,7 +52,7 @@ class Messages(NamedTuple):
     """`native.feed.MESSAGE`."""
     buffer: bytes
     arena: bytes
-    owners: list[InspectedConnection | None]
+    owners: Sequence[MessageOwner | None]
     """By connection index, at the end of the batch."""
 
     def client_id(self, index: int) -> str | bytes | None:

@@ -133,14 +133,16 @@ class Inspector:
         """
         state, kernel = self._state, self._kernel
         # Connections, and all exchanges, need messages.
-        if (isinstance(kernel, KernelFeeder) and kernel.in_step is None) or state.want_connections or state.want_exchanges != (selects is not None):
+        if (
+            (isinstance(kernel, KernelFeeder) and kernel.in_step is None)
+            or state.want_connections
+            or state.want_exchanges != (selects is not None)
+        ):
             return False
         lines = self._kernel.lines = LineOutput(make, state.capture_at, selects, ahead)
         self._windows = LineWindows(state, self._memory, self._kernel, self._feeder, self._emitter, lines)
-        if selects is not None and isinstance(kernel, StreamFeeder):
-            kernel.requests.pin = selects.pin
-        elif selects is not None and kernel.in_step is not None:
-            kernel.in_step.decide_by(selects.pin)
+        if selects is not None:
+            kernel.decide_by(selects.pin)
         return True
 
     def feed(self, batch: PacketBatch) -> list[Output]:

@@ -5,7 +5,7 @@ Everything else in an inspector is derived from it, belongs to the current batch
 
 from __future__ import annotations
 
-from kafkasniff.engine.connection_stats import Account, InspectedConnection
+from kafkasniff.engine.connection_stats import Account, InspectedConnection, MessageOwner
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
@@ -91,7 +91,7 @@ class InspectorState:
         if self.want_connections:
             owner.account = Account()
 
-    def note_kafka(self, connection: InspectedConnection, event: VerdictEvent) -> None:
+    def note_kafka(self, connection: MessageOwner, event: VerdictEvent) -> None:
         """A connection was recognized as Kafka."""
         assert event.client is not None
         connection.assign(event.client)

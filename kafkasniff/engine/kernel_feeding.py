@@ -5,7 +5,7 @@ The kernel processes connections in step (`in_step.InStep`). Python processes th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,6 +81,16 @@ class KernelFeeder:
         state = self._state
         self.in_step = InStep(native, state.options, idle=state.reassembler.idle)
         state.reassembler.elsewhere = self._memory.in_step = self.in_step
+
+    @property
+    def is_native(self) -> bool:
+        """Whether there is a kernel."""
+        return self.in_step is not None
+
+    def decide_by(self, pin: Callable[[int, bool], None]) -> None:
+        """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
+        if self.in_step is not None:
+            self.in_step.decide_by(pin)
 
     @property
     def may_adopt(self) -> bool:

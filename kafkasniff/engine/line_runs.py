@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
+from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
 from kafkasniff.engine.in_step_messages import EVENTS, Edges, Messages
 from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
 from kafkasniff.engine.outstanding import OutstandingRequests, keys_of
@@ -248,7 +248,7 @@ class LineRun:
         return int(np.count_nonzero(self._is_request[first:last]))
 
     @property
-    def owners(self) -> list[InspectedConnection | None]:
+    def owners(self) -> Sequence[MessageOwner | None]:
         """By the index of a connection."""
         return self._messages.owners
 

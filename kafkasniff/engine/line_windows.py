@@ -17,6 +17,7 @@ from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.lines_ahead import Window
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import LOSS, Shown, begins_exchange
+from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Lines, Problem
 from kafkasniff.tcp.packets import PacketBatch
 
@@ -30,8 +31,8 @@ class LineWindows:
         self,
         state: InspectorState,
         memory: MemoryBudget,
-        kernel: KernelFeeder,
-        feeder: Feeder,
+        kernel: KernelFeeder | StreamFeeder,
+        feeder: Feeder | StreamFeeder,
         emitter: Emitter,
         lines: LineOutput,
     ) -> None:

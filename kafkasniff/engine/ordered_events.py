@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection
+from kafkasniff.engine.connection_stats import ConnectionEnd, MessageOwner
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.paired import PairedRun
 from kafkasniff.kafka.connection.events import Event, MessageEvent
@@ -55,7 +55,7 @@ class Collected(NamedTuple):
         return iter(self.keyed) if self.paired is None else self.paired.among(self.keyed)
 
 
-def placed(events: Iterable[tuple[int, int, InspectedConnection, Event]]) -> list[Keyed]:
+def placed(events: Iterable[tuple[int, int, MessageOwner, Event]]) -> list[Keyed]:
     """Events of connections that all have numbers."""
     return [(order, owner.place, within, owner, event) for order, within, owner, event in events]
 

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.versions import ApiVersion, distinct, version_of
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
@@ -42,7 +42,7 @@ PairedEntry = tuple[
     int,
     int,
     int,
-    InspectedConnection,
+    MessageOwner,
     "Paired",
     int,
     int,
@@ -91,7 +91,7 @@ response, and the request if an `Exchange` is to be emitted."""
 class PairColumns(NamedTuple):
     """Exchanges as columns of one length."""
 
-    owners: list[InspectedConnection | None]
+    owners: Sequence[MessageOwner | None]
     """By connection index."""
     asked: NDArray[np.void]
     """The requests (`native.feed.MESSAGE`)."""
@@ -209,7 +209,7 @@ class PairedRun:
 def until(
     rows: NDArray[np.void],
     orders: Sequence[int],
-    owners: Sequence[InspectedConnection | None],
+    owners: Sequence[MessageOwner | None],
     event: tuple[int, int, int],
     first: int,
 ) -> int:
@@ -256,7 +256,7 @@ class PairFinder(Protocol):
         """
 
 
-def _owner(owners: Sequence[InspectedConnection | None], number: int) -> InspectedConnection:
+def _owner(owners: Sequence[MessageOwner | None], number: int) -> MessageOwner:
     owner = owners[number]
     assert owner is not None
     return owner

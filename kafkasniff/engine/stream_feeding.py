@@ -5,7 +5,7 @@ The engine follows all connections. Regular messages become lines or columns wit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.kernel_feeding import Feeding
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.lines_ahead import LinesAhead
@@ -45,9 +46,7 @@ _SUMS: Final = (
 class StreamFeeder:
     """Passes packets to the stream engine, and collects the events."""
 
-    def __init__(
-        self, state: InspectorState, memory: MemoryBudget, kernel: Kernel, maker: BodyMaker | None
-    ) -> None:
+    def __init__(self, state: InspectorState, memory: MemoryBudget, kernel: Kernel, maker: BodyMaker | None) -> None:
         self._state = state
         self._memory = memory
         self._maker = maker
@@ -69,13 +68,25 @@ class StreamFeeder:
         return self._engine.memory + self._questions.memory + self.requests.memory
 
     @property
+    def is_native(self) -> bool:
+        """Whether there is a kernel."""
+        return True
+
+    def decide_by(self, pin: Callable[[int, bool], None]) -> None:
+        """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
+        self.requests.pin = pin
+
+    def forget_all(self) -> None:
+        """Nothing is remembered besides the engine."""
+
+    @property
     def may_adopt(self) -> bool:
         """Whether regular messages can omit what the current level of detail omits."""
         detail = self._state.detail
         writes_all = self.lines is not None and self.lines.selects is None
         return writes_all or detail.hides or not detail.level
 
-    def begin(self, _batch: PacketBatch, _ahead: LinesAhead | None = None) -> None:
+    def begin(self, batch: PacketBatch, ahead: LinesAhead | None = None) -> None:
         """Packets are processed when their results are collected."""
 
     def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
@@ -93,9 +104,10 @@ class StreamFeeder:
         finder: PairFinder | None = None,
         *,
         lines: bool = False,
-        fed: None = None,
+        fed: Feeding | None = None,
     ) -> Collected:
         """The results of the next packets; arguments as in `Feeder.collect`."""
+        assert fed is None, "packets are processed here"
         state = self._state
         state.use_captures(batch)
         state.detail.ahead = 0

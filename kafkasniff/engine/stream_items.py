@@ -143,17 +143,14 @@ class StreamItems:
         self,
         kind: int,
         direction: int,
-        order: int = 0,
-        packet: int = 0,
-        time_ns: int = 0,
-        released: int = 0,
-        *,
+        *place: int,
         size: int = 0,
         flags: int = 0,
         data: bytes = b"",
     ) -> None:
+        """Pass an item on; `place`: order, packet, its time, and when the bytes became contiguous."""
         item = self._engine.ask()
         item.a, item.b, item.c, item.direction = kind, size, flags, direction
-        item.order, item.packet, item.time, item.released = order, packet, time_ns, released
+        item.order, item.packet, item.time, item.released = (*place, 0, 0, 0, 0)[:4]
         item.data, item.size = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0, len(data)
         self._engine.pass_item(item)

@@ -10,7 +10,6 @@ import ctypes
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkasniff.engine.stream_items import StreamItems
 from kafkasniff.kafka.apis.named_apis import PRODUCE, SASL_HANDSHAKE
@@ -18,7 +17,6 @@ from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.correlation import NEAR, TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame, Framer
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE
-from kafkasniff.kafka.connection.search import Searcher
 from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -27,7 +25,6 @@ from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_r
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import ENTER, NOT_KAFKA, NOTHING, Question, StreamEngine
 from kafkasniff.tcp.segments import Gap, Run
-from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["StreamQuestions", "Text"]
 
@@ -185,7 +182,8 @@ class StreamQuestions:
         return len(self.texts) - 1
 
     def _answer(self, question: Any) -> int:
-        return self._answers[question.kind](question)
+        answer: int = self._answers[question.kind](question)
+        return answer
 
     # -- where frames begin -------------------------------------------------------------------------------------------
 
@@ -280,7 +278,7 @@ class StreamQuestions:
         unusual = plan.asks_connection or plan.needed or not 0 < plan.header < 3
         unusual = unusual or (key == PRODUCE and not plan.known_version)
         tagged = response_plan(key, version).header > 0
-        facts = plan.header | acks << 2 | _KNOWN * (plan.api is not None) | _TOKENS_FOLLOW * tokens
+        facts: int = plan.header | acks << 2 | _KNOWN * (plan.api is not None) | _TOKENS_FOLLOW * tokens
         return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * tagged
 
     def _may_be_request(self, question: Any) -> int:

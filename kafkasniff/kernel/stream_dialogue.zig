@@ -67,7 +67,7 @@ pub const Dialogue = struct {
     names: std.ArrayList([]u8) = .empty,
     /// Retransmitted segments since the last exchange ended.
     retransmits: u32 = 0,
-    /// A regular message was answered.
+    /// It is known that the opening of the connection is over.
     opened: bool = false,
 
     pub fn loseRequests(dialogue: *Dialogue) void {
@@ -126,6 +126,12 @@ pub const Dialogue = struct {
             .b = since,
         });
         dialogue.retransmits = 0;
+    }
+
+    /// The opening of the connection is over; regular messages do not show it.
+    fn open(dialogue: *Dialogue, e: *Engine, c: *Connection) void {
+        if (!dialogue.opened) e.put(c, .{ .kind = .unexpected });
+        dialogue.opened = true;
     }
 
     /// Ends an exchange that needs no response.
@@ -275,7 +281,12 @@ pub const Dialogue = struct {
             e.putRegular(c, &row, .{ .request = true, .silent = found.silent }, found.client_id, null)
         else
             null;
-        if (message == null) e.put(c, row);
+        if (message == null) {
+            e.put(c, row);
+        } else if (found.silent and (dialogue.last_answer != null or (dialogue.tokens != null and dialogue.tokens.?.broker != 0))) {
+            // The client continued to produce: a broker that closes now refuses a batch, not the client.
+            dialogue.open(e, c);
+        }
         const repeats = dialogue.last_id != null and dialogue.last_id.? == row.correlation;
         if (dialogue.last_id) |last| {
             if (!repeats) dialogue.ids_vary = true;
@@ -387,8 +398,7 @@ pub const Dialogue = struct {
             const tagged = e.factsOf(c, row.key, row.version).tagged_answer;
             row.body = if (tagged) 5 else 4;
             const tags = tagged and (frame.data.len < 5 or frame.data[4] != 0);
-            if (!dialogue.opened) e.put(c, .{ .kind = .unexpected });
-            dialogue.opened = true;
+            dialogue.open(e, c);
             if (e.putRegular(c, &row, .{ .tags = tags }, -1, asked) != null) return;
         }
         e.put(c, row);

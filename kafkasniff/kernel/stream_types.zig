@@ -66,7 +66,7 @@ pub const Kind = enum(u8) {
     text,
     /// The stream ended with `a` bytes; `b`: of an incomplete frame.
     cut,
-    /// A response does not answer the oldest request, or precedes its own.
+    /// The opening of the connection is over, by a regular message or by a response without its request.
     unexpected,
     /// Raw tokens follow: the mechanism's name is `size` bytes at `at`; `a`: 1 GSSAPI without a handshake.
     sasl,

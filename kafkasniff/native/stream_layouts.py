@@ -24,7 +24,7 @@ _CODES: Final = {
 class _Field(NamedTuple):
     name: str
     offset: int
-    count: int
+    length: int
     """Elements of an array; 0: no array."""
     code: str
 
@@ -50,7 +50,7 @@ class Layouts:
     def rows(self, name: str) -> np.dtype[Any]:
         """The type of the rows of an array of these."""
         fields = self._fields[name]
-        formats: list[Any] = [(one.code, (one.count,)) if one.count else one.code for one in fields]
+        formats: list[Any] = [(one.code, (one.length,)) if one.length else one.code for one in fields]
         names, offsets = [one.name for one in fields], [one.offset for one in fields]
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self._sizes[name]})
 
@@ -62,7 +62,7 @@ class Layouts:
             if one.offset > end:
                 found.append((f"padding_{end}", ctypes.c_uint8 * (one.offset - end)))
             element: Any = _CODES[one.code]
-            kind = element * one.count if one.count else element
+            kind = element * one.length if one.length else element
             found.append((one.name, kind))
             end = one.offset + ctypes.sizeof(kind)
         if end < self._sizes[name]:

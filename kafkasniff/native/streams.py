@@ -87,14 +87,15 @@ class StreamEngine:
         self._totals = layouts.rows("Totals").names or ()
         self.ask: type[Any] = layouts.structure("Ask")
         """A question, or an item of clear streams."""
-        self._batch, self._view = layouts.structure("Batch"), layouts.structure("View")()
+        self._batch = layouts.structure("Batch")
+        self._view: Any = layouts.structure("View")()
         self._raised: BaseException | None = None
         pointer = ctypes.POINTER(self.ask)
 
         def call(question: Any) -> int:
             try:
                 return answer(question.contents)
-            except BaseException as error:  # noqa: BLE001 - an exception must not pass through the kernel
+            except BaseException as error:  # an exception must not pass through the kernel
                 self._raised = self._raised or error
                 return NOTHING
 
@@ -123,7 +124,7 @@ class StreamEngine:
 
         `clock`: the packet clock at each; `ticks`: order and packet clock of all packets, those of other shards too.
         """
-        call = self._batch()
+        call: Any = self._batch()
         call.rows = len(batch)
         for name in COLUMNS:
             setattr(call, name, getattr(batch, name).ctypes.data)
@@ -188,18 +189,18 @@ class StreamEngine:
     @property
     def memory(self) -> int:
         """Bytes of memory in use, as of the last call."""
-        used: int = self._view.memory  # type: ignore[attr-defined]
+        used: int = self._view.memory
         return used
 
     def __len__(self) -> int:
         """Connections remembered, as of the last call."""
-        count: int = self._view.connections  # type: ignore[attr-defined]
+        count: int = self._view.connections
         return count
 
     @property
     def questions(self) -> int:
         """Questions so far, as of the last call."""
-        count: int = self._view.questions  # type: ignore[attr-defined]
+        count: int = self._view.questions
         return count
 
     def holdings(self) -> NDArray[np.void]:
@@ -223,4 +224,6 @@ class StreamEngine:
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:
     if not count:
         return np.empty(0, dtype)
-    return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
+    memory: Any = (ctypes.c_char * (count * dtype.itemsize)).from_address(address)
+    found: NDArray[np.void] = np.frombuffer(memory, dtype)
+    return found

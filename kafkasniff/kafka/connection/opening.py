@@ -7,16 +7,15 @@ SaslServerAuthenticator, SslTransportLayer, SocketServer, KafkaApis.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkasniff.kafka.apis.releases import dropped_in
-from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.model import Body, Problem
 from kafkasniff.tcp.segments import NO_TIME
 
-__all__ = ["AUTHENTICATION", "GREETING", "MAX_SIZE", "MAX_WAIT_NS", "Opening", "refusal", "too_large"]
+__all__ = ["AUTHENTICATION", "GREETING", "MAX_SIZE", "MAX_WAIT_NS", "AskedRequest", "Opening", "refusal", "too_large"]
 
 MAX_WAIT_NS: Final = 10_000_000_000
 """If a connection is closed later than this after the last message, that message was not the reason: brokers close
@@ -48,6 +47,22 @@ UNSUPPORTED_VERSION: Final = 35
 SASL_AUTHENTICATION_FAILED: Final = 58
 
 
+class AskedRequest(Protocol):
+    """A request whose response is outstanding."""
+
+    @property
+    def api_key(self) -> int:
+        """Its API."""
+
+    @property
+    def api_version(self) -> int:
+        """Its version."""
+
+    @property
+    def time_ns(self) -> int:
+        """time_ns of the packet that completed it."""
+
+
 class Opening:
     """Facts about the messages of a connection so far."""
 
@@ -67,7 +82,7 @@ class Opening:
         self._last_ns = NO_TIME
         """Time of the last answer or token."""
 
-    def answered(self, request: Pending, body: Body | None, time_ns: int) -> bool:
+    def answered(self, request: AskedRequest, body: Body | None, time_ns: int) -> bool:
         """Process a response. False: the opening is over, and this object of no further use."""
         self.heard = True
         self._last_ns, self._token = time_ns, None
@@ -98,7 +113,7 @@ class Opening:
         self._token, self._last_ns = is_request, time_ns
         self._handshake = self._authenticated = True
 
-    def why_closed(self, waiting: Pending | None, closed_ns: int) -> str | None:
+    def why_closed(self, waiting: AskedRequest | None, closed_ns: int) -> str | None:
         """Why the broker closed the connection, as text; None if unknown.
 
         `waiting`: the first request without a response; `closed_ns`: when the broker closed.
@@ -132,7 +147,7 @@ class Opening:
             "with one that it knows: probably the client is too new for the broker"
         )
 
-    def _why_not_answered(self, waiting: Pending) -> str | None:
+    def _why_not_answered(self, waiting: AskedRequest) -> str | None:
         key, version = waiting.api_key, waiting.api_version
         known = api(key)
         what = f"{known.name if known is not None else f'API {key}'} v{version}"

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
@@ -52,7 +52,7 @@ MAX_LEARNT_BYTES: Final = 8 << 20
 class Ends:
     """Constant facts of connections: `PairColumns.ends`. Each column has a value per owner."""
 
-    def __init__(self, owners: list[InspectedConnection | None]) -> None:
+    def __init__(self, owners: Sequence[MessageOwner | None]) -> None:
         self.owners = owners
         self.ids: Ints = np.array([0 if owner is None else owner.identify() for owner in owners], np.int64)
         self._both = [(None, None) if owner is None else (owner.client, owner.broker) for owner in owners]
