@@ -14,7 +14,7 @@ from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, StreamBytes, TlsHandshake
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
-__all__ = ["REASONS", "Asked", "FollowedConnection", "FollowedEnd", "Held"]
+__all__ = ["REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
 
 REASONS: Final[tuple[Literal["fin", "rst", "reused", "idle", "end"], ...]] = ("fin", "rst", "reused", "idle", "end")
 """`stream_types.Reason`."""
@@ -34,7 +34,7 @@ class Asked(msgspec.Struct, frozen=True):
     """The request is counted but not reported, and neither will be its response."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class EarlyProblem(msgspec.Struct, frozen=True):
     """A problem of an undecided connection, reported if it turns out to be Kafka."""
 
     order: int
@@ -79,8 +79,8 @@ class FollowedConnection(MessageOwner):
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.mechanism: str | None = None
-        """Of the raw tokens."""
-        self.held: list[Held] = []
+        """Mechanism of the raw tokens."""
+        self.held: list[EarlyProblem] = []
 
     @property
     def message_memory(self) -> ConnectionMemory:

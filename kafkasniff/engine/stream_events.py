@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account
-from kafkasniff.engine.followed import Asked, FollowedConnection, FollowedEnd, Held
+from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
@@ -37,7 +37,7 @@ from kafkasniff.kafka.messages.other_protocols import name_answer
 from kafkasniff.model import Problem, Status
 from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
-from kafkasniff.native.streams import Kind, Taken
+from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["StreamEvents"]
@@ -68,25 +68,25 @@ class StreamEvents:
         self._buffer = b""
         self._from, self._until = 0, 0
         """Addresses of the batch's bytes."""
-        self._taken: Taken
+        self._taken: EngineRows
         self._row: dict[str, Any] = {}
         self._handlers = {
-            Kind.REQUEST: self._request,
-            Kind.RESPONSE: self._response,
-            Kind.TOKEN: self._token,
-            Kind.VERDICT: self._verdict,
-            Kind.ENDED: self._ended,
-            Kind.TCP: self._tcp_problem,
-            Kind.RESYNC: self._resync,
-            Kind.IMPOSSIBLE: self._impossible,
-            Kind.UNREADABLE: self._unreadable,
-            Kind.TEXT: self._text,
-            Kind.CUT: self._cut,
-            Kind.UNEXPECTED: self._unexpected,
-            Kind.SASL: self._sasl,
+            RowKind.REQUEST: self._request,
+            RowKind.RESPONSE: self._response,
+            RowKind.TOKEN: self._token,
+            RowKind.VERDICT: self._verdict,
+            RowKind.ENDED: self._ended,
+            RowKind.TCP: self._tcp_problem,
+            RowKind.RESYNC: self._resync,
+            RowKind.IMPOSSIBLE: self._impossible,
+            RowKind.UNREADABLE: self._unreadable,
+            RowKind.TEXT: self._text,
+            RowKind.CUT: self._cut,
+            RowKind.UNEXPECTED: self._unexpected,
+            RowKind.SASL: self._sasl,
         }
 
-    def begin(self, taken: Taken, buffer: bytes) -> None:
+    def begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call of the engine; `buffer`: the batch's bytes."""
         self._taken, self._buffer = taken, buffer
         address = ctypes.cast(ctypes.c_char_p(buffer), ctypes.c_void_p).value or 0
@@ -95,7 +95,7 @@ class StreamEvents:
             self.owners[slot] = None
         self._freed.clear()
         rows = taken.rows
-        for index in np.flatnonzero(rows["kind"] == Kind.OPENED).tolist():
+        for index in np.flatnonzero(rows["kind"] == RowKind.OPENED).tolist():
             self._open(int(rows["connection"][index]), taken.opened[int(rows["a"][index])])
 
     def messages(self) -> Messages:
@@ -116,10 +116,10 @@ class StreamEvents:
         for found in self._in_order(messages, is_event):
             kind = found["kind"]
             connection = self.connections[found["connection"]]
-            if kind == Kind.FORGOTTEN:
+            if kind == RowKind.FORGOTTEN:
                 self._forget(connection)
                 continue
-            handler = self._close if kind == Kind.CLOSED else self._handlers[kind]
+            handler = self._close if kind == RowKind.CLOSED else self._handlers[kind]
             within: float = found["step"] * EVENTS
             for event in handler(connection, found):
                 keyed.append((event.order, connection.place, within, connection, event))
@@ -130,7 +130,7 @@ class StreamEvents:
     def _in_order(self, messages: Messages | None, is_event: NDArray[np.bool_] | None) -> Iterator[dict[str, Any]]:
         """The rows, and the messages that are events, in order. Each is read when it is requested."""
         rows = self._taken.rows
-        rows = rows.compress(rows["kind"] != Kind.OPENED)
+        rows = rows.compress(rows["kind"] != RowKind.OPENED)
         names = rows.dtype.names or ()
         others: Iterator[dict[str, Any]] = (dict(zip(names, row, strict=True)) for row in rows.tolist())
         if messages is None or not len(messages.rows):
@@ -149,7 +149,7 @@ class StreamEvents:
         found["key"], found["version"] = divmod(found["code"], VERSIONS)
         found["connection"], found["have"] = owner.index, found["size"]
         found["data"] = arena if flags & ARENA else buffer
-        found["kind"] = Kind.ENDED if flags & ENDED else Kind.REQUEST if is_request else Kind.RESPONSE
+        found["kind"] = RowKind.ENDED if flags & ENDED else RowKind.REQUEST if is_request else RowKind.RESPONSE
         found["flags"] = SILENT if flags & feed.SILENT else 0
         found["a"], found["b"] = _NO_RESPONSE, 0
         return found
@@ -196,7 +196,7 @@ class StreamEvents:
         have = row["have"]
         data: bytes | None = row.get("data")
         if data is not None:
-            start, is_request = row["start"], row["kind"] == Kind.REQUEST
+            start, is_request = row["start"], row["kind"] == RowKind.REQUEST
             assert connection.side is not None
             row["direction"] = connection.side if is_request else 1 - connection.side
         elif have and self._from <= row["at"] and row["at"] + have <= self._until:
@@ -379,7 +379,7 @@ class StreamEvents:
             if same == MAX_HELD - 1:
                 detail += " (further ones are not reported)"
             if same < MAX_HELD:
-                held.append(Held(row["order"], direction, kind, detail, row["time"], row["packet"], count))
+                held.append(EarlyProblem(row["order"], direction, kind, detail, row["time"], row["packet"], count))
             return
         is_request = None if connection.side is None else direction == connection.side
         yield ProblemEvent(row["order"], kind, detail, row["time"], row["packet"], is_request, count)

@@ -27,7 +27,7 @@ from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.model import Problem
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.streams import Taken
+from kafkasniff.native.streams import EngineRows
 from kafkasniff.runtime.memory_limits import size_text
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
@@ -131,7 +131,7 @@ class StreamFeeder:
         self._relieve(batch, keyed)
         return Collected(keyed, paired, run, names)
 
-    def _begin(self, taken: Taken, buffer: bytes) -> None:
+    def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""
         if self.lines is not None:
             for slot in self._events.freed:
@@ -147,7 +147,7 @@ class StreamFeeder:
     def _messages(
         self, columns: list[PairColumns] | None, finder: PairFinder | None, keyed: list[Keyed], *, lines: bool
     ) -> tuple[PairedRun | None, LineRun | None]:
-        """The regular messages that are no events, one by one or as lines; `keyed` receives the events."""
+        """The other regular messages, one by one or as lines; `keyed` receives the events."""
         detail, state = self._state.detail, self._state
         messages, options = self._events.messages(), detail.decode
         run: LineRun | None = None
@@ -202,7 +202,7 @@ class StreamFeeder:
         rows = clocks if len(orders) == len(batch) else clocks[np.searchsorted(orders, batch.order)]
         return np.ascontiguousarray(rows), (orders, clocks)
 
-    def _taken(self, taken: Taken) -> list[Keyed]:
+    def _taken(self, taken: EngineRows) -> list[Keyed]:
         """The events of a call of the engine without packets."""
         self._begin(taken, b"")
         return self._events.events(self._events.messages(), None)

@@ -1,7 +1,7 @@
 """Answers to the questions of the stream engine: is this Kafka, where do frames begin, do these bytes fit.
 
-An answer depends on the bytes in the question, and on the engine's outstanding requests. What is kept between questions
-is made again from these bytes if it is missing, except for TLS (`StreamItems`).
+An answer depends on the bytes in the question, and on the engine's outstanding requests. A search that is not kept
+between questions is made again from these bytes; only TLS has a state of its own (`StreamItems`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_request
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.streams import ENTER, NOT_KAFKA, NOTHING, Question, StreamEngine
+from kafkasniff.native.streams import ENTER, NOT_KAFKA, NOTHING, QuestionKind, StreamEngine
 from kafkasniff.tcp.segments import Gap, Run
 
 __all__ = ["StreamQuestions", "Text"]
@@ -148,17 +148,17 @@ class StreamQuestions:
         self._requests = _Requests(self.engine)
         self._searches: dict[int, _Search] = {}
         self._answers = {
-            Question.FACTS: self._facts,
-            Question.SEEK: self._seek,
-            Question.BEGIN_TRIAL: self._begin_trial,
-            Question.MAY_BE_REQUEST: self._may_be_request,
-            Question.FITS: self._fits,
-            Question.EXACT_RESPONSE: self._is_exact_response,
-            Question.EXACT_REQUEST: self._is_exact_request,
-            Question.LIKELY_REQUEST: self._is_likely_request,
-            Question.BEGAN: self._began,
-            Question.LAST_RESPONSE: self._last_response,
-            Question.ITEM: self.items.take,
+            QuestionKind.FACTS: self._facts,
+            QuestionKind.SEEK: self._seek,
+            QuestionKind.BEGIN_TRIAL: self._begin_trial,
+            QuestionKind.MAY_BE_REQUEST: self._may_be_request,
+            QuestionKind.FITS: self._fits,
+            QuestionKind.EXACT_RESPONSE: self._is_exact_response,
+            QuestionKind.EXACT_REQUEST: self._is_exact_request,
+            QuestionKind.LIKELY_REQUEST: self._is_likely_request,
+            QuestionKind.BEGAN: self._began,
+            QuestionKind.LAST_RESPONSE: self._last_response,
+            QuestionKind.ITEM: self.items.take,
         }
 
     def forget(self, connection: int) -> None:

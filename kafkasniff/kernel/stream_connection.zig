@@ -12,6 +12,7 @@ const types = @import("stream_types.zig");
 const ACK = delivery.ACK;
 const FIN = 1;
 const MAX_AHEAD = delivery.MAX_AHEAD;
+const NONE = @import("stream_lists.zig").NONE;
 const NO_TIME = types.NO_TIME;
 const Packet = types.Packet;
 const RST = 4;
@@ -41,6 +42,9 @@ pub const End = struct { order: i64, packet: i64, time: i64, reason: types.Reaso
 const Syn = struct { dir: usize, seq: u32, packet: i64, time: i64, clock: i64, ack: u32, flags: u8, wire: i64, ident: u32 };
 
 pub const Connection = struct {
+    /// What a state does not have, and its values then.
+    pub const transient = .{ .place = NONE, .next = NONE, .deadline = 0 };
+
     key: Key,
     /// In the order of their beginnings.
     index: u32,

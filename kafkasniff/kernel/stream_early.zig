@@ -40,6 +40,15 @@ pub const EarlyResponses = struct {
     clock: i64 = 0,
     next: i64 = 0,
 
+    /// Makes the index of loaded responses.
+    pub fn reindex(early: *EarlyResponses, gpa: Allocator, secret: u64) void {
+        early.by_id.secret = secret;
+        var place = early.waiting.first;
+        while (place != NONE) : (place = early.slab.at(place).next) {
+            early.by_id.get(gpa, early.slab.at(place).correlation).chain.append(&early.slab, place);
+        }
+    }
+
     pub fn count(early: *const EarlyResponses) u32 {
         return early.waiting.count;
     }

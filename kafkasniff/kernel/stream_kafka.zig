@@ -30,7 +30,7 @@ pub const Stream = struct {
     framer: ?Framer = null,
     /// Cuts frames provisionally: the stream has a gap before its first whole frame.
     trial: ?Framer = null,
-    /// Of the trial; their bytes are their own.
+    /// The frames of the trial; their bytes are their own.
     frames: std.ArrayList(Frame) = .empty,
     frames_size: i64 = 0,
     /// How many of them may be requests, as far as they were examined; `refused`: one cannot be.

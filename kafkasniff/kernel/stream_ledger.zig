@@ -18,13 +18,16 @@ pub const MAX_OUTSTANDING = 65_536;
 pub const MAX_SILENT = 64;
 
 pub const Pending = struct {
+    /// What a state does not have, and its values then.
+    pub const transient = .{ .message = NONE, .call = 0 };
+
     ordinal: i64,
     first_time: i64,
     time: i64,
     correlation: i32,
     key: i16,
     version: i16,
-    /// Of a handshake before raw tokens: 1 + the index of its mechanism's name (`Tokens.names`).
+    /// In a handshake before raw tokens: 1 + the index of its mechanism's name (`Tokens.names`).
     mechanism: u8 = 0,
     /// The request was a regular message: its index there in call `call`.
     regular: bool = false,
@@ -105,6 +108,18 @@ pub const Ledger = struct {
         ledger.by_id.get(gpa, pending.correlation).chain.append(&ledger.slab, place);
         if (ledger.count() <= MAX_OUTSTANDING) return null;
         return ledger.remove(gpa, if (ledger.passed.first != NONE) ledger.passed.first else ledger.open.first);
+    }
+
+    /// Makes the index of loaded requests.
+    pub fn reindex(ledger: *Ledger, gpa: Allocator, secret: u64) void {
+        ledger.by_id.secret = secret;
+        for ([_]u32{ ledger.passed.first, ledger.open.first }) |first_place| {
+            var place = first_place;
+            while (place != NONE) : (place = ledger.slab.at(place).next) {
+                ledger.by_id.get(gpa, ledger.slab.at(place).correlation).chain.append(&ledger.slab, place);
+                if (ledger.slab.at(place).lost) ledger.noteLostOfId(gpa, place);
+            }
+        }
     }
 
     /// Removes the request that a response with this id answers. `passes`: older ones are still open.

@@ -220,11 +220,13 @@ pub const Heap = struct {
 };
 
 /// Records by a number from the wire (their field `id`), which a secret hashes: nobody can choose numbers that share a
-/// place. Removed records leave nothing behind.
+/// place. A removed record leaves no trace.
 pub fn Index(comptime T: type) type {
     return struct {
         const Self = @This();
         const Entry = struct { record: T, next: u32 };
+        /// A state does not have it: it is made again.
+        pub const derived = true;
 
         slab: Slab(Entry) = .{},
         heads: std.ArrayList(u32) = .empty,
@@ -272,23 +274,6 @@ pub fn Index(comptime T: type) type {
             index.heads.resize(gpa, @max(8, 2 * index.heads.items.len)) catch exhausted();
             @memset(index.heads.items, NONE);
             for (every.items) |entry| index.link(entry);
-        }
-
-        /// Uses another secret.
-        pub fn rehash(index: *Self, secret: u64) void {
-            var chain: u32 = NONE;
-            for (index.heads.items) |*head| while (head.* != NONE) {
-                const entry = head.*;
-                head.* = index.slab.at(entry).next;
-                index.slab.at(entry).next = chain;
-                chain = entry;
-            };
-            index.secret = secret;
-            while (chain != NONE) {
-                const entry = chain;
-                chain = index.slab.at(entry).next;
-                index.link(entry);
-            }
         }
 
         pub fn remove(index: *Self, gpa: Allocator, id: i32) void {

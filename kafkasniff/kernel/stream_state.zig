@@ -1,6 +1,7 @@
 //! The state of an engine as bytes: a walk over its types, so that a new attribute needs no code here.
 //!
-//! Integers are little-endian. The bytes begin with a checksum of the layout: a state of another build is refused.
+//! It depends on the packets alone, not on batches, so that equal states mean equal results. The bytes begin with a
+//! checksum of the layout: a state of another build is refused.
 
 const connections = @import("stream_connection.zig");
 const Connection = connections.Connection;
@@ -14,7 +15,6 @@ const VERSION = std.hash.Crc32.hash(describe(Connection) ++ describe(Scalars));
 
 const Scalars = struct {
     connections: u32,
-    calls: u32,
     clock: i64,
     end_clock: i64,
     end_order: i64,
@@ -29,6 +29,15 @@ fn isQueue(comptime T: type) bool {
     return @typeInfo(T) == .@"struct" and @hasField(T, "list") and @hasField(T, "head");
 }
 
+/// An index is made again.
+fn isDerived(comptime T: type) bool {
+    return @typeInfo(T) == .@"struct" and @hasDecl(T, "derived");
+}
+
+fn isTransient(comptime T: type, comptime name: []const u8) bool {
+    return @hasDecl(T, "transient") and @hasField(@TypeOf(T.transient), name);
+}
+
 /// The names and types of all attributes.
 fn describe(comptime T: type) []const u8 {
     @setEvalBranchQuota(1_000_000);
@@ -41,6 +50,7 @@ fn describe(comptime T: type) []const u8 {
         .@"enum" => |n| std.fmt.comptimePrint("e{d}", .{n.field_names.len}),
         .@"struct" => blk: {
             if (isQueue(T)) break :blk "q" ++ describe(T.Item);
+            if (isDerived(T)) break :blk "-";
             if (isList(T)) break :blk "l" ++ describe(std.meta.Child(@FieldType(T, "items")));
             var text: []const u8 = "{";
             for (std.meta.fieldNames(T)) |name| text = text ++ name ++ ":" ++ describe(@FieldType(T, name)) ++ ",";
@@ -70,10 +80,10 @@ fn write(e: *Engine, out: *std.ArrayList(u8), comptime T: type, value: *const T)
         },
         .@"struct" => if (comptime isQueue(T)) {
             writeAll(e, out, T.Item, value.items());
-        } else if (comptime isList(T)) {
+        } else if (comptime isDerived(T)) {} else if (comptime isList(T)) {
             writeAll(e, out, std.meta.Child(@FieldType(T, "items")), value.items);
         } else inline for (comptime std.meta.fieldNames(T)) |name| {
-            write(e, out, @FieldType(T, name), &@field(value, name));
+            if (comptime !isTransient(T, name)) write(e, out, @FieldType(T, name), &@field(value, name));
         },
         else => @compileError("no state of " ++ @typeName(T)),
     }
@@ -119,11 +129,15 @@ const Reader = struct {
             .@"struct" => if (comptime isQueue(T)) {
                 value.* = .{};
                 try reader.readAll(e, T.Item, &value.list);
+            } else if (comptime isDerived(T)) {
+                value.* = .{};
             } else if (comptime isList(T)) {
                 value.* = .empty;
                 try reader.readAll(e, std.meta.Child(@FieldType(T, "items")), value);
             } else inline for (comptime std.meta.fieldNames(T)) |name| {
-                try reader.read(e, @FieldType(T, name), &@field(value, name));
+                if (comptime isTransient(T, name)) {
+                    @field(value, name) = @field(T.transient, name);
+                } else try reader.read(e, @FieldType(T, name), &@field(value, name));
             },
             else => @compileError("no state of " ++ @typeName(T)),
         }
@@ -172,11 +186,9 @@ pub fn load(e: *Engine, bytes: []const u8) Error!void {
     for (0..n) |_| {
         const c = e.gpa.create(Connection) catch exhausted();
         try reader.read(e, Connection, c);
-        // The hashes of this engine have another key.
-        c.kafka.dialogue.ledger.by_id.rehash(e.secret[0]);
-        c.kafka.dialogue.early.by_id.rehash(e.secret[1]);
-        e.enter(c);
-        e.deadlines.push(e.gpa, c.deadline, c.index, c.place);
+        c.kafka.dialogue.ledger.reindex(e.gpa, e.secret[0]);
+        c.kafka.dialogue.early.reindex(e.gpa, e.secret[1]);
+        e.enterLoaded(c);
     }
     if (reader.rest.len != 0) return error.Invalid;
 }

@@ -440,6 +440,13 @@ pub const Engine = struct {
         e.link(c);
     }
 
+    /// Enters a connection of a state; places are in the order of the connections.
+    pub fn enterLoaded(e: *Engine, c: *Connection) void {
+        e.enter(c);
+        const wait: i64 = if (c.closed) LINGER_NS else IDLE_NS;
+        e.schedule(c, (if (c.clock == NO_TIME) e.clock else c.clock) +| wait);
+    }
+
     fn link(e: *Engine, c: *Connection) void {
         const head = e.headOf(&c.key);
         c.next = head.*;
@@ -778,7 +785,7 @@ pub export fn kafkasniff_streams_save(e: *Engine, size: *u64) [*]const u8 {
     return e.saved.items.ptr;
 }
 
-/// Continues with a state; only for a fresh engine. -1: these bytes are no state, and the engine is of no use.
+/// Continues with a state; only for a fresh engine. -1: these bytes are invalid, and the engine is of no use.
 pub export fn kafkasniff_streams_load(e: *Engine, bytes: [*]const u8, size: u64) i32 {
     saving.load(e, bytes[0..size]) catch return -1;
     return 0;

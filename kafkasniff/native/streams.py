@@ -21,7 +21,7 @@ from kafkasniff.native.rows import copied
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "Kind", "Question", "StreamEngine", "Taken"]
+__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "EngineRows", "QuestionKind", "RowKind", "StreamEngine"]
 
 NOTHING: Final = 0
 ENTER: Final = 1
@@ -34,21 +34,21 @@ COLUMNS: Final = (
 )
 
 
-class Kind:
+class RowKind:
     """Kinds of rows (`stream_types.Kind`)."""
 
     REQUEST, RESPONSE, TOKEN, OPENED, VERDICT, ENDED, TCP, RESYNC, IMPOSSIBLE, UNREADABLE = range(10)
     TEXT, CUT, UNEXPECTED, SASL, CLOSED, FORGOTTEN = range(10, 16)
 
 
-class Question:
+class QuestionKind:
     """Kinds of questions (`stream_types.Question`)."""
 
     FACTS, SEEK, BEGIN_TRIAL, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, EXACT_REQUEST = range(7)
     LIKELY_REQUEST, BEGAN, LAST_RESPONSE, ITEM = range(7, 11)
 
 
-class Taken(msgspec.Struct, frozen=True):
+class EngineRows(msgspec.Struct, frozen=True):
     """Results of a call. The arrays, and the addresses in them, are valid until the next one."""
 
     rows: NDArray[np.void]
@@ -119,7 +119,7 @@ class StreamEngine:
 
     def take(
         self, batch: PacketBatch, clock: NDArray[np.int64], ticks: tuple[NDArray[np.int64], NDArray[np.int64]]
-    ) -> Taken:
+    ) -> EngineRows:
         """Process the next packets in capture order.
 
         `clock`: the packet clock at each; `ticks`: order and packet clock of all packets, those of other shards too.
@@ -137,18 +137,18 @@ class StreamEngine:
         self._kernel.streams_take(self._engine, ctypes.byref(call))
         return self._results()
 
-    def finish(self) -> Taken:
+    def finish(self) -> EngineRows:
         """End the capture: all connections end."""
         self._kernel.streams_finish(self._engine)
         return self._results()
 
-    def let_go(self, connections: Sequence[int]) -> Taken:
+    def let_go(self, connections: Sequence[int]) -> EngineRows:
         """End these connections here; their later packets begin in mid-stream."""
         indices = np.array(connections, np.uint32)
         self._kernel.streams_let_go(self._engine, indices.ctypes.data, len(indices))
         return self._results()
 
-    def _results(self) -> Taken:
+    def _results(self) -> EngineRows:
         if self._raised is not None:
             raise self._raised
         self._kernel.streams_view(self._engine, ctypes.byref(self._view))
@@ -156,7 +156,7 @@ class StreamEngine:
         arena = unfilled(view.arena_size)
         if arena:
             self._kernel.streams_gather(self._engine, arena)
-        return Taken(
+        return EngineRows(
             _array(view.rows, view.rows_count, self._row),
             copied(_array(view.messages, view.messages_count, MESSAGE)),
             arena,
@@ -216,9 +216,9 @@ class StreamEngine:
         return ctypes.string_at(at, size.value)
 
     def load(self, state: bytes) -> None:
-        """Continue with a state; only for a fresh engine. Raises ValueError if these bytes are none of this version."""
+        """Continue with a state; only for a fresh engine. Raises ValueError if this version cannot read it."""
         if self._kernel.streams_load(self._engine, state, len(state)):
-            raise ValueError("these bytes are no state of this version of the stream engine")
+            raise ValueError("the state of the stream engine is damaged, or of another version")
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:

@@ -6,7 +6,7 @@ which exchanges these are. Exchanges with more to report or to add are left to P
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 

@@ -1,0 +1,1 @@
+"""The stream engine of the native kernel."""

@@ -1,0 +1,90 @@
+"""The stream engine yields what Python's follower yields: of captures, disturbed ones, and changed bytes."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkasniff.capture import open_captures
+from kafkasniff.kafka.connection.detail import Level
+from tests.baseline.inputs import DISTURBANCES, shipped
+from tests.choice import in_turn, one_in
+from tests.craft.batches import batch
+from tests.craft.packet import Packet
+from tests.craft.read import read_packets
+from tests.craft.samples import mixed
+from tests.kernel.followers import ByEngine, ByPython, corrupted, results, split
+
+CRAFTED = "crafted"
+CAPTURES = {path.name: path for path in shipped()}
+MOST_PACKETS = 800
+SIZES = (1, 7, 40, 300)
+"""Packets of the batches, in turn."""
+
+
+def packets_of(source: str) -> list[Packet]:
+    return (mixed() if source == CRAFTED else read_packets(CAPTURES[source]))[:MOST_PACKETS]
+
+
+def seeded(*names: Any) -> Random:
+    return Random(zlib.crc32(" ".join(map(str, names)).encode()))
+
+
+@pytest.mark.parametrize("name", one_in(4, sorted(CAPTURES)))
+def test_of_a_capture(name: str) -> None:
+    with open_captures([CAPTURES[name]]) as source:
+        batches = list(source)
+    assert results(ByEngine, batches) == results(ByPython, batches)
+
+
+@pytest.mark.parametrize(("source", "kind"), in_turn([CRAFTED, *sorted(CAPTURES)], DISTURBANCES, 20))
+def test_of_a_disturbed_capture(source: str, kind: str) -> None:
+    disturbed = batch(DISTURBANCES[kind](packets_of(source), seeded(source, kind)))
+    expected = results(ByPython, [disturbed])
+    assert results(ByEngine, [disturbed]) == expected
+    assert results(ByEngine, split(disturbed, itertools.cycle(SIZES))) == expected
+
+
+@pytest.mark.parametrize("source", [CRAFTED, *one_in(12, sorted(CAPTURES), 3)])
+def test_of_changed_bytes(source: str) -> None:
+    for number in range(3):
+        random = seeded(source, number)
+        changed = batch(corrupted(packets_of(source), random))
+        assert results(ByEngine, [changed]) == results(ByPython, [changed]), number
+
+
+@pytest.mark.parametrize("kind", ["lossy", "snapped", "requests-only", "reordered"])
+def test_with_ports(kind: str) -> None:
+    """A port that is given is Kafka's, with less evidence; connections of other ports are not."""
+    packets = packets_of(CRAFTED)
+    ports = sorted({min(packet.sport, packet.dport) for packet in packets})
+    disturbed = batch(DISTURBANCES[kind](packets, seeded(kind)))
+    for chosen in (ports, ports[:1], [1]):
+        expected = results(ByPython, [disturbed], ports=chosen)
+        assert results(ByEngine, [disturbed], ports=chosen) == expected
+
+
+@pytest.mark.parametrize("options", [{"headers": True}, {"exchanges": False}, {"records": "skip"}, {"max_frame": 2000}])
+@pytest.mark.parametrize("kind", ["lossy", "everything"])
+def test_with_options(kind: str, options: dict[str, Any]) -> None:
+    disturbed = batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind)))
+    assert results(ByEngine, [disturbed], **options) == results(ByPython, [disturbed], **options)
+
+
+@pytest.mark.parametrize("kind", ["reordered", "duplicated"])
+def test_at_each_level_of_detail(kind: str) -> None:
+    """The level rises and falls between batches."""
+    pieces = list(split(batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind))), itertools.cycle((90, 30))))
+    found = []
+    for follower in (ByPython, ByEngine):
+        inspector = follower(connections=True)
+        outputs = []
+        for piece, level in zip(pieces, itertools.cycle((0, 1, 2, 3, 3, 1)), strict=False):
+            inspector.level = Level(level)
+            outputs += inspector.feed(piece)
+        found.append((outputs + inspector.close(), inspector.summary, inspector.left_out))
+    assert found[0] == found[1]

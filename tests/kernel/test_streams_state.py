@@ -1,0 +1,112 @@
+"""The state of the stream engine: it continues where it was saved, and gives its memory back."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import zlib
+from collections.abc import Iterable
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafkasniff.engine.stream_questions import StreamQuestions
+from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.native.library import kernel
+from kafkasniff.native.streams import EngineRows
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tls.keylog import KeyLog
+from tests.baseline.inputs import DISTURBANCES
+from tests.craft.batches import batch
+from tests.craft.samples import mixed
+from tests.kernel.followers import split
+
+PLACES = ("at", "a", "step")
+"""Fields of rows that are places in the results of a call."""
+
+
+def questions() -> StreamQuestions:
+    native = kernel()
+    assert native is not None
+    keys = KeyLog()
+    return StreamQuestions(native, lambda: keys, max_frame=MAX_FRAME, ports=frozenset())
+
+
+def described(found: EngineRows, buffer: bytes) -> list[Any]:
+    """Results of a call without places in memory."""
+    rows = [
+        (*(row[name].item() for name in row.dtype.names if name not in PLACES), _bytes(row), _ending(found, row))
+        for row in found.rows
+    ]
+    messages = [
+        (*(row[name].item() for name in row.dtype.names if name not in ("start", "pair", "step", "flags")), data)
+        for row in found.messages
+        for data in [(found.arena if row["flags"] & 2 else buffer)[int(row["start"]) :][: int(row["size"])]]
+    ]
+    return [*rows, *messages]
+
+
+def _bytes(row: np.void) -> bytes:
+    return ctypes.string_at(int(row["at"]), int(row["have"])) if row["have"] and row["at"] else b""
+
+
+def _ending(found: EngineRows, row: np.void) -> Any:
+    return str(found.endings[int(row["a"])]) if row["kind"] == 14 else int(row["a"]) if row["kind"] != 3 else None
+
+
+def run(batches: Iterable[PacketBatch], *, saved: bool = False) -> list[Any]:
+    """The results of all calls; `saved`: each call is that of a new engine, which continues with the state before."""
+    asked = questions()
+    found: list[Any] = []
+    clock = NO_TIME
+    for piece in batches:
+        clocks = np.maximum.accumulate(np.maximum(piece.time_ns, clock))
+        clock = int(clocks[-1]) if len(clocks) else clock
+        found += described(asked.engine.take(piece, clocks, (piece.order, clocks)), piece.buffer)
+        if saved:
+            state = asked.engine.save()
+            assert asked.engine.free() == 0, "memory was lost"
+            asked = questions()
+            asked.engine.load(state)
+            assert asked.engine.save() == state
+    found += described(asked.engine.finish(), b"")
+    assert asked.engine.free() == 0, "memory was lost"
+    return sorted(found, key=repr)
+
+
+@pytest.mark.parametrize("kind", DISTURBANCES)
+def test_a_saved_state_continues(kind: str) -> None:
+    disturbed = batch(DISTURBANCES[kind](mixed(), Random(zlib.crc32(kind.encode()))))
+    sizes = (7, 1, 30, 64)
+    expected = run(split(disturbed, itertools.cycle(sizes)))
+    assert len(expected) > 20
+    assert run(split(disturbed, itertools.cycle(sizes)), saved=True) == expected
+
+
+def test_other_bytes_are_refused() -> None:
+    asked = questions()
+    piece = batch(mixed()[:200])
+    asked.engine.take(piece, piece.time_ns, (piece.order, piece.time_ns))
+    state = asked.engine.save()
+    random = Random(1)
+    for _ in range(200):
+        changed = bytearray(state)
+        changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
+        for damaged in (bytes(changed), state[: random.randrange(len(state))], state + b"\0", b"\x01\x02", b""):
+            other = questions()
+            with pytest.raises(ValueError, match="damaged, or of another version"):
+                other.engine.load(damaged)
+
+
+def test_what_an_answer_raises_is_raised_by_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = questions()
+
+    def fails(_: Any) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(asked, "_answers", dict.fromkeys(range(11), fails))
+    piece = batch(mixed()[:200])
+    with pytest.raises(ZeroDivisionError):
+        asked.engine.take(piece, piece.time_ns, (piece.order, piece.time_ns))
