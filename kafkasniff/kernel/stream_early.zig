@@ -118,6 +118,8 @@ pub const EarlyResponses = struct {
         same.chain.remove(&early.slab, place);
         if (same.chain.count == 0) early.by_id.remove(gpa, one.correlation);
         early.bytes -= @intCast(one.frame.data.len);
+        // A state has unused places, too.
+        early.slab.at(place).frame.data = &.{};
         early.slab.remove(gpa, place);
         return one.frame;
     }
