@@ -15,7 +15,7 @@ import pytest
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.library import kernel
-from kafkasniff.native.streams import EngineRows
+from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES
@@ -23,8 +23,8 @@ from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.kernel.followers import split
 
-PLACES = ("at", "a", "step")
-"""Fields of rows that are places in the results of a call."""
+PLACES = ("at", "a", "b", "step", "start", "pair", "connection", "flags")
+"""Fields of rows and of messages that may be places: in the results of a call, or in lists that the engine makes."""
 
 
 def questions() -> StreamQuestions:
@@ -37,11 +37,11 @@ def questions() -> StreamQuestions:
 def described(found: EngineRows, buffer: bytes) -> list[Any]:
     """Results of a call without places in memory."""
     rows = [
-        (*(row[name].item() for name in row.dtype.names if name not in PLACES), _bytes(row), _ending(found, row))
+        (*(row[name].item() for name in row.dtype.names if name not in PLACES), _bytes(row), _number(found, row))
         for row in found.rows
     ]
     messages = [
-        (*(row[name].item() for name in row.dtype.names if name not in ("start", "pair", "step", "flags")), data)
+        (*(row[name].item() for name in row.dtype.names if name not in PLACES), data)
         for row in found.messages
         for data in [(found.arena if row["flags"] & 2 else buffer)[int(row["start"]) :][: int(row["size"])]]
     ]
@@ -52,8 +52,12 @@ def _bytes(row: np.void) -> bytes:
     return ctypes.string_at(int(row["at"]), int(row["have"])) if row["have"] and row["at"] else b""
 
 
-def _ending(found: EngineRows, row: np.void) -> Any:
-    return str(found.endings[int(row["a"])]) if row["kind"] == 14 else int(row["a"]) if row["kind"] != 3 else None
+def _number(found: EngineRows, row: np.void) -> Any:
+    """The number of a row, or the account that it means."""
+    if row["kind"] == RowKind.CLOSED:
+        return str(found.endings[int(row["a"])])
+    is_place = row["kind"] in (RowKind.OPENED, RowKind.TEXT) or (row["kind"] == RowKind.VERDICT and not row["a"])
+    return None if is_place else (int(row["connection"]), int(row["a"]), int(row["b"]), int(row["flags"]))
 
 
 def run(batches: Iterable[PacketBatch], *, saved: bool = False) -> list[Any]:
