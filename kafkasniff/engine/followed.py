@@ -13,6 +13,7 @@ from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, StreamBytes, TlsHandshake
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.tls.gate import TlsGate
 
 __all__ = ["REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
 
@@ -59,7 +60,20 @@ class FollowedEnd(msgspec.Struct, frozen=True):
 class FollowedConnection(MessageOwner):
     """A connection that the stream engine follows, and what its messages so far mean for later ones."""
 
-    __slots__ = ("asked", "held", "index", "is_kafka", "mechanism", "memory", "opening", "side", "slot")
+    __slots__ = (
+        "asked",
+        "early_problems",
+        "ended",
+        "gate",
+        "index",
+        "mechanism",
+        "memory",
+        "opening",
+        "side",
+        "slot",
+        "stream",
+        "verdict",
+    )
 
     def __init__(self, number: int, index: int, opened: Any) -> None:
         one, other = ((int(opened["high"][d]), int(opened["low"][d]), int(opened["port"][d])) for d in (0, 1))
@@ -70,7 +84,8 @@ class FollowedConnection(MessageOwner):
         """The engine's number of it."""
         self.slot = int(opened["place"])
         """The same, which a later connection may have again: `connection` of regular messages."""
-        self.is_kafka = False
+        self.verdict: Literal["undecided", "kafka", "not-kafka"] = "undecided"
+        self.ended = False
         self.side: int | None = client if client >= 0 else None
         """Direction of the client's stream, once a message is known."""
         self.asked: dict[int, Asked] = {}
@@ -80,7 +95,11 @@ class FollowedConnection(MessageOwner):
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.mechanism: str | None = None
         """Mechanism of the raw tokens."""
-        self.held: list[EarlyProblem] = []
+        self.early_problems: list[EarlyProblem] = []
+        self.gate: TlsGate | None = None
+        """Removes TLS from its streams."""
+        self.stream = b""
+        """The engine's state of it, while it is dumped or loaded."""
 
     @property
     def message_memory(self) -> ConnectionMemory:

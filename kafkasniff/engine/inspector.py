@@ -17,6 +17,7 @@ from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
 from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.feeding import Feeder
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.kernel_feeding import KernelFeeder
 from kafkasniff.engine.line_makers import MakeLines
@@ -28,6 +29,7 @@ from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.engine.stream_feeding import StreamFeeder
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
@@ -101,25 +103,45 @@ class Inspector:
         maker: BodyMaker | None = renderer
         if renderer is None and native is not None and not headers:
             maker = PackedBodies(native)
+        self._maker = maker
         self._memory = MemoryBudget(checked_memory(memory))
-        self._kernel: KernelFeeder | StreamFeeder
-        self._feeder: Feeder | StreamFeeder
-        if self._follows_in_kernel and native is not None:
-            self._kernel = self._feeder = StreamFeeder(self._state, self._memory, native, maker)
-        else:
-            self._kernel = KernelFeeder(self._state, self._memory, maker)
-            self._feeder = Feeder(self._state, self._memory, self._kernel)
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
-        self.begin_in_step()
+        self._kernel: KernelFeeder | StreamFeeder
+        self._feeder: Feeder | StreamFeeder
+        self.begin_following()
         self.limit_messages(self._memory.limit)
 
-    def begin_in_step(self) -> None:
-        """Let the kernel process connections in step from now on."""
-        native = kernel() if self._uses_kernel and not self._emitter.frames else None
-        if native is not None and isinstance(self._kernel, KernelFeeder):
+    def begin_following(self) -> None:
+        """Follow connections from now on: those of a loaded state, and new ones.
+
+        Raises ValueError if the kernel followed connections of the state, and this one cannot.
+        """
+        state, frames = self._state, self._emitter.frames
+        native = kernel() if self._uses_kernel else None
+        if self._follows_in_kernel and native is not None and not len(state.reassembler):
+            streams = StreamFeeder(state, self._memory, native, self._maker, frames=frames)
+            streams.load(state.followed, state.clocks)
+            self._kernel = self._feeder = streams
+            state.followed = []
+            return
+        if state.followed:
+            raise ValueError("its connections need the native kernel")
+        self._kernel = KernelFeeder(state, self._memory, self._maker)
+        self._feeder = Feeder(state, self._memory, self._kernel)
+        if native is not None and not frames:
             self._kernel.start(native)
+
+    @property
+    def followed(self) -> list[FollowedConnection]:
+        """The connections that the stream engine follows, with its state of them."""
+        return self._feeder.saved() if isinstance(self._feeder, StreamFeeder) else []
+
+    @property
+    def clocks(self) -> tuple[int, int, int]:
+        """The clocks of the stream engine (`StreamEngine.clocks`)."""
+        return self._feeder.clocks if isinstance(self._feeder, StreamFeeder) else self._state.clocks
 
     def write_lines(
         self, make: MakeLines, selects: SelectsLines | None = None, *, ahead: LinesAhead | None = None
@@ -326,6 +348,13 @@ class Inspector:
 
     def verdict(self, key: Key) -> Literal["kafka", "not-kafka", "undecided", "over"]:
         """The verdict on the connection between these endpoints; over: it ended undecided."""
+        if isinstance(self._feeder, StreamFeeder):
+            followed = self._feeder.connection(key)
+            if followed is None:
+                return "undecided"
+            if self._state.ports and not followed.forced:
+                return "not-kafka"
+            return "over" if followed.verdict == "undecided" and followed.ended else followed.verdict
         tcp = self._state.reassembler.connection(key)
         if tcp is None:
             return "undecided"
@@ -345,6 +374,8 @@ class Inspector:
         """
         summary = self._state.summary = Summary()
         self._kernel.recall()
+        if isinstance(self._feeder, StreamFeeder):
+            summary.bytes_stream += self._feeder.waiting
         for tcp in self._state.reassembler:
             connection = tcp.owner
             assert isinstance(connection, InspectedConnection)
@@ -366,9 +397,15 @@ class Inspector:
         for one in (self, *others):
             one._kernel.recall()
             one._kernel.forget_all()
-        self._state.reassembler.absorb([other._state.reassembler for other in others], wanted)
+        if isinstance(self._feeder, StreamFeeder):
+            feeders = [other._feeder for other in others]
+            if not all(isinstance(feeder, StreamFeeder) for feeder in feeders):
+                raise UsageError("the states were written with and without the native kernel")
+            self._feeder.absorb([feeder for feeder in feeders if isinstance(feeder, StreamFeeder)], wanted)
+        else:
+            self._state.reassembler.absorb([other._state.reassembler for other in others], wanted)
+            self._memory.recount(self._state.reassembler)
         for other in others:
             self._state.known_brokers |= other._state.known_brokers
             self.names.update(other.names)
             self.keys.absorb(other.keys)
-        self._memory.recount(self._state.reassembler)

@@ -6,6 +6,7 @@ Everything else in an inspector is derived from it, belongs to the current batch
 from __future__ import annotations
 
 from kafkasniff.engine.connection_stats import Account, InspectedConnection, MessageOwner
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
@@ -15,7 +16,7 @@ from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import End, end_index, index_of
 from kafkasniff.tcp.reassembly import Reassembler
-from kafkasniff.tcp.segments import PACKET_SHIFT
+from kafkasniff.tcp.segments import NO_TIME, PACKET_SHIFT
 from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["InspectorState"]
@@ -45,6 +46,10 @@ class InspectorState:
         self.want_exchanges = want_exchanges
         self.want_connections = want_connections
         self.reassembler = Reassembler()
+        self.followed: list[FollowedConnection] = []
+        """Connections of a loaded state that the stream engine will follow."""
+        self.clocks = (NO_TIME, NO_TIME, 0)
+        """The clocks of the stream engine in a loaded state (`StreamEngine.clocks`)."""
         self.connections = 0
         """The highest number of a connection."""
         self.exchanges = 0

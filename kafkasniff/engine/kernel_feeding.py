@@ -84,7 +84,7 @@ class KernelFeeder:
 
     @property
     def is_native(self) -> bool:
-        """Whether there is a kernel."""
+        """Whether the kernel finds messages."""
         return self.in_step is not None
 
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:

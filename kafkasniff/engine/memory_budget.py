@@ -21,6 +21,7 @@ Rows wait to be written within a sixteenth of the budget for each table
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
@@ -210,6 +211,10 @@ class MemoryBudget:
             parts.append(f"{len(dropped) - most:,} that are over or silent for longest")
         detail = f"more than {size_text(self.limit)} of memory (--memory): of {len(reassembler):,} connections "
         return dropped, detail + " and ".join(parts)
+
+    def recount_exchanges(self, connections: Iterable[dict[int, OpenExchange]]) -> None:
+        """Recount the requests that are kept, by connection."""
+        self._kept = sum(exchange.weight for exchanges in connections for exchange in exchanges.values())
 
     def recount(self, reassembler: Reassembler) -> None:
         """Recount what these connections hold and keep."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Final
 
@@ -38,6 +38,7 @@ from kafkasniff.model import Problem, Status
 from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
+from kafkasniff.tcp.plan import index_of
 from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["StreamEvents"]
@@ -62,6 +63,8 @@ class StreamEvents:
         self._max_frame = max_frame
         self.connections: dict[int, FollowedConnection] = {}
         """By the engine's number."""
+        self.by_ends: dict[bytes, FollowedConnection] = {}
+        """The latest connections, by the index of their endpoints."""
         self.owners: list[FollowedConnection | None] = []
         """By slot."""
         self._freed: list[int] = []
@@ -158,14 +161,45 @@ class StreamEvents:
         state = self._state
         state.connections += 1
         state.summary.connections += 1
-        made = self.connections[index] = FollowedConnection(state.connections, index, opened)
+        made = FollowedConnection(state.connections, index, opened)
         if state.want_connections:
             made.account = Account()
-        self.owners += [None] * (made.slot + 1 - len(self.owners))
-        self.owners[made.slot] = made
+        self._place(made)
+
+    def _place(self, connection: FollowedConnection) -> None:
+        self.connections[connection.index] = connection
+        self.owners += [None] * (connection.slot + 1 - len(self.owners))
+        self.owners[connection.slot] = connection
+        self.by_ends[index_of(connection.endpoints)] = connection
+
+    # -- connections whose state is stored -----------------------------------------------------------------------------
+
+    def saved(self) -> list[FollowedConnection]:
+        """All connections, with what the engine knows of them."""
+        for connection in self.connections.values():
+            connection.stream = self._questions.engine.save(connection.slot)
+            connection.gate = self._questions.items.gates.get(connection.index)
+        return list(self.connections.values())
+
+    def load(self, saved: Iterable[FollowedConnection]) -> None:
+        """Continue these connections."""
+        for connection in saved:
+            connection.index, connection.slot = self._questions.engine.load(connection.stream)
+            connection.stream = b""
+            if connection.gate is not None:
+                self._questions.items.gates[connection.index] = connection.gate
+            self._place(connection)
+
+    def drop(self, connection: FollowedConnection) -> None:
+        """Forget a connection without a trace."""
+        self._questions.engine.drop(connection.slot)
+        self._forget(connection)
 
     def _forget(self, connection: FollowedConnection) -> None:
         del self.connections[connection.index]
+        key = index_of(connection.endpoints)
+        if self.by_ends.get(key) is connection:
+            del self.by_ends[key]
         self._questions.forget(connection.index)
         # Messages of this call still need it.
         self._freed.append(connection.slot)
@@ -352,12 +386,13 @@ class StreamEvents:
 
     def _verdict(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         order, time_ns, packet = row["order"], row["time"], row["packet"]
-        held, connection.held = connection.held, []
+        held, connection.early_problems = connection.early_problems, []
         if not row["a"]:
             kind, detail, likely = self._questions.texts[row["b"]]
+            connection.verdict = "not-kafka"
             yield VerdictEvent(order, False, connection.side, detail, time_ns, packet, kind, likely)
             return
-        connection.is_kafka = True
+        connection.verdict = "kafka"
         # Lines of the batch may be written before the event is reported.
         connection.assign(row["direction"])
         yield VerdictEvent(order, True, connection.side, "", time_ns, packet)
@@ -374,7 +409,7 @@ class StreamEvents:
     ) -> Iterator[Event]:
         direction = row["direction"]
         if row["flags"] & BEFORE_VERDICT:
-            held = connection.held
+            held = connection.early_problems
             same = sum(other.kind == kind for other in held)
             if same == MAX_HELD - 1:
                 detail += " (further ones are not reported)"
@@ -426,13 +461,14 @@ class StreamEvents:
 
     def _close(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Any]:
         ending = self._taken.endings[row["a"]].copy()
-        rejected = self._rejected_by_broker(connection, ending) if connection.is_kafka else None
+        rejected = self._rejected_by_broker(connection, ending) if connection.verdict == "kafka" else None
         if rejected is not None:
             place = row["time"], row["packet"], False
             yield ProblemEvent(row["order"], "connection-rejected", rejected, *place)
         connection.opening = None
         connection.asked.clear()
-        connection.held.clear()
+        connection.early_problems.clear()
+        connection.ended = True
         seen, lost = int(ending["decoded"].sum() + ending["skipped"].sum()), int(ending["lost"].sum())
         if connection.account is None or not (seen or lost):
             return

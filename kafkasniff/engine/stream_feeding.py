@@ -5,13 +5,14 @@ The engine follows all connections. Regular messages become lines or columns wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.kernel_feeding import Feeding
@@ -30,6 +31,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import EngineRows
 from kafkasniff.runtime.memory_limits import size_text
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.plan import Key, index_of
 
 if TYPE_CHECKING:
     from kafkasniff.kafka.messages.ahead import BodyMaker
@@ -44,12 +46,21 @@ _SUMS: Final = (
 
 
 class StreamFeeder:
-    """Passes packets to the stream engine, and collects the events."""
+    """Passes packets to the stream engine, and collects the events. `frames`: all messages need their bytes."""
 
-    def __init__(self, state: InspectorState, memory: MemoryBudget, kernel: Kernel, maker: BodyMaker | None) -> None:
+    def __init__(
+        self,
+        state: InspectorState,
+        memory: MemoryBudget,
+        kernel: Kernel,
+        maker: BodyMaker | None,
+        *,
+        frames: bool = False,
+    ) -> None:
         self._state = state
         self._memory = memory
         self._maker = maker
+        self._frames = frames
         self.lines: LineOutput | None = None
         """Set if lines are written."""
         size = state.options.max_frame
@@ -69,8 +80,8 @@ class StreamFeeder:
 
     @property
     def is_native(self) -> bool:
-        """Whether there is a kernel."""
-        return True
+        """Whether the kernel finds messages."""
+        return not self._frames
 
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
@@ -84,6 +95,8 @@ class StreamFeeder:
         """Whether regular messages can omit what the current level of detail omits."""
         detail = self._state.detail
         writes_all = self.lines is not None and self.lines.selects is None
+        if self._frames:
+            return False
         return writes_all or detail.hides or not detail.level
 
     def begin(self, batch: PacketBatch, ahead: LinesAhead | None = None) -> None:
@@ -252,6 +265,50 @@ class StreamFeeder:
         late = self._events.settle()
         assert not late, "see `Inspector.settle`"
 
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    def connection(self, key: Key) -> FollowedConnection | None:
+        """The latest connection between these endpoints, as long as it is remembered."""
+        return self._events.by_ends.get(index_of(key))
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of all streams that were counted and may still be decoded."""
+        gates = self._questions.items.gates.values()
+        return int(self._engine.holdings()["waiting"].sum()) + sum(gate.waiting for gate in gates)
+
+    def saved(self) -> list[FollowedConnection]:
+        """All connections, with the engine's state of them, in the order of their beginnings."""
+        return sorted(self._events.saved(), key=lambda one: (one.place, one.index))
+
+    @property
+    def clocks(self) -> tuple[int, int, int]:
+        """The engine's clocks (`StreamEngine.clocks`)."""
+        return self._engine.clocks
+
+    def load(self, saved: Iterable[FollowedConnection], clocks: tuple[int, int, int]) -> None:
+        """Continue connections that were saved; only for a fresh one. Raises ValueError if a state is unknown."""
+        self._events.load(saved)
+        self._engine.clocks = clocks
+        self._clock = clocks[0]
+        budget = self._memory
+        budget.count_connections(len(self._events.connections))
+        budget.recount_exchanges(one.exchanges for one in self._events.connections.values())
+
+    def absorb(self, others: Sequence[StreamFeeder], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
+        """Take over the connections of others, and drop those that are not wanted, by their endpoints."""
+        clocks = [one.clocks for one in (self, *others)]
+        merged = {index_of(one.endpoints): one for other in others for one in other.saved()}
+        mine = list(self._events.connections.values())
+        every = [*mine, *merged.values()]
+        keep = wanted([one.endpoints for one in every]) if every else []
+        for connection, kept in zip(mine, keep[: len(mine)], strict=True):
+            if not kept or index_of(connection.endpoints) in merged:
+                self._events.drop(connection)
+        added = [one for one, kept in zip(merged.values(), keep[len(mine) :], strict=True) if kept]
+        highest = tuple(max(column) for column in zip(*clocks, strict=True))
+        self.load(added, (highest[0], highest[1], highest[2]))
+
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def _relieve(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
@@ -289,7 +346,7 @@ class StreamFeeder:
     def _holdings(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Index, whether it is over, bytes, clock and first order of each connection."""
         for row in self._engine.holdings().tolist():
-            index, closed, memory, clock, order = row
+            index, closed, memory, clock, order = row[:5]
             connection = self._events.connections[index]
             kept = sum(exchange.weight for exchange in connection.exchanges.values())
             yield index, closed, memory + kept, clock, order

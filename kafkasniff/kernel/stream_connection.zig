@@ -43,7 +43,7 @@ const Syn = struct { dir: usize, seq: u32, packet: i64, time: i64, clock: i64, a
 
 pub const Connection = struct {
     /// What a state does not have, and its values then.
-    pub const transient = .{ .place = NONE, .next = NONE, .deadline = 0 };
+    pub const transient = .{ .index = 0, .place = NONE, .next = NONE, .deadline = 0 };
 
     key: Key,
     /// In the order of their beginnings.

@@ -1,4 +1,4 @@
-//! The state of an engine as bytes: a walk over its types, so that a new attribute needs no code here.
+//! The state of a connection as bytes: a walk over its types, so that a new attribute needs no code here.
 //!
 //! It depends on the packets alone, not on batches, so that equal states mean equal results. The bytes begin with a
 //! checksum of the layout: a state of another build is refused.
@@ -8,18 +8,9 @@ const Connection = connections.Connection;
 const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
 const std = @import("std");
-const types = @import("stream_types.zig");
 
 const MAGIC = "kafkasniff streams 1\n";
-const VERSION = std.hash.Crc32.hash(describe(Connection) ++ describe(Scalars));
-
-const Scalars = struct {
-    connections: u32,
-    clock: i64,
-    end_clock: i64,
-    end_order: i64,
-    totals: types.Totals,
-};
+const VERSION = std.hash.Crc32.hash(describe(Connection));
 
 fn isList(comptime T: type) bool {
     return @typeInfo(T) == .@"struct" and @hasField(T, "items") and @hasField(T, "capacity");
@@ -159,36 +150,28 @@ const Reader = struct {
     }
 };
 
-pub fn save(e: *Engine, out: *std.ArrayList(u8)) void {
+pub fn save(e: *Engine, c: *const Connection, out: *std.ArrayList(u8)) void {
     out.appendSlice(e.gpa, MAGIC) catch exhausted();
     raw(e, out, VERSION);
     const start = out.items.len;
     raw(e, out, @as(u32, 0));
-    var scalars: Scalars = undefined;
-    inline for (comptime std.meta.fieldNames(Scalars)) |name| @field(scalars, name) = @field(e, name);
-    write(e, out, Scalars, &scalars);
-    raw(e, out, @as(u64, e.count));
-    for (e.inOrder()) |c| write(e, out, Connection, c);
+    write(e, out, Connection, c);
     const checksum = std.hash.Crc32.hash(out.items[start + 4 ..]);
     @memcpy(out.items[start..][0..4], std.mem.asBytes(&checksum));
 }
 
-/// A state is trusted as far as its checksum: it refers to places within its own lists.
-pub fn load(e: *Engine, bytes: []const u8) Error!void {
+/// The connection continues in this engine. A state is trusted as far as its checksum: it refers to places within its own
+/// lists.
+pub fn load(e: *Engine, bytes: []const u8) Error!*Connection {
     var reader = Reader{ .rest = bytes };
     if (!std.mem.eql(u8, try reader.take(MAGIC.len), MAGIC)) return error.Invalid;
     if (try reader.get(u32) != VERSION) return error.Invalid;
     if (try reader.get(u32) != std.hash.Crc32.hash(reader.rest)) return error.Invalid;
-    var scalars: Scalars = undefined;
-    try reader.read(e, Scalars, &scalars);
-    inline for (comptime std.meta.fieldNames(Scalars)) |name| @field(e, name) = @field(scalars, name);
-    const n = try reader.get(u64);
-    for (0..n) |_| {
-        const c = e.gpa.create(Connection) catch exhausted();
-        try reader.read(e, Connection, c);
-        c.kafka.dialogue.ledger.reindex(e.gpa, e.secret[0]);
-        c.kafka.dialogue.early.reindex(e.gpa, e.secret[1]);
-        e.enterLoaded(c);
-    }
+    const c = e.gpa.create(Connection) catch exhausted();
+    try reader.read(e, Connection, c);
     if (reader.rest.len != 0) return error.Invalid;
+    c.kafka.dialogue.ledger.reindex(e.gpa, e.secret[0]);
+    c.kafka.dialogue.early.reindex(e.gpa, e.secret[1]);
+    e.enterLoaded(c);
+    return c;
 }

@@ -334,7 +334,16 @@ pub const View = extern struct {
 };
 
 /// What a connection holds.
-pub const Holding = extern struct { connection: u32, closed: u32, memory: u64, clock: i64, first_order: i64 };
+pub const Holding = extern struct {
+    connection: u32,
+    closed: u32,
+    memory: u64,
+    clock: i64,
+    first_order: i64,
+    /// Bytes that may still become frames.
+    waiting: i64,
+    place: u64,
+};
 
 /// The structures that Python shares: `name=field:offset:size,…;`, with a `size` entry for the whole.
 pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals });

@@ -440,8 +440,10 @@ pub const Engine = struct {
         e.link(c);
     }
 
-    /// Enters a connection of a state; places are in the order of the connections.
+    /// Enters a connection of a state.
     pub fn enterLoaded(e: *Engine, c: *Connection) void {
+        c.index = e.connections;
+        e.connections += 1;
         e.enter(c);
         const wait: i64 = if (c.closed) LINGER_NS else IDLE_NS;
         e.schedule(c, (if (c.clock == NO_TIME) e.clock else c.clock) +| wait);
@@ -777,18 +779,33 @@ pub export fn kafkasniff_streams_item(e: *Engine, q: *const types.Ask) void {
     e.clearItem(q);
 }
 
-/// The state between two batches; valid until the next call.
-pub export fn kafkasniff_streams_save(e: *Engine, size: *u64) [*]const u8 {
+/// The state of a connection between two batches, by its place; valid until the next call.
+pub export fn kafkasniff_streams_save(e: *Engine, place: u32, size: *u64) ?[*]const u8 {
     e.saved.clearRetainingCapacity();
-    saving.save(e, &e.saved);
+    if (place >= e.list.items.len) return null;
+    saving.save(e, e.list.items[place] orelse return null, &e.saved);
     size.* = e.saved.items.len;
     return e.saved.items.ptr;
 }
 
-/// Continues with a state; only for a fresh engine. -1: these bytes are invalid, and the engine is of no use.
-pub export fn kafkasniff_streams_load(e: *Engine, bytes: [*]const u8, size: u64) i32 {
-    saving.load(e, bytes[0..size]) catch return -1;
-    return 0;
+/// Continues a connection that was saved; its number, and its place at `place`. -1: these bytes are invalid, and the
+/// engine is of no use.
+pub export fn kafkasniff_streams_load(e: *Engine, bytes: [*]const u8, size: u64, place: *u32) i64 {
+    const c = saving.load(e, bytes[0..size]) catch return -1;
+    place.* = c.place;
+    return c.index;
+}
+
+/// The packet clock, that of the end, and the order after the last packet; `set`: changes them instead.
+pub export fn kafkasniff_streams_clock(e: *Engine, clocks: *[3]i64, set: bool) void {
+    if (set) {
+        e.clock, e.end_clock, e.end_order = clocks.*;
+    } else clocks.* = .{ e.clock, e.end_clock, e.end_order };
+}
+
+/// Forgets a connection without a trace, by its place.
+pub export fn kafkasniff_streams_drop(e: *Engine, place: u32) void {
+    if (place < e.list.items.len) if (e.list.items[place]) |c| e.forget(c);
 }
 
 /// What each connection holds: its count; `at`: the address of the first (`types.Holding`), valid until the next call.
@@ -800,9 +817,25 @@ pub export fn kafkasniff_streams_holdings(e: *Engine, at: *u64) u64 {
         .memory = heldBy(c),
         .clock = c.clock,
         .first_order = c.first_order,
+        .waiting = waitingOf(c),
+        .place = c.place,
     }) catch exhausted();
     at.* = @intFromPtr(e.holdings.items.ptr);
     return e.holdings.items.len;
+}
+
+/// Bytes of both streams that may still become frames.
+fn waitingOf(c: *const Connection) i64 {
+    if (c.closed or c.kafka.verdict == .not) return 0;
+    var total: i64 = 0;
+    for (&c.kafka.streams) |*stream| {
+        if (stream.framer) |*framer| {
+            total += framer.pending();
+        } else if (stream.trial) |*framer| {
+            total += framer.pending() + stream.frames_size;
+        } else total += @intCast(stream.bytes.len());
+    }
+    return total;
 }
 
 fn heldBy(c: *const Connection) u64 {

@@ -49,6 +49,8 @@ class Kernel:
     streams_gather: Any
     streams_save: Any
     streams_load: Any
+    streams_clock: Any
+    streams_drop: Any
     streams_holdings: Any
     streams_layout: Any
 
@@ -137,8 +139,10 @@ class Kernel:
             "ids": (ctypes.c_int32, pointer, pointer),
             "item": (None, pointer, pointer),
             "gather": (None, pointer, ctypes.c_char_p),
-            "save": (pointer, pointer, pointer),
-            "load": (ctypes.c_int32, pointer, ctypes.c_char_p, number),
+            "save": (pointer, pointer, ctypes.c_uint32, pointer),
+            "load": (ctypes.c_int64, pointer, ctypes.c_char_p, number, pointer),
+            "clock": (None, pointer, pointer, ctypes.c_bool),
+            "drop": (None, pointer, ctypes.c_uint32),
             "holdings": (number, pointer, pointer),
             "layout": (ctypes.c_char_p,),
         }

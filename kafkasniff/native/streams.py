@@ -209,16 +209,34 @@ class StreamEngine:
         count = self._kernel.streams_holdings(self._engine, ctypes.byref(at))
         return _array(at.value, count, self._holding).copy()
 
-    def save(self) -> bytes:
-        """The state between two batches."""
+    def save(self, slot: int) -> bytes:
+        """The state of a connection between two batches."""
         size = ctypes.c_uint64()
-        at = self._kernel.streams_save(self._engine, ctypes.byref(size))
+        at = self._kernel.streams_save(self._engine, slot, ctypes.byref(size))
         return ctypes.string_at(at, size.value)
 
-    def load(self, state: bytes) -> None:
-        """Continue with a state; only for a fresh engine. Raises ValueError if this version cannot read it."""
-        if self._kernel.streams_load(self._engine, state, len(state)):
-            raise ValueError("the state of the stream engine is damaged, or of another version")
+    def load(self, state: bytes) -> tuple[int, int]:
+        """Continue a connection that was saved; its number and its slot. Raises ValueError if the state is unknown."""
+        slot = ctypes.c_uint32()
+        index: int = self._kernel.streams_load(self._engine, state, len(state), ctypes.byref(slot))
+        if index < 0:
+            raise ValueError("the state of a connection is damaged, or of another version")
+        return index, slot.value
+
+    def drop(self, slot: int) -> None:
+        """Forget a connection without a trace."""
+        self._kernel.streams_drop(self._engine, slot)
+
+    @property
+    def clocks(self) -> tuple[int, int, int]:
+        """The packet clock, that of the end of the captures, and the order after the last packet."""
+        found = (ctypes.c_int64 * 3)()
+        self._kernel.streams_clock(self._engine, ctypes.byref(found), False)
+        return found[0], found[1], found[2]
+
+    @clocks.setter
+    def clocks(self, clocks: tuple[int, int, int]) -> None:
+        self._kernel.streams_clock(self._engine, ctypes.byref((ctypes.c_int64 * 3)(*clocks)), True)
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:

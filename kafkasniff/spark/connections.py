@@ -233,7 +233,7 @@ class ReadConnections:
         end.files = files
         if goes_on:
             end.ends_with = state_hash(end.state, self._options)
-            end.problems = open_problems(state.inspector.state)
+            end.problems = open_problems(state.inspector)
         return end
 
 

@@ -141,7 +141,7 @@ def _last_state(parts: Sequence[DecodedPart], options: ExportOptions, problems: 
     if len(parts) == 1 or not problems:
         return dumped
     state = load_state(dumped, options)
-    add_problems(state.inspector.state, problems)
+    add_problems(state.inspector, problems)
     return dump(state)
 
 

@@ -98,7 +98,7 @@ class _Nowhere:
 
 def section_state(state: ShardState) -> bytes:
     """The state for a section that begins here, dumped; from here on `state` counts from zero, too."""
-    state.enricher.count_into(begin_part(state.inspector.state))
+    state.enricher.count_into(begin_part(state.inspector))
     return dump(state)
 
 
@@ -109,8 +109,8 @@ def state_hash(dumped: bytes, options: ExportOptions) -> bytes:
     `load_state`.
     """
     state = load_state(dumped, options)
-    begin_part(state.inspector.state)
-    connections, numbers = comparable_connections(state.inspector.state)
+    begin_part(state.inspector)
+    connections, numbers = comparable_connections(state.inspector)
     missed = sorted(numbers[one] for one in state.enricher.missed if one in numbers)
     found = hashlib.blake2b(repr((missed, sorted(state.inspector.state.known_brokers))).encode(), digest_size=16)
     for one in connections:

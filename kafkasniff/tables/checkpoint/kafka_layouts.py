@@ -6,7 +6,7 @@ import heapq
 from collections import OrderedDict, deque
 from typing import Final, Literal
 
-from kafkasniff.engine import connection_stats
+from kafkasniff.engine import connection_stats, followed
 from kafkasniff.kafka.connection import candidates, early, exchange, opening, search, segmented_bytes, trial, waits
 from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.connection import KafkaConnection
@@ -75,6 +75,49 @@ CONNECTIONS: Final = (
             "turns": waits.Turns,
         },
     ),
+    Layout(
+        followed.FollowedConnection,
+        {
+            "number": int,
+            "place": int,
+            "endpoints": Key,
+            "first_time": int,
+            "first_packet": int,
+            "account": connection_stats.Account | None,
+            "forced": bool,
+            "client": Endpoint | None,
+            "broker": Endpoint | None,
+            "id": int,
+            "exchanges": dict[int, connection_stats.OpenExchange],
+            "turns": waits.Turns,
+            "stream": bytes,
+            "gate": gate.TlsGate | None,
+            "index": int,
+            "slot": int,
+            "verdict": Literal["undecided", "kafka", "not-kafka"],
+            "ended": bool,
+            "side": Side | None,
+            "asked": most(dict[int, followed.Asked], exchange.MAX_OUTSTANDING + exchange.MAX_SILENT),
+            "memory": ConnectionMemory,
+            "opening": opening.Opening | None,
+            "mechanism": str | None,
+            "early_problems": list[followed.EarlyProblem],
+        },
+    ),
+    Layout(
+        followed.Asked,
+        {
+            "api_key": int,
+            "api_version": int,
+            "correlation_id": int,
+            "client_id": str | bytes | None,
+            "time_ns": int,
+            "carry": Carry,
+            "hidden": bool,
+        },
+        made=followed.Asked,
+    ),
+    Layout(followed.EarlyProblem, made=followed.EarlyProblem),
     Layout(waits.Turns, {"answered": int | None, "muted_until": int | None, "open_until": int | None}, new=waits.Turns),
     Layout(
         connection_stats.Account,

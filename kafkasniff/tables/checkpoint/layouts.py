@@ -11,6 +11,7 @@ from collections import OrderedDict
 from typing import Any, Final, Literal
 
 from kafkasniff.engine import connection_stats, memory_budget
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
@@ -66,7 +67,10 @@ def _complete(inspector: Inspector) -> None:
         if any(detail._full != wanted for detail in used) or kafka._options.max_frame != state.options.max_frame:
             raise DamagedError("a connection has other options than its inspector")
     inspector._memory.recount(state.reassembler)
-    inspector.begin_in_step()
+    try:
+        inspector.begin_following()
+    except ValueError as error:
+        raise DamagedError(str(error)) from None
 
 
 _RUNS: Final = (
@@ -82,6 +86,8 @@ _RUNS: Final = (
             "_want_exchanges": bool,
             "_want_connections": bool,
             "_reassembler": Reassembler,
+            "_followed": list[FollowedConnection],
+            "_clocks": tuple[int, int, int],
             "_connections": int,
             "_exchanges": int,
             "_captures": tuple[str, ...],
@@ -94,15 +100,18 @@ _RUNS: Final = (
         },
         new=Inspector,
         # The options for shared bodies and memory are set by the code that resumes the state.
-        without=frozenset({"_emitter", "_feeder", "_kernel", "_memory", "_windows"}),
+        without=frozenset({"_emitter", "_feeder", "_kernel", "_maker", "_memory", "_windows"}),
         paths={
             **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "options", "reassembler")},
+            **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks")},
             **{f"_{name}": f"_state.{name}" for name in ("want_exchanges", "want_connections", "known_brokers")},
             **{f"_{name}": f"_state.{name}" for name in ("connections", "exchanges", "captures", "only_capture")},
             **{name: f"_state.{name}" for name in ("summary", "names", "keys", "judged")},
         },
         views={
             "_reassembler": lambda inspector: inspector.reassembler,
+            "_followed": lambda inspector: inspector.followed,
+            "_clocks": lambda inspector: inspector.clocks,
             "_known_brokers": lambda inspector: list(map(indexed_end, inspector._state.known_brokers)),
             "judged": lambda inspector: inspector.judged and list(map(indexed_key, inspector.judged)),
         },
