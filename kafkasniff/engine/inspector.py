@@ -72,7 +72,7 @@ class Inspector:
 
     _uses_kernel: ClassVar[bool] = True
     """Whether the kernel, if available, processes connections in step; the result is the same."""
-    _follows_in_kernel: ClassVar[bool] = False
+    _follows_in_kernel: ClassVar[bool] = True
     """Whether the kernel's stream engine follows all connections; the result is the same."""
 
     def __init__(

@@ -57,7 +57,7 @@ def _number(found: EngineRows, row: np.void) -> Any:
     if row["kind"] == RowKind.CLOSED:
         return str(found.endings[int(row["a"])])
     is_place = row["kind"] in (RowKind.OPENED, RowKind.TEXT) or (row["kind"] == RowKind.VERDICT and not row["a"])
-    return None if is_place else (int(row["connection"]), int(row["a"]), int(row["b"]), int(row["flags"]))
+    return None if is_place else (int(row["a"]), int(row["b"]), int(row["flags"]))
 
 
 def saved_states(asked: StreamQuestions) -> list[bytes]:
