@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from typing import Final
 
 import numpy as np
@@ -10,13 +11,13 @@ import pytest
 from numpy.typing import NDArray
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.messages.plausibility import begins_with_request
-from kafkasniff.native.feed import NONE
-from kafkasniff.native.feed_calls import Feed
+from kafkasniff.engine.stream_feeding import StreamFeeder
+from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.native.library import kernel
 from kafkasniff.tcp.packets import COLUMNS, SYN, PacketBatch
 from kafkasniff.tcp.plan import End, Key, endpoint_hash, index_of
 from kafkasniff.timing.watch import LinkWatch
+from kafkasniff.tls.keylog import KeyLog
 
 MODULUS: Final = (1 << 61) - 1
 """Python's hash of an integer is its remainder (`sys.hash_info.modulus`)."""
@@ -57,7 +58,8 @@ def test_tables_of_connections() -> None:
     inspector, watch = Inspector(), LinkWatch()
     inspector.feed(batch)
     watch.feed(batch)
-    for table in (inspector.reassembler._table, watch._halves):
+    assert isinstance(inspector._feeder, StreamFeeder)
+    for table in (inspector._feeder._events.by_ends, watch._halves):
         assert len(table) >= len(keys)
         assert len(set(map(hash, table))) == len(table)
 
@@ -74,15 +76,22 @@ def together(count: int, broker: End) -> list[End]:
 
 
 @pytest.mark.skipif(kernel() is None, reason="no native kernel here")
-def test_places_in_the_table_of_the_kernel() -> None:
-    """Occupied places in a row are what a look-up compares: hundreds with a hash that attackers know."""
-    native = kernel()
-    assert native is not None
+def test_connections_of_the_stream_engine() -> None:
+    """Endpoints that share a place under a hash that attackers know cost what others cost."""
     broker = (0, MAPPED | 0x0A000001, 9092)
-    feed = Feed(native, lambda _: 0, begins_with_request, idle=1, max_frame=1 << 20, every_end=False)
-    for end in together(2_000, broker):
-        feed.add((end, broker))
-    occupied = np.flatnonzero(feed._table != NONE)
-    assert len(occupied) == 2_000
-    borders = np.flatnonzero(np.diff(occupied, prepend=-2) > 1)
-    assert np.diff(np.append(borders, len(occupied))).max() < 50
+
+    def seconds(keys: list[Key]) -> float:
+        batch, times = syns(keys), []
+        for _ in range(3):
+            native = kernel()
+            assert native is not None
+            asked = StreamQuestions(native, KeyLog, max_frame=1 << 20, ports=frozenset())
+            begin = time.process_time()
+            asked.engine.take(batch, batch.time_ns, (batch.order, batch.time_ns))
+            times.append(time.process_time() - begin)
+            assert len(asked.engine) == len(keys)
+        return max(min(times), 0.002)
+
+    ends = together(2_000, broker)
+    keys = [(min(end, broker), max(end, broker)) for end in ends]
+    assert seconds(keys) < 24 * seconds(keys[:250])

@@ -27,6 +27,7 @@ from kafkasniff.tls import waiting as waiting_module
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
+from tests.native.one_by_one import OneByOne
 
 BROKER = ("10.0.0.9", 9092)
 START_NS = 1_781_000_000_000_000_000
@@ -44,10 +45,10 @@ def packet(sender: int, seq: int, payload: bytes, flags: int = ACK, *, answer: b
 
 
 class Feeder:
-    """Feeds packets to an inspector batch by batch and keeps none of them."""
+    """Feeds packets to an inspector batch by batch and keeps none of them. Python follows the connections."""
 
     def __init__(self, **options: Any) -> None:
-        self.inspector = Inspector(**options)
+        self.inspector: Inspector = OneByOne(**options)
         self._order = 0
 
     def feed(self, packets: Sequence[Packet]) -> list[Output]:

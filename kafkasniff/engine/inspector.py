@@ -155,11 +155,7 @@ class Inspector:
         """
         state, kernel = self._state, self._kernel
         # Connections, and all exchanges, need messages.
-        if (
-            (isinstance(kernel, KernelFeeder) and kernel.in_step is None)
-            or state.want_connections
-            or state.want_exchanges != (selects is not None)
-        ):
+        if not kernel.is_native or state.want_connections or state.want_exchanges != (selects is not None):
             return False
         lines = self._kernel.lines = LineOutput(make, state.capture_at, selects, ahead)
         self._windows = LineWindows(state, self._memory, self._kernel, self._feeder, self._emitter, lines)

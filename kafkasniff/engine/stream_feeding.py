@@ -19,7 +19,7 @@ from kafkasniff.engine.kernel_feeding import Feeding
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.lines_ahead import LinesAhead
-from kafkasniff.engine.memory_budget import LEAST_HELD, MemoryBudget
+from kafkasniff.engine.memory_budget import CONNECTION_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed
 from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
 from kafkasniff.engine.stream_events import StreamEvents
@@ -186,7 +186,7 @@ class StreamFeeder:
         self, messages: Messages, columns: list[PairColumns] | None, finder: PairFinder | None
     ) -> PairedRun | None:
         """The messages of whole exchanges that are emitted one by one; `columns` receives the others."""
-        detail, summary = self._state.detail, self._state.summary
+        detail = self._state.detail
         if detail.hides:
             rows = messages.rows
             self.requests.count_hidden((rows["flags"][rows["pair"] != NONE] & REQUEST) > 0)
@@ -196,11 +196,15 @@ class StreamFeeder:
             found, others = finder.find(messages, detail.decode, self._state.capture_at)
             columns += found
             for one in found:
-                summary.requests += len(one.asked)
-                summary.responses += len(one.asked)
+                self._count_columns(one)
         if others is None or others.any():
             return PairedRun(messages, detail.decode, self._maker, others)
         return None
+
+    def _count_columns(self, found: PairColumns) -> None:
+        """Count exchanges that are columns in the summary."""
+        self._state.summary.requests += len(found.asked)
+        self._state.summary.responses += len(found.asked)
 
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """The packet clock at each row; order and packet clock of all packets."""
@@ -314,6 +318,7 @@ class StreamFeeder:
     def _relieve(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
         """End connections if all of them together use too much memory."""
         budget = self._memory
+        self._engine.release()
         budget.count_connections(len(self._engine))
         if budget.used <= budget.limit:
             return
@@ -324,12 +329,12 @@ class StreamFeeder:
         found.sort(key=itemgetter(0, 1), reverse=True)
         most = 0
         while most < len(found) and left > target and found[most][0] >= LEAST_HELD:
-            left -= found[most][0]
+            left -= found[most][0] + CONNECTION_BYTES
             most += 1
         rest = sorted(found[most:], key=lambda one: (not one[2], one[3], one[1]))
         silent = 0
         while silent < len(rest) and left > target:
-            left -= rest[silent][0]
+            left -= rest[silent][0] + CONNECTION_BYTES
             silent += 1
         dropped = [one[4] for one in (*found[:most], *rest[:silent])]
         parts = [f"{most:,} that hold most"] if most else []
@@ -341,6 +346,7 @@ class StreamFeeder:
         )
         keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
         keyed += self._taken(self._engine.let_go(dropped))
+        self._engine.release()
         budget.count_connections(len(self._engine))
 
     def _holdings(self) -> Iterator[tuple[int, int, int, int, int]]:

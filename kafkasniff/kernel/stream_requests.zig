@@ -41,9 +41,10 @@ fn bodyOf(bytes: []const u8, header: u2, found: *Found) ?usize {
         at += @intCast(length);
     }
     if (header == 1) return at;
+    // None takes one byte; readers of regular messages skip that.
+    found.tagged = at < bytes.len and bytes[at] != 0;
     const tags = varint(bytes, &at) orelse return null;
     if (tags > MAX_TAGS) return null;
-    found.tagged = tags != 0;
     for (0..tags) |_| {
         _ = varint(bytes, &at) orelse return null;
         const size = varint(bytes, &at) orelse return null;

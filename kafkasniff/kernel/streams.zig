@@ -248,6 +248,16 @@ pub const Engine = struct {
         if (bytes.len != 0) e.retired.append(e.gpa, bytes) catch exhausted();
     }
 
+    /// Bytes that connections hold, without themselves, and without what only the results of a call take.
+    fn kept(e: *const Engine) u64 {
+        var transient: u64 = e.rows.capacity * @sizeOf(types.Row) + e.messages.capacity * @sizeOf(found_messages.Message);
+        transient += e.opened.capacity * @sizeOf(types.Opened) + e.endings.capacity * @sizeOf(types.Ending);
+        transient += e.retired.capacity * @sizeOf([]u8) + e.saved.capacity + e.holdings.capacity * @sizeOf(types.Holding);
+        for (e.retired.items) |bytes| transient += bytes.len;
+        const connection = std.math.ceilPowerOfTwoAssert(u64, @sizeOf(Connection));
+        return e.pool.used -| transient -| e.count * connection;
+    }
+
     fn clear(e: *Engine) void {
         for (e.retired.items) |bytes| e.gpa.free(bytes);
         e.retired.clearRetainingCapacity();
@@ -357,7 +367,7 @@ pub const Engine = struct {
         const place = kafkas.Log{ .order = q.order, .time = q.time, .packet = q.packet };
         switch (@as(types.Item, @fromBackingInt(@mod(q.a, 11)))) {
             .segment => if (given.len != 0) kafkas.segment(e, c, d, .{
-                .data = e.kept(given),
+                .data = e.copied(given),
                 .packet = q.packet,
                 .time = q.time,
                 .order = q.order,
@@ -375,7 +385,7 @@ pub const Engine = struct {
                 .exact = q.c & 4 == 0,
             }),
             .late => {
-                var p = std.mem.zeroInit(types.Packet, .{ .data = e.kept(given) });
+                var p = std.mem.zeroInit(types.Packet, .{ .data = e.copied(given) });
                 p.order, p.packet, p.time = .{ q.order, q.packet, q.time };
                 kafkas.late(e, c, d, &p);
             },
@@ -392,7 +402,7 @@ pub const Engine = struct {
     }
 
     /// A copy that lives as long as the rows.
-    fn kept(e: *Engine, bytes: []const u8) []u8 {
+    fn copied(e: *Engine, bytes: []const u8) []u8 {
         const copy = e.gpa.dupe(u8, bytes) catch exhausted();
         e.retire(copy);
         return copy;
@@ -735,6 +745,11 @@ pub export fn kafkasniff_streams_let_go(e: *Engine, indices: [*]const u32, count
     for (indices[0..count]) |index| e.letGo(index);
 }
 
+/// Frees what the results of the last call refer to.
+pub export fn kafkasniff_streams_release(e: *Engine) void {
+    e.clear();
+}
+
 /// Results of the last call.
 pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
     view.* = .{
@@ -748,7 +763,7 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
         .endings = @intFromPtr(e.endings.items.ptr),
         .endings_count = e.endings.items.len,
         .totals = e.totals,
-        .memory = e.pool.used,
+        .memory = e.kept(),
         .connections = e.count,
         .questions = e.questions,
     };
@@ -839,7 +854,7 @@ fn waitingOf(c: *const Connection) i64 {
 }
 
 fn heldBy(c: *const Connection) u64 {
-    var total: u64 = @sizeOf(Connection);
+    var total: u64 = 0;
     for (&c.streams) |*stream| total += @as(u64, @intCast(stream.held_bytes)) + 64 * stream.held.len();
     for (&c.kafka.streams) |*stream| {
         if (stream.framer) |*framer| total += framer.have.capacity;

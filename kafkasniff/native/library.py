@@ -43,6 +43,7 @@ class Kernel:
     streams_finish: Any
     streams_let_go: Any
     streams_view: Any
+    streams_release: Any
     streams_oldest: Any
     streams_ids: Any
     streams_item: Any
@@ -135,6 +136,7 @@ class Kernel:
             "finish": (None, pointer),
             "let_go": (None, pointer, pointer, number),
             "view": (None, pointer, pointer),
+            "release": (None, pointer),
             "oldest": (ctypes.c_int64, pointer, ctypes.c_int32),
             "ids": (ctypes.c_int32, pointer, pointer),
             "item": (None, pointer, pointer),

@@ -165,6 +165,11 @@ class StreamEngine:
             dict(zip(self._totals, view.totals, strict=True)),
         )
 
+    def release(self) -> None:
+        """Free what the results of the last call refer to."""
+        self._kernel.streams_release(self._engine)
+        self._kernel.streams_view(self._engine, ctypes.byref(self._view))
+
     # -- within a question --------------------------------------------------------------------------------------------
 
     def oldest(self, correlation_id: int) -> tuple[int, int] | None:
@@ -188,7 +193,7 @@ class StreamEngine:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory in use, as of the last call."""
+        """Bytes of memory that connections hold, without themselves, as of the last call."""
         used: int = self._view.memory
         return used
 

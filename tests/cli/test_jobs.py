@@ -20,7 +20,7 @@ from kafkasniff.capture.formats import pcap
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import pipeline
 from kafkasniff.engine import lines_ahead
-from kafkasniff.native import feed_calls, kernel, lines
+from kafkasniff.native import kernel, lines
 from kafkasniff.runtime.threads import Task
 from tests.choice import DEEP, fewer, in_turn, one_in
 from tests.cli.console import Result, kafkasniff
@@ -106,9 +106,7 @@ class BrokenError(Exception):
 
 
 @needs_kernel
-@pytest.mark.parametrize(
-    ("place", "name"), [(feed_calls.Feed, "feed"), (lines.JsonLines, "_write"), (pcap.PcapParser, "_scan")]
-)
+@pytest.mark.parametrize(("place", "name"), [(lines.JsonLines, "_write"), (pcap.PcapParser, "_scan")])
 def test_an_exception_in_a_thread(large: Path, place: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the run as in the main thread, and no thread is left."""
     before, works = threading.active_count(), getattr(place, name)

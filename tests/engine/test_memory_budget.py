@@ -17,7 +17,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection import detail
 from kafkasniff.model import Connection, Exchange, Message
 from kafkasniff.native import kernel
-from kafkasniff.native.feed_calls import FIRST_ARENA
 from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.timing.watch import LINK_BYTES, LinkWatch
@@ -46,7 +45,6 @@ def is_whole(feeder: Feeder) -> bool:
 def recounted(feeder: Feeder) -> int:
     """The budget's content, counted again from scratch."""
     budget = MemoryBudget(feeder.inspector._memory.limit)
-    budget.in_step = feeder.inspector._memory.in_step
     for tcp in feeder.connections:
         assert isinstance(tcp.owner, InspectedConnection)
     budget.recount(feeder.inspector._state.reassembler)
@@ -172,9 +170,6 @@ def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
     gc.collect()
     taken = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    if feeder.inspector._kernel.in_step is not None and len(feeder.inspector._kernel.in_step):
-        # The kernel has one for all connections, which is reallocated.
-        taken -= FIRST_ARENA
     estimate = feeder.inspector._memory.used - before
     assert estimate > LOWEST_SHARE * taken, f"{estimate:,} of {taken:,}"
     assert estimate < 4 * taken, f"{estimate:,} of {taken:,}"
@@ -388,7 +383,7 @@ def test_large_batches_are_emitted_in_parts() -> None:
         finder = None if found is None else ExchangeFinder(found, headers=True)
         most = 0
         for _ in inspector.feed_columns(part, finder) if as_columns else inspector.feed_slices(part):
-            most = max(most, len(inspector._state.reassembler))
+            most = max(most, len(inspector.followed))
         assert 0 < most <= 64
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.run_parts import add_problems, begin_part, comparable_connections, open_problems
 from kafkasniff.engine.shards import NUMBERS, number_from, reshard, shard_of_keys, shard_of_rows, share
@@ -112,17 +113,17 @@ def inspected(*, anew: bool) -> tuple[Inspector, Summary, dict[int, int]]:
             part, rest = rest.split(min(40, len(rest)))  # noqa: PLW2901
             take(inspector.feed(part))
             if anew:
-                for one, count in open_problems(inspector.state).items():
+                for one, count in open_problems(inspector).items():
                     before[one] = before.get(one, 0) + count
                 total.add(inspector.summary)
-                assert begin_part(inspector.state) is inspector.summary
-                assert open_problems(inspector.state) == {}
+                assert begin_part(inspector) is inspector.summary
+                assert open_problems(inspector) == {}
     copy = load(dump(inspector), Inspector)
     # They stay for a while, for packets that are late, but their `Connection` has their problems.
-    assert not problems.keys() & open_problems(copy.state).keys()
+    assert not problems.keys() & open_problems(copy).keys()
     take(inspector.close())
     total.add(inspector.summary)
-    add_problems(copy.state, before)
+    add_problems(copy, before)
     return copy, total, problems
 
 
@@ -131,7 +132,7 @@ def test_parts_add_up() -> None:
     copy, total, counted = inspected(anew=True)
     assert (total, counted) == (summary, problems)
     assert sum(problems.values()) > 0
-    assert open_problems(copy.state) == open_problems(whole.state)
+    assert open_problems(copy) == open_problems(whole)
 
 
 def test_open_exchanges_are_numbered_anew() -> None:
@@ -139,10 +140,11 @@ def test_open_exchanges_are_numbered_anew() -> None:
     inspector.number_from(1000)
     (batch, *_) = batches("java-2.4.pcap")
     inspector.feed(batch.split(len(batch) // 2)[0])
-    connections, numbers = comparable_connections(load(dump(inspector), Inspector).state)
+    connections, numbers = comparable_connections(load(dump(inspector), Inspector))
     opened = [event for event in inspector.close() if isinstance(event, Exchange)]
     assert sorted(numbers.values()) == list(range(1, len(numbers) + 1))
     assert min(numbers) > 1000
     assert set(numbers) == {one.exchange for one in opened}
-    assert [tcp.owner.number for tcp in connections] == list(range(len(connections)))  # type: ignore[attr-defined]
-    assert [tcp.first_order for tcp in connections] == sorted(tcp.first_order for tcp in connections)
+    owners = [one for one in connections if isinstance(one, FollowedConnection)]
+    assert [one.number for one in owners] == list(range(len(connections)))
+    assert [one.first_packet for one in owners] == sorted(one.first_packet for one in owners)

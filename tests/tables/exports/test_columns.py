@@ -377,11 +377,11 @@ def test_a_few_open_requests_are_columns(
     made: dict[str, Path], tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
-    monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN_BYTES", 200)
+    monkeypatch.setattr("kafkasniff.engine.stream_messages.MAX_BEGUN_BYTES", 200)
     count = check(made["open"], tmp_path / "few", EVERYTHING)
     few = sum(columns)
     columns.clear()
-    monkeypatch.setattr("kafkasniff.engine.edge_messages.MAX_BEGUN", 20)
+    monkeypatch.setattr("kafkasniff.engine.stream_messages.MAX_BEGUN", 20)
     check(made["open"], tmp_path / "none", EVERYTHING)
     assert sum(columns) < few < 0.75 * count
 
