@@ -527,6 +527,8 @@ pub const Engine = struct {
 
     fn schedule(e: *Engine, c: *Connection, deadline: i64) void {
         c.deadline = deadline;
+        // The clock cannot pass it.
+        if (deadline == std.math.maxInt(i64)) return;
         e.deadlines.push(e.gpa, deadline, c.index, c.place);
     }
 
@@ -627,9 +629,9 @@ pub const Engine = struct {
             const c = e.list.items[top.place].?;
             if (c.deadline != top.key) continue;
             const wait: i64 = if (c.closed) LINGER_NS else IDLE_NS;
-            const due = (if (c.clock == NO_TIME) e.clock else c.clock) +| wait;
-            if (due > e.clock) {
-                e.schedule(c, due);
+            const since = if (c.clock == NO_TIME) e.clock else c.clock;
+            if (e.clock -| since < wait) {
+                e.schedule(c, since +| wait);
                 continue;
             }
             if (!c.closed) e.closeIdle(c, b);

@@ -18,6 +18,7 @@ import pytest
 
 import kafkasniff
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.enrich import Enricher
 from kafkasniff.errors import UsageError
@@ -79,7 +80,8 @@ def small() -> bytes:
     with open_captures([CAPTURES[0]], chunk_size=400) as source:
         for batch in source:
             inspector.feed(batch)
-            if any(len(one.exchanges) for one in inspector.followed):
+            owners = [*inspector.followed, *(tcp.owner for tcp in inspector.reassembler)]
+            if any(len(one.exchanges) for one in owners if isinstance(one, MessageOwner)):
                 break
     return dump(inspector)
 
@@ -244,7 +246,7 @@ def test_references_beyond_the_table() -> None:
 def test_no_connection_has_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
     """They could show secrets. Connections of the stream engine have none."""
     monkeypatch.setattr(Inspector, "_uses_kernel", False)
-    objects = table(small())
+    objects = table(small.__wrapped__())
     (number,) = (number for number, fields in enumerate(objects) if fields[0] == tag(Detail))
     other = [*objects[number]]
     other[1] = {**other[1], "show_secrets": True}
