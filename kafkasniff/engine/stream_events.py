@@ -100,6 +100,9 @@ class StreamEvents:
         rows = taken.rows
         for index in np.flatnonzero(rows["kind"] == RowKind.OPENED).tolist():
             self._open(int(rows["connection"][index]), taken.opened[int(rows["a"][index])])
+        # Filters and lines need the roles before the event of a verdict is reported.
+        for index in np.flatnonzero((rows["kind"] == RowKind.VERDICT) & (rows["a"] == 1)).tolist():
+            self.connections[int(rows["connection"][index])].assign(int(rows["direction"][index]))
 
     def messages(self) -> Messages:
         """The regular messages of the call."""
@@ -393,8 +396,6 @@ class StreamEvents:
             yield VerdictEvent(order, False, connection.side, detail, time_ns, packet, kind, likely)
             return
         connection.verdict = "kafka"
-        # Lines of the batch may be written before the event is reported.
-        connection.assign(row["direction"])
         yield VerdictEvent(order, True, connection.side, "", time_ns, packet)
         for one in held:
             order = max(order, one.order)

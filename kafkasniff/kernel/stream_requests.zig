@@ -69,10 +69,11 @@ fn acksOf(body: []const u8, place: u2) ?i16 {
     return std.mem.readInt(i16, body[at..][0..2], .big);
 }
 
-fn mechanismOf(body: []const u8) ?[]const u8 {
-    if (body.len < 2) return null;
+/// Empty if it is truncated: tokens of an unknown mechanism follow.
+fn mechanismOf(body: []const u8) []const u8 {
+    if (body.len < 2) return "";
     const length = std.mem.readInt(i16, body[0..2], .big);
-    if (length < 0 or length > body.len - 2) return null;
+    if (length < 0 or length > body.len - 2) return "";
     return body[2..][0..@intCast(length)];
 }
 
