@@ -19,6 +19,7 @@ from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
+from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
 from kafkasniff.kafka.connection.events import (
     MAX_HELD,
@@ -342,8 +343,8 @@ class StreamEvents:
 
     @staticmethod
     def _sasl(connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
-        name = ctypes.string_at(row["at"], row["size"]).decode("utf-8", "replace") if row["size"] else None
-        connection.mechanism = "GSSAPI" if row["a"] else name
+        name = client_id_text(ctypes.string_at(row["at"], row["size"]) if row["size"] else b"")
+        connection.mechanism = "GSSAPI" if row["a"] else name if isinstance(name, str) and name else None
         return iter(())
 
     @staticmethod
