@@ -142,7 +142,7 @@ fuzz-kernel: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --exchanges
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --feed
+	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --streams
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --lines
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --summaries
 

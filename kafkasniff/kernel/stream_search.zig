@@ -153,7 +153,7 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
         return enterStep(e, c, &q, work);
     }
     q.a = @intFromBool(restart);
-    const answer = e.ask(&q);
+    const answer = checked(e, c, &q);
     if (q.out_text != 0 and answer != .not_kafka) e.textProblem(c, d, kafka.log, q.out_text - 1, q.out_count);
     if (answer == .enter) {
         if (q.out_direction == d) return enterStep(e, c, &q, work);
@@ -162,6 +162,21 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
     if (kafka.verdict == .undecided and matchTrials(e, c)) return;
     if (answer == .not_kafka) return judgeNotKafka(e, c, d, q.out_text - 1);
     stream.keepFrom(q.keep);
+}
+
+/// Asks where frames begin. An answer counts only if a frame can begin there: so each one takes at least a frame of the
+/// bytes, and a stream cannot fall out of step at the same place again.
+fn checked(e: *Engine, c: *Connection, q: *types.Ask) types.Answer {
+    const answer = e.ask(q);
+    if (answer != .enter) return answer;
+    const stream = &c.kafka.streams[@min(q.out_direction, 1)];
+    const bytes = stream.bytes.items();
+    const at = q.position - stream.base;
+    if (q.out_direction > 1 or stream.framer != null or at < 0 or at >= bytes.len) return .nothing;
+    const rest = bytes[@intCast(at)..];
+    if (rest.len < 4) return answer;
+    const size: i64 = std.mem.readInt(i32, rest[0..4], .big);
+    return if (size < 0 or size > e.max_frame) .nothing else answer;
 }
 
 /// The stream is in step from a position on, as an answer says.
@@ -209,7 +224,7 @@ pub fn finish(e: *Engine, c: *Connection) void {
     const client: usize = @intCast(kafka.client);
     if (kafka.verdict == .undecided and kafka.streams[client].bytes.len() != 0) {
         var q = e.question(c, .began, client);
-        if (e.ask(&q) == .enter) enter(e, c, &q);
+        if (checked(e, c, &q) == .enter) enter(e, c, &q);
     }
     if (kafka.verdict != .kafka) return;
     repeat(e, c, client, MAX_AT_END);
@@ -217,7 +232,7 @@ pub fn finish(e: *Engine, c: *Connection) void {
     if (responses.framer != null or responses.trial != null or !kafka.dialogue.ids_rise) return;
     if (responses.bytes.len() == 0) return;
     var q = e.question(c, .last_response, 1 - client);
-    if (e.ask(&q) == .enter) enter(e, c, &q);
+    if (checked(e, c, &q) == .enter) enter(e, c, &q);
 }
 
 // -- the verdict ----------------------------------------------------------------------------------------------------------

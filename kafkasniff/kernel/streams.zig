@@ -12,7 +12,7 @@ const lists = @import("stream_lists.zig");
 const memory = @import("stream_memory.zig");
 const saving = @import("stream_state.zig");
 const std = @import("std");
-const types = @import("stream_types.zig");
+pub const types = @import("stream_types.zig");
 
 const Connection = connections.Connection;
 const Key = connections.Key;

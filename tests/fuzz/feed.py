@@ -7,7 +7,7 @@ moved, repeated, overlapped, cut, or have other bytes, numbers or flags. The ins
 the same batches. Events, summaries and the state of connections must be equal, at the end and after each batch that the
 input selects.
 
-`native_feed.py` gives the kernel many more packets, without Python.
+`native_streams.py` gives the kernel many more packets, without Python.
 """
 
 from __future__ import annotations

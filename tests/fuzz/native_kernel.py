@@ -26,7 +26,7 @@ from kafkasniff.native.calls import Call, CompressedBatch
 from kafkasniff.native.library import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
-from tests.fuzz import native_columns, native_exchanges, native_feed, native_lines, native_summaries
+from tests.fuzz import native_columns, native_exchanges, native_lines, native_streams, native_summaries
 from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
@@ -204,7 +204,7 @@ def main() -> int:
     parser.add_argument("--programs", action="store_true", help="damaged programs")
     parser.add_argument("--columns", action="store_true", help="records as columns")
     parser.add_argument("--exchanges", action="store_true", help="exchanges as columns, and their records")
-    parser.add_argument("--feed", action="store_true", help="packets of connections in step")
+    parser.add_argument("--streams", action="store_true", help="packets of connections")
     parser.add_argument("--lines", action="store_true", help="JSON lines of messages")
     parser.add_argument("--summaries", action="store_true", help="summaries of bodies (with --programs: their tables)")
     if kernel() is None:
@@ -212,8 +212,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.exchanges:
         return native_exchanges.fuzz(options)
-    if options.feed:
-        return native_feed.fuzz(options)
+    if options.streams:
+        return native_streams.fuzz(options)
     if options.lines:
         return native_lines.fuzz(options)
     if options.summaries:

@@ -245,6 +245,9 @@ class Framer:
                 self._first_time = run.time[index]
             target = min(position + self._need - self._have, stop)
             final = bisect_left(end, target, index, last)
+            # A length prefix within one segment is searched with what follows it, if it cannot be one.
+            within = not self._have and position >= end[final] - run.length[final]
+            begin = position
             self._add(gather(run, position, target, index, final))
             self._have += target - position
             self._first_packet = min(self._first_packet, *run.packet[index : final + 1])
@@ -255,8 +258,8 @@ class Framer:
             if self._have == 4 and not self._sized:
                 size = _SIZE.unpack(b"".join(self._parts))[0]
                 if size < 0 or size > self.max_size:
-                    self.lost_at, self.lost_size = position, size
-                    return position, None
+                    self.lost_at, self.lost_size = begin if within else position, size
+                    return self.lost_at, None
                 self._sized = True
                 self._need = 4 + size
             if self._have == self._need and self._sized:

@@ -12,7 +12,7 @@ pub const panic = kernel.panic;
 comptime {
     _ = @import("columns.zig");
     _ = @import("exchanges.zig");
-    _ = @import("feed.zig");
+    _ = @import("streams.zig");
     _ = @import("lines.zig");
     _ = @import("summaries.zig");
 }

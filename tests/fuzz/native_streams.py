@@ -1,0 +1,54 @@
+"""Packets for the stream engine, without Python, in millions of runs; the family `feed` compares some with Python."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import random
+import tempfile
+import time
+from pathlib import Path
+from typing import Final
+
+from tests.fuzz import feed
+from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.mutate import inputs
+
+ROOM: Final = 256 << 10
+
+
+class _Run(ctypes.Structure):
+    _fields_ = (
+        ("room", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_uint64)
+            for name in (
+                *("room_size", "executions", "random", "batches", "packets"),
+                *("rows", "messages", "questions"),
+            )
+        ),
+    )
+
+
+def fuzz(options: argparse.Namespace) -> int:
+    """Fuzz; a crash ends the process."""
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
+        library = compiled(Path(folder))
+    room = Room(ROOM)
+    run = _Run(room.address, ROOM)
+    run.random = options.seed * 2 + 1
+    rng = random.Random(options.seed)
+    seeds = feed.seeds()
+    done = compared = 0
+    began, cpu = time.monotonic(), time.process_time()
+    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+        run.executions = min(options.every, options.executions - done)
+        library.kafkasniff_fuzz_streams(ctypes.byref(run))
+        done = run.packets
+        for data in inputs(seeds, feed.WORDS, count=1, seed=rng.getrandbits(32), max_length=feed.MAX_LENGTH):
+            feed.one_input(data)
+            compared += 1
+    seconds = time.process_time() - cpu
+    print(f"{run.packets:,} packets in {run.batches:,} runs, {seconds:,.0f} s of CPU: {run.messages:,} messages,")
+    print(f"{run.rows:,} other rows, {run.questions:,} questions; {compared:,} inputs compared with Python alone")
+    return 0
