@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account
-from kafkasniff.engine.in_step_messages import EVENTS
 from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.regular_messages import EVENTS
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.native.rows import joined
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.kernel_feeding import Feeding, KernelFeeder, Taken
 from kafkasniff.engine.memory_budget import MemoryBudget
-from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed, placed
-from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
+from kafkasniff.engine.ordered_events import Collected, Keyed
+from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.model import Problem
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
@@ -19,91 +17,52 @@ from kafkasniff.tcp.segments import Closed, Item
 
 __all__ = ["Feeder"]
 
-FEW_ROWS: Final = 512
-"""Rows processed at a time while many connections wait to be handed to the kernel."""
-
 
 class Feeder:
-    """Passes packets through the stages of their connections, in the kernel or in Python, and collects the events."""
+    """Passes packets through the stages of their connections, in Python, and collects the events."""
 
-    def __init__(self, state: InspectorState, memory: MemoryBudget, kernel: KernelFeeder) -> None:
+    is_native = False
+    """The kernel finds no messages."""
+
+    def __init__(self, state: InspectorState, memory: MemoryBudget) -> None:
         self._state = state
         self._memory = memory
-        self._kernel = kernel
-        self._rows_at_once = FEW_ROWS
 
     def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
-        """A batch in parts that fit into the memory budget, and after which connections can be handed to the kernel."""
+        """A batch in parts that fit into the memory budget."""
         return batch.parts(self._bounds())
 
     def _bounds(self) -> Iterator[tuple[int, int]]:
-        most_bytes = self._memory.bytes_at_once
         while True:
-            most_rows = self._memory.rows_at_once
-            if self._kernel.in_step is not None:
-                most_rows = min(most_rows, self._rows_at_once)
-            yield most_rows, most_bytes
+            yield self._memory.rows_at_once, self._memory.bytes_at_once
 
     def collect(
-        self,
-        batch: PacketBatch,
-        columns: list[PairColumns] | None = None,
-        finder: PairFinder | None = None,
-        *,
-        lines: bool = False,
-        fed: Feeding | None = None,
+        self, batch: PacketBatch, columns: list[PairColumns] | None = None, finder: PairFinder | None = None
     ) -> Collected:
-        """The results of the next packets.
-
-        `columns`: receives the exchanges that `finder` finds; `lines`: messages that can have lines, and names, are
-        kept apart from the events; with it, `fed` is the result of `KernelFeeder.begin`.
-        """
-        state, kernel = self._state, self._kernel
+        """The results of the next packets. Only the stream engine finds exchanges for `columns`."""
+        del columns, finder
+        state = self._state
         state.use_captures(batch)
         state.detail.ahead = 0
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)
-        taken: Taken | None = None
-        left = batch
-        if not lines:
-            fed = kernel.begin(batch)
-        if fed is not None:
-            taken = kernel.take(fed, batch, None if columns is None else finder, lines=lines)
-            left = taken.left
-        deltas = state.reassembler.feed(left)
-        self._number_connections([] if taken is None else taken.begun)
-        events = kernel.late()
-        paired: PairedRun | None = None
-        if taken is not None:
-            events += taken.events
-            if not lines:
-                paired = kernel.take_pairs(taken.messages, columns, finder)
-        keyed = placed(events)
-        names = self._take_notes(batch, keyed)
-        if not lines:
-            for name in names:
-                state.add_name(*name)
+        deltas = state.reassembler.feed(batch)
+        self._number_connections()
+        keyed: list[Keyed] = []
+        for name in self._take_notes(batch, keyed):
+            state.add_name(*name)
         self._take(deltas, keyed)
-        if lines:
-            # With lines, other consumers see messages later.
-            keyed.append((batch.end_order, -1, -3, None, LOSS))
-        elif (lost := self._memory.take_loss()) is not None:
+        if (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
-        if kernel.in_step is not None:
-            adopted = kernel.adopt(deltas, [] if taken is None else taken.back)
-            # Use smaller parts only while that hands connections to the kernel sooner.
-            is_worth = adopted and len(left) > len(batch) // 4
-            self._rows_at_once = FEW_ROWS if is_worth else max(2 * len(batch), self._rows_at_once)
-        return Collected(keyed, paired, None if taken is None else taken.run, names)
+        return Collected(keyed)
 
-    def _number_connections(self, begun: list[TcpConnection]) -> None:
-        """Number the connections of a batch; `begun`: those that began in the kernel."""
+    def _number_connections(self) -> None:
+        """Number the connections of a batch."""
         state = self._state
         opened = state.reassembler.opened
         for connection in opened:
             state.own(connection)
-        opened += begun
         opened.sort(key=lambda connection: connection.first_order)
         for connection in opened:
             owner = connection.owner
@@ -145,15 +104,12 @@ class Feeder:
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
         keyed: list[Keyed] = []
-        self._kernel.recall(keyed)
         self._take(self._state.reassembler.close(), keyed)
         return Collected(keyed)
 
     def settle(self) -> Collected:
-        """Take all connections back from the kernel; the results of what waited there."""
-        keyed: list[Keyed] = []
-        self._kernel.recall(keyed)
-        return Collected(keyed)
+        """Nothing waits here."""
+        return Collected([])
 
     def _relieve(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
         """End connections if all of them together use too much memory."""
@@ -161,12 +117,8 @@ class Feeder:
         for tcp in reassembler.holding:
             assert isinstance(tcp.owner, InspectedConnection)
             budget.note(tcp.owner, tcp)
-        if budget.is_exceeded(reassembler):
-            self._kernel.recall(keyed)
         dropped, detail = budget.choose(reassembler)
         if dropped:
-            for tcp in dropped:
-                self._kernel.forget(tcp)
             detail += " were treated as ended; their later packets begin in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
             self._take(reassembler.let_go(dropped), keyed)

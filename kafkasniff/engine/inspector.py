@@ -19,7 +19,6 @@ from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.feeding import Feeder
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.kernel_feeding import KernelFeeder
 from kafkasniff.engine.line_makers import MakeLines
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_windows import LineWindows
@@ -64,14 +63,14 @@ class Inspector:
     - `headers`: read only those bodies that later messages need, or that decide whether a response is expected
     - `keys`: secrets that decrypt TLS, in addition to those in the captures
     - `renderer`: renders bodies that only a JSON sink needs; None: all bodies are dicts
-    - `frames`: also keep the bytes of each message, as `Message.frame`; Python then processes all connections
+    - `frames`: also keep the bytes of each message, as `Message.frame`
     - `memory`: budget in bytes for everything kept between two batches (`memory_budget`); None: 1 GiB
 
     Raises UsageError if `memory` is less than 128 MiB.
     """
 
     _uses_kernel: ClassVar[bool] = True
-    """Whether the kernel, if available, processes connections in step; the result is the same."""
+    """Whether the kernel is used, if available; the result is the same."""
     _follows_in_kernel: ClassVar[bool] = True
     """Whether the kernel's stream engine follows all connections; the result is the same."""
 
@@ -108,7 +107,6 @@ class Inspector:
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
-        self._kernel: KernelFeeder | StreamFeeder
         self._feeder: Feeder | StreamFeeder
         self.begin_following()
         self.limit_messages(self._memory.limit)
@@ -118,24 +116,22 @@ class Inspector:
 
         Raises ValueError if the kernel followed connections of the state, and this one cannot.
         """
-        state, frames = self._state, self._emitter.frames
+        state = self._state
         native = kernel() if self._uses_kernel else None
         if self._follows_in_kernel and native is not None and not len(state.reassembler):
-            streams = StreamFeeder(state, self._memory, native, self._maker, frames=frames)
+            streams = StreamFeeder(state, self._memory, native, self._maker, frames=self._emitter.frames)
             streams.load(state.followed, state.clocks)
-            self._kernel = self._feeder = streams
+            self._feeder = streams
             state.followed = []
             return
         if state.followed:
             raise ValueError("its connections need the native kernel")
-        self._kernel = KernelFeeder(state, self._memory, self._maker)
-        self._feeder = Feeder(state, self._memory, self._kernel)
-        if native is not None and not frames:
-            self._kernel.start(native)
+        self._feeder = Feeder(state, self._memory)
 
     @property
     def followed(self) -> list[FollowedConnection]:
-        """The connections that the stream engine follows, with its state of them."""
+        """The connections that the stream engine follows, with its state of them. No request waits as a column then."""
+        self._recall()
         return self._feeder.saved() if isinstance(self._feeder, StreamFeeder) else []
 
     @property
@@ -153,14 +149,19 @@ class Inspector:
         - `ahead`: threads that read packets ahead and, without `selects`, write lines. The results of a batch are then
           yielded some batches later. For runs whose level of detail does not change
         """
-        state, kernel = self._state, self._kernel
+        state, feeder = self._state, self._feeder
         # Connections, and all exchanges, need messages.
-        if not kernel.is_native or state.want_connections or state.want_exchanges != (selects is not None):
+        if (
+            not isinstance(feeder, StreamFeeder)
+            or not feeder.is_native
+            or state.want_connections
+            or state.want_exchanges != (selects is not None)
+        ):
             return False
-        lines = self._kernel.lines = LineOutput(make, state.capture_at, selects, ahead)
-        self._windows = LineWindows(state, self._memory, self._kernel, self._feeder, self._emitter, lines)
+        lines = feeder.lines = LineOutput(make, state.capture_at, selects, ahead)
+        self._windows = LineWindows(state, self._memory, feeder, self._emitter, lines)
         if selects is not None:
-            kernel.decide_by(selects.pin)
+            feeder.decide_by(selects.pin)
         return True
 
     def feed(self, batch: PacketBatch) -> list[Output]:
@@ -219,7 +220,7 @@ class Inspector:
                 yield [], columns
 
     def settle(self) -> Iterator[list[Output]]:
-        """Take all connections back from the kernel; what waited there since `feed_columns` is yielded in slices.
+        """Let no request wait as a column; those that waited since `feed_columns` are yielded in slices.
 
         Callers of `feed_columns` do so before they look at the state or change the level of detail.
         """
@@ -305,25 +306,30 @@ class Inspector:
 
     @level.setter
     def level(self, level: Level) -> None:
-        lines = self._kernel.lines
-        if lines is not None and lines.selects is not None and level != self._state.detail.level:
+        feeder = self._feeder if isinstance(self._feeder, StreamFeeder) else None
+        lines = None if feeder is None else feeder.lines
+        if feeder and lines is not None and lines.selects is not None and level != self._state.detail.level:
             # The state of filters for outstanding requests exists with lines only.
-            self._kernel.recall()
+            feeder.recall()
         self._state.detail.set(level)
-        if not self._kernel.may_adopt:
-            self._kernel.recall()
+        if feeder and not feeder.may_adopt:
+            feeder.recall()
 
     @property
     def state(self) -> InspectorState:
-        """The state, after taking all connections back from the kernel."""
-        self._kernel.recall()
+        """The state. No request waits as a column then."""
+        self._recall()
         return self._state
 
     @property
     def reassembler(self) -> Reassembler:
-        """All connections, after taking them back from the kernel."""
-        self._kernel.recall()
+        """The connections that Python follows."""
         return self._state.reassembler
+
+    def _recall(self) -> None:
+        """Let no request wait as a column."""
+        if isinstance(self._feeder, StreamFeeder):
+            self._feeder.recall()
 
     @property
     def settings(self) -> tuple[object, ...]:
@@ -369,7 +375,6 @@ class Inspector:
         What was pending at the end of the other run counts here as well, since it may be decoded here.
         """
         summary = self._state.summary = Summary()
-        self._kernel.recall()
         if isinstance(self._feeder, StreamFeeder):
             summary.bytes_stream += self._feeder.waiting
         for tcp in self._state.reassembler:
@@ -391,8 +396,7 @@ class Inspector:
     def absorb(self, others: Sequence[Inspector], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over the open state of others, and drop connections that are not wanted, by their endpoints."""
         for one in (self, *others):
-            one._kernel.recall()
-            one._kernel.forget_all()
+            one._recall()
         if isinstance(self._feeder, StreamFeeder):
             feeders = [other._feeder for other in others]
             if not all(isinstance(feeder, StreamFeeder) for feeder in feeders):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkasniff.engine.in_step_messages import Edges, Messages
 from kafkasniff.engine.line_makers import MakeLines
 from kafkasniff.engine.line_runs import LineRun, RunWriter
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.outstanding import OutstandingRequests
+from kafkasniff.engine.regular_messages import Edges, Messages
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.kafka.connection.detail import Detail
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
-from kafkasniff.engine.in_step_messages import EVENTS, Edges, Messages
 from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
 from kafkasniff.engine.outstanding import OutstandingRequests, keys_of
 from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
+from kafkasniff.engine.regular_messages import EVENTS, Edges, Messages
 from kafkasniff.engine.selected_messages import SELECTED, SelectedMessages, SelectsLines
 from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail

@@ -9,9 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.emitting import Emitter
-from kafkasniff.engine.feeding import Feeder
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.kernel_feeding import Feeding, KernelFeeder
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.lines_ahead import Window
@@ -27,18 +25,16 @@ __all__ = ["LineWindows"]
 class LineWindows:
     """Feeds packets and emits lines, a window at a time."""
 
-    def __init__(  # noqa: PLR0917 - the parts of an inspector
+    def __init__(
         self,
         state: InspectorState,
         memory: MemoryBudget,
-        kernel: KernelFeeder | StreamFeeder,
-        feeder: Feeder | StreamFeeder,
+        feeder: StreamFeeder,
         emitter: Emitter,
         lines: LineOutput,
     ) -> None:
         self._state = state
         self._memory = memory
-        self._kernel = kernel
         self._feeder = feeder
         self._emitter = emitter
         self._lines = lines
@@ -52,16 +48,14 @@ class LineWindows:
                 yield from self._emitter.slices(self._feeder.collect(part))
                 continue
             if ahead is None:
-                yield from self._emit(self._window(part, self._kernel.begin(part)))
+                yield from self._emit(self._window(part))
                 continue
-            # The kernel reads packets while Python emits the results of earlier parts.
-            fed = self._kernel.begin(part, ahead)
             if (window := ahead.due()) is not None:
                 yield from self._emit(window)
             # Requests kept for filters count towards the budget from when they are emitted.
             if selects is not None or self._memory.is_tight:
                 yield from self.finish()
-            ahead.add(self._window(part, fed))
+            ahead.add(self._window(part))
 
     def finish(self) -> Iterator[Sequence[Shown]]:
         """Emit all pending windows."""
@@ -69,10 +63,10 @@ class LineWindows:
         while ahead is not None and (window := ahead.next()) is not None:
             yield from self._emit(window)
 
-    def _window(self, batch: PacketBatch, fed: Feeding | None) -> Window:
+    def _window(self, batch: PacketBatch) -> Window:
         """The results of the next packets, with numbers for all exchanges that begin."""
         state = self._state
-        keyed, _, run, names = self._feeder.collect(batch, lines=True, fed=fed)
+        keyed, _, run, names = self._feeder.collect(batch, lines=True)
         keyed.sort()
         stops: list[int] = []
         at = 0

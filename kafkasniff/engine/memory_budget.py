@@ -87,7 +87,7 @@ class Beside(Sized, Protocol):
 class MemoryBudget:
     """The budget of one process, and its use. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "in_step", "limit", "watch")
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit", "streams", "watch")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
@@ -95,8 +95,8 @@ class MemoryBudget:
         """Users of the budget besides connections and requests."""
         self.watch: Sized | None = None
         """What follows the packets of connections (`timing.LinkWatch`)."""
-        self.in_step: Sized | None = None
-        """The kernel's connection state."""
+        self.streams: Sized | None = None
+        """The stream engine."""
         self._connections: int = 0
         """Connections at the last look."""
         self._held: int = 0
@@ -109,7 +109,7 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
-        others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.in_step))
+        others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.streams))
         return self._connections * CONNECTION_BYTES + self._held + self._kept + others
 
     def take_loss(self) -> str | None:

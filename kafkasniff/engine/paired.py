@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.in_step_messages import EVENTS, Messages
+from kafkasniff.engine.regular_messages import EVENTS, Messages
 from kafkasniff.engine.versions import ApiVersion, distinct, version_of
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.engine.in_step_messages import HEADER
 from kafkasniff.engine.paired import Open, Paired, PairedEntry
+from kafkasniff.engine.regular_messages import HEADER
 from kafkasniff.engine.versions import ApiVersion, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response

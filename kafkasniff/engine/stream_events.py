@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
-from kafkasniff.engine.in_step_messages import EVENTS, Messages
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
+from kafkasniff.engine.regular_messages import EVENTS, Messages
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions

@@ -13,15 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.in_step_messages import Messages
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.kernel_feeding import Feeding
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
-from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.memory_budget import CONNECTION_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed
 from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
+from kafkasniff.engine.regular_messages import Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
@@ -71,7 +69,7 @@ class StreamFeeder:
         self._clock = NO_TIME
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
-        memory.in_step = self
+        memory.streams = self
 
     @property
     def memory(self) -> int:
@@ -87,9 +85,6 @@ class StreamFeeder:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
         self.requests.pin = pin
 
-    def forget_all(self) -> None:
-        """Nothing is remembered besides the engine."""
-
     @property
     def may_adopt(self) -> bool:
         """Whether regular messages can omit what the current level of detail omits."""
@@ -98,9 +93,6 @@ class StreamFeeder:
         if self._frames:
             return False
         return writes_all or detail.hides or not detail.level
-
-    def begin(self, batch: PacketBatch, ahead: LinesAhead | None = None) -> None:
-        """Packets are processed when their results are collected."""
 
     def parts(self, batch: PacketBatch) -> Iterator[PacketBatch]:
         """A batch in parts that fit into the memory budget."""
@@ -117,10 +109,12 @@ class StreamFeeder:
         finder: PairFinder | None = None,
         *,
         lines: bool = False,
-        fed: Feeding | None = None,
     ) -> Collected:
-        """The results of the next packets; arguments as in `Feeder.collect`."""
-        assert fed is None, "packets are processed here"
+        """The results of the next packets.
+
+        `columns`: receives the exchanges that `finder` finds; `lines`: messages that can have lines, and names, are
+        kept apart from the events.
+        """
         state = self._state
         state.use_captures(batch)
         state.detail.ahead = 0

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import Asked, FollowedConnection
-from kafkasniff.engine.in_step_messages import HEADER, Edges, Messages
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.outstanding import HIDDEN, ORDINAL_BITS, ROW, BegunRequests, OutstandingRequests, keys_of
+from kafkasniff.engine.regular_messages import HEADER, Edges, Messages
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, NONE, REQUEST, SILENT, VERSIONS

@@ -7,10 +7,7 @@ pub const chosen = @import("chosen.zig");
 pub const sessions = @import("sessions.zig");
 pub const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
-const feed = @import("feed.zig");
 pub const feed_found = @import("feed_found.zig");
-pub const feed_state = @import("feed_state.zig");
-const feed_table = @import("feed_table.zig");
 pub const headers = @import("headers.zig");
 const json = @import("json.zig");
 pub const lines = @import("lines.zig");
@@ -306,26 +303,6 @@ pub export fn kafkasniff_columns_measure(call: *columns.Columns) void {
 /// Writes the records of the batches that were measured as `done` and are still valid.
 pub export fn kafkasniff_columns_write(call: *columns.Columns) Status {
     return columns.write(call);
-}
-
-/// Processes rows of a batch, from `row` on; see `feed.zig`.
-pub export fn kafkasniff_feed(call: *feed_state.Feed) feed_state.Status {
-    return feed.run(call);
-}
-
-/// Keeps the unfinished frames of an earlier batch for the next one; `from` is the arena that holds them.
-pub export fn kafkasniff_feed_carry(call: *feed_state.Feed, from: [*]const u8) feed_state.Status {
-    return feed.carry(call, from);
-}
-
-/// Adds the connection at this index to the table, which must have room for it.
-pub export fn kafkasniff_feed_enter(call: *feed_state.Feed, index: u32) void {
-    feed_table.enter(call, index);
-}
-
-/// Removes the connection at this index from the table.
-pub export fn kafkasniff_feed_forget(call: *feed_state.Feed, index: u32) void {
-    feed_table.forget(call, index);
 }
 
 /// Renders messages of a batch as JSON lines, from `next` on; see `lines.zig`.

@@ -6,12 +6,14 @@ their bytes. Only `take` and `compress` do not; this module has the rest.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["copied", "grown", "joined"]
+__all__ = ["copied", "grown", "joined", "unfilled"]
 
 
 def copied(rows: NDArray[np.void]) -> NDArray[np.void]:
@@ -37,3 +39,14 @@ def joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
 
 def _opaque(rows: NDArray[np.void]) -> NDArray[np.void]:
     return rows.view(f"V{rows.dtype.itemsize}")
+
+
+_new_bytes: Final = ctypes.pythonapi.PyBytes_FromStringAndSize
+_new_bytes.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
+_new_bytes.restype = ctypes.py_object
+
+
+def unfilled(size: int) -> bytes:
+    """Uninitialized bytes for the kernel to fill (like C's `PyBytes_FromStringAndSize`)."""
+    made: bytes = _new_bytes(None, size)
+    return made

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.feed import MESSAGE
-from kafkasniff.native.feed_calls import unfilled
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.rows import copied
+from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.tcp.packets import PacketBatch
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from kafkasniff.tcp.plan import BatchPlan, Key, index_of
 from kafkasniff.tcp.segments import Item
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Elsewhere", "Reassembler", "packet_clock"]
+__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler", "packet_clock"]
 
 IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
@@ -36,16 +36,6 @@ _Ticks = tuple[NDArray[np.int64], NDArray[np.int64], int]
 
 Delta = tuple[TcpConnection, list[Item]]
 """Items of one connection in one batch."""
-
-
-class Elsewhere(Protocol):
-    """Holds the state of some connections."""
-
-    def clock(self, tcp: TcpConnection) -> int:
-        """The packet clock at a connection's last packet."""
-
-    def recall(self, tcp: TcpConnection) -> None:
-        """Give the state of a connection back."""
 
 
 class Reassembler:
@@ -68,8 +58,6 @@ class Reassembler:
         self._end_clock = NO_TIME
         self._ticks: _Ticks | None = None
         """Set while a batch is fed; not part of the state between batches."""
-        self.elsewhere: Elsewhere | None = None
-        """Holds some connections temporarily, with their state."""
         self.opened: list[TcpConnection] = []
         """Connections opened by the last `feed`, in no particular order."""
         self.holding: list[TcpConnection] = []
@@ -118,15 +106,6 @@ class Reassembler:
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Orders of packets at which connections may end, and the packet clock at each."""
         return _clocks_of(batch, self._clock)
-
-    def clock_at(self, batch: PacketBatch) -> NDArray[np.int64]:
-        """The packet clock at each row of the next batch."""
-        return packet_clock(batch, self._clock)
-
-    @property
-    def idle(self) -> int:
-        """Nanoseconds of the packet clock after which a silent connection counts as ended."""
-        return self._idle
 
     def close(self) -> list[Delta]:
         """End of the capture: all connections end; long silent ones ended before."""
@@ -282,16 +261,12 @@ class Reassembler:
             if connection is None or deadline != connection.deadline:
                 continue  # it has ended, or was rescheduled
             wait = self._linger if connection.closed else self._idle
-            if self.elsewhere is not None:
-                connection.clock = self.elsewhere.clock(connection)
             due = (now if connection.clock == NO_TIME else connection.clock) + wait
             if due > now:
                 self._schedule(connection, due)
                 continue
             del self._table[index]
             if not connection.closed:
-                if self.elsewhere is not None:
-                    self.elsewhere.recall(connection)
                 self._close_idle(connection)
                 yield connection
         if len(self._deadlines) > 2 * len(self._table) + FEW_DEADLINES:

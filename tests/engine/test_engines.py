@@ -14,7 +14,6 @@ from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.paired import PairedEntry
 from kafkasniff.model import Connection, Exchange, Message, Problem
-from kafkasniff.native import feed_calls
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.segments import NO_TIME
@@ -177,11 +176,7 @@ def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
     assert paired == messages == 2 * (5 + 3) + 2 * 6
 
 
-def test_memory_that_is_too_small_grows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables, waiting requests, held segments and entries begin with one row."""
-    for name in ("FIRST_CONNECTIONS", "FIRST_WAITING", "FIRST_HELD", "FIRST_ARENA"):
-        monkeypatch.setattr(feed_calls, name, 1)
-    monkeypatch.setattr(feed_calls, "SPARE_MESSAGES", 0)
+def test_few_entries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.engine.paired.ENTRIES_AT_ONCE", 1)
     same(packets_of(talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9]), [30, 70]))
 

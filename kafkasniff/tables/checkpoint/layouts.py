@@ -100,7 +100,7 @@ _RUNS: Final = (
         },
         new=Inspector,
         # The options for shared bodies and memory are set by the code that resumes the state.
-        without=frozenset({"_emitter", "_feeder", "_kernel", "_maker", "_memory", "_windows"}),
+        without=frozenset({"_emitter", "_feeder", "_maker", "_memory", "_windows"}),
         paths={
             **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "options", "reassembler")},
             **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks")},

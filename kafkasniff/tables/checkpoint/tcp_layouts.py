@@ -87,7 +87,7 @@ TCP: Final = (
         },
         new=Reassembler,
         # The idle time is the program's; the others belong to one batch.
-        without=frozenset({"_idle", "_linger", "_ticks", "elsewhere", "holding", "opened"}),
+        without=frozenset({"_idle", "_linger", "_ticks", "holding", "opened"}),
         views={"_table": lambda reassembler: list(reassembler._table.values()), "_deadlines": _due},
         after=_index,
     ),
