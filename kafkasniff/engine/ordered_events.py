@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.engine.connection_stats import ConnectionEnd, MessageOwner
+from kafkasniff.engine.connection_stats import ConnectionEnd
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.paired import PairedRun
 from kafkasniff.kafka.connection.events import Event, MessageEvent
 from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken
 
-__all__ = ["EVENT", "LOSS", "VERDICT", "Collected", "Keyed", "Output", "Outputs", "Shown", "begins_exchange", "placed"]
+__all__ = ["EVENT", "LOSS", "Collected", "Keyed", "Output", "Outputs", "Shown", "begins_exchange"]
 
 Output = Message | SaslToken | Exchange | Problem | Connection
 Shown = Output | Lines
@@ -24,8 +24,6 @@ Keyed = Any
 and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which is longer."""
 EVENT: Final = 5
 """Length of an entry with an event."""
-VERDICT: Final = -1
-"""Place of a verdict within its packet: before the message that led to it."""
 LOSS: Final = Problem("memory-bound", "")
 """The place of the report on the bounds of side tables (`memory_budget.Beside`) among events of a window of lines."""
 
@@ -53,11 +51,6 @@ class Collected(NamedTuple):
         # The first three differ between any two entries, so that the comparison never reaches the events.
         self.keyed.sort()
         return iter(self.keyed) if self.paired is None else self.paired.among(self.keyed)
-
-
-def placed(events: Iterable[tuple[int, int, MessageOwner, Event]]) -> list[Keyed]:
-    """Events of connections that all have numbers."""
-    return [(order, owner.place, within, owner, event) for order, within, owner, event in events]
 
 
 def begins_exchange(event: Event | Problem | ConnectionEnd) -> bool:

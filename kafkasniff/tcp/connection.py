@@ -47,7 +47,6 @@ class TcpConnection(StreamPair):
         "last_time",
         "owner",
         "pending_syn",
-        "place",
         "reset_by",
         "seen",
     )
@@ -74,8 +73,6 @@ class TcpConnection(StreamPair):
         """A SYN on an open connection: a new connection if the next packets fit it, else a forgery."""
         self.last_packet = first.packet
         self.last_time = first.time_ns
-        self.place = -1
-        """The kernel's index of it, now or last (`in_step.InStep`); -1: none."""
         self.owner: object | None = None
         """Data that the reader of the items attaches to this connection."""
 

@@ -137,16 +137,6 @@ class Stream:
                 return True
         return False
 
-    @property
-    def seen_from(self) -> int:
-        """The position from which on no byte up to `next` is missing."""
-        return max(self.begin, self.missing[-1][1]) if self.missing else self.begin
-
-    @property
-    def clean(self) -> bool:
-        """Nothing is held back, so that the next plain segment can be delivered without further checks."""
-        return not self.held and self.next is not None and not self.finished and self.fin is None
-
     def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
         """Record packets with data that were delivered in bulk: columns of at most the last RECENT."""
         if self.bulk is not None and len(seq) < RECENT:

@@ -153,10 +153,6 @@ class Boundaries:
                 searcher.strip(prologue[0])
         return prologue
 
-    def without_prologue(self, direction: int) -> None:
-        """The stream has none: it begins with a request."""
-        self._proxied[direction] = True
-
     # -- damaged frames ---------------------------------------------------------------------------------------------
 
     def begin_trial(self, gap: Gap, *, kafka: bool) -> Trial | None:

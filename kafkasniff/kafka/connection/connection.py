@@ -19,9 +19,8 @@ from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.framing import Frame, Framer
-from kafkasniff.kafka.connection.in_turn import InStepConnection
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.kafka.connection.recognition import Segments
+from kafkasniff.kafka.connection.recognition import Recognition, Segments
 from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import (
@@ -43,7 +42,7 @@ from kafkasniff.tcp.segments import (
 __all__ = ["KafkaConnection"]
 
 
-class KafkaConnection(InStepConnection):
+class KafkaConnection(Recognition):
     """The state of one connection."""
 
     __slots__ = ()

@@ -82,16 +82,6 @@ class Correlation:
         """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
         return self._ids_rise
 
-    @property
-    def loss(self) -> int:
-        """What is missing of the connection, in the kernel's representation: `feed.Loss`."""
-        return self.gapped + (self.gapped and self._responses_lost)
-
-    def _needs_proof(self) -> bool:
-        """Whether the body of the next response has to prove that it answers its request (`_pair`)."""
-        first = self.ledger.first
-        return not self._ids_rise or (first is not None and self._may_repeat(first))
-
     # The interface for a search for responses: search.Requests.
 
     def __contains__(self, correlation_id: object) -> bool:

@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Literal, NamedTuple
+from typing import Literal
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
@@ -27,25 +26,9 @@ from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Problem
 from kafkasniff.tcp.segments import NO_TIME
 
-__all__ = ["Dialogue", "Turn"]
+__all__ = ["Dialogue"]
 
-MOST_RETRANSMITS: Final = 0xFFFF
-"""Retransmitted segments between two exchanges; with more, the kernel does not continue a connection."""
 _INT = Struct(">i")
-
-
-class Turn(NamedTuple):
-    """The position of a dialogue whose messages arrive in order; the names are those of `Dialogue`."""
-
-    ordinal: int
-    last_id: int | None
-    ids_vary: bool
-    ids_rise: bool
-    last_answer: int | None
-    retransmits: int
-    early: Sequence[tuple[int, int, Frame]] = ()
-    ticks: int = 0
-    """Earlier arrivals since then: `EarlyResponses.take_back`."""
 
 
 class Dialogue(ExchangeEnds):
@@ -88,30 +71,6 @@ class Dialogue(ExchangeEnds):
         """Memory of requests and responses that wait for each other; without decoded bodies of requests."""
         early = self._early
         return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
-
-    # -- in step (in_turn.py) -----------------------------------------------------------------------------------------
-
-    def is_plain(self) -> bool:
-        """Whether frames are messages, and the next response answers the oldest request or does not fit."""
-        return (
-            self.opening is None
-            and self.requests == "here"
-            and not (self.gapped and self._needs_proof())
-            and self._sasl is None
-            and self._offered is None
-            and not self._early
-            and self.ledger.is_plain
-            and not (self._every_end and self.retransmits > MOST_RETRANSMITS)
-        )
-
-    def hand_over(self) -> Turn:
-        """The position of a dialogue that `is_plain`, as numbers that change with each exchange."""
-        return Turn(self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits)
-
-    def take_back(self, turn: Turn) -> None:
-        """Continue with the state that was handed over, as the kernel changed it."""
-        self._ordinal, self._last_id, self._ids_vary, self._ids_rise, self.last_answer, self.retransmits = turn[:6]
-        self._early.take_back(turn.early, turn.ticks)
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""

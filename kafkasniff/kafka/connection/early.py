@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict, deque
-from collections.abc import Sequence
 from typing import Final
 
 from kafkasniff.kafka.connection.framing import Frame
@@ -57,27 +56,15 @@ class EarlyResponses:
         """Bytes of the waiting responses."""
         return self._bytes
 
-    def take_back(self, frames: Sequence[tuple[int, int, Frame]], clock: int) -> None:
-        """Continue with the kernel's responses: when each wait ends, correlation id and response; and the clock.
-
-        The kernel starts with no response, and its clock with 0.
-        """
-        for due, correlation_id, frame in frames:
-            self.add(correlation_id, frame, due=self._clock + due)
-        self._clock += clock
-
-    def add(self, correlation_id: int, frame: Frame, *, due: int | None = None) -> list[Frame]:
-        """Keep a response. Returns those that are evicted at the bound, oldest first (it may be among them).
-
-        `due`: the clock at which its wait ends, if it began to wait earlier.
-        """
+    def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
+        """Keep a response. Returns those that are evicted at the bound, oldest first (it may be among them)."""
         size = frame.end - frame.start
         if size < len(frame.data):
             # Copied, so that the whole batch of packets is not kept alive.
             frame = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
         number = self._next
         self._next += 1
-        self._waiting[number] = (self._clock + EARLY_FRAMES + 1 if due is None else due, correlation_id, frame)
+        self._waiting[number] = (self._clock + EARLY_FRAMES + 1, correlation_id, frame)
         waiting = self._by_id.get(correlation_id)
         if waiting is None:
             self._by_id[correlation_id] = deque((number,))

@@ -9,7 +9,6 @@ an orphan; requests with acks 0 have no response, and are kept for a while for b
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Final
 
@@ -151,28 +150,6 @@ class Ledger:
     def first(self) -> Pending | None:
         """The oldest outstanding request."""
         return next(iter((self._passed or self._open).values()), None)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all outstanding requests wait in order for the next response, or for none."""
-        return not (self._passed or self._lost or self.responses_behind)
-
-    def hand_over(self) -> tuple[list[Pending], int]:
-        """Empty a ledger that `is_plain`: the requests, oldest first, and the highest number of outstanding ones.
-
-        Those that expect no response come last.
-        """
-        waiting = [*self._open.values(), *self._silent.values()]
-        self._open.clear()
-        self._silent.clear()
-        self._by_id.clear()
-        return waiting, self._most
-
-    def take_back(self, waiting: Sequence[Pending], most: int) -> None:
-        """Continue with the state that was handed over, as the kernel changed it."""
-        for pending in waiting:
-            self.add(pending)
-        self._most = most
 
     def oldest(self, correlation_id: int) -> Pending | None:
         """The oldest outstanding request with this correlation id."""

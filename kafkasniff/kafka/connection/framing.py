@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from kafkasniff.tcp.segments import Gap, Run
 
-__all__ = ["MAX_FRAME", "Frame", "Framer", "Piece", "gather"]
+__all__ = ["MAX_FRAME", "Frame", "Framer", "gather"]
 
 MAX_FRAME: Final = 100 << 20
 """Default bound on a frame's size: `socket.request.max.bytes` of the broker, whose default this is."""
@@ -45,18 +45,6 @@ class Frame(NamedTuple):
     the last one with bytes of it."""
     last_seen: int
     """The packet that made it complete, which differs from `last_packet` if segments were held back."""
-
-
-class Piece(NamedTuple):
-    """The available part of an incomplete frame, as `Framer` keeps it."""
-
-    data: bytes
-    need: int
-    sized: bool
-    first_packet: int
-    last_packet: int
-    first_time: int
-    last_time: int
 
 
 def gather(run: Run, start: int, end: int, first: int, last: int) -> bytes:
@@ -121,28 +109,6 @@ class Framer:
     def at_boundary(self) -> bool:
         """Whether a frame begins with the next byte."""
         return not (self._have or self._skip)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all following bytes belong to frames."""
-        return not self._skip and self.lost_at is None
-
-    def hand_over(self) -> Piece:
-        """The available part of the incomplete frame; the framer is at a boundary then."""
-        data = b"".join(self._parts)
-        piece = Piece(
-            data, self._need, self._sized, self._first_packet, self._last_packet, self._first_time, self._last_time
-        )
-        self._begin()
-        return piece
-
-    def take_back(self, piece: Piece) -> None:
-        """Continue with the state that was handed over, as the kernel changed it."""
-        if piece.data:
-            self._parts, self._have = [piece.data], len(piece.data)
-            self._need, self._sized = piece.need, piece.sized
-            self._first_packet, self._last_packet = piece.first_packet, piece.last_packet
-            self._first_time, self._last_time = piece.first_time, piece.last_time
 
     @property
     def announced(self) -> int | None:

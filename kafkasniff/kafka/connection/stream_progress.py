@@ -23,7 +23,6 @@ class StreamState(enum.Enum):
 
 TRANSITIONS: Final[Mapping[tuple[StreamState, StreamState], str]] = {
     (StreamState.UNSEEN, StreamState.SEARCH): "the first bytes arrive",
-    (StreamState.UNSEEN, StreamState.IN_STEP): "the kernel has followed it from its SYN on",
     (StreamState.SEARCH, StreamState.TRIAL): "a gap comes before a boundary is found",
     (StreamState.SEARCH, StreamState.IN_STEP): "a search or a trial has found a boundary",
     (StreamState.TRIAL, StreamState.SEARCH): "the trial ends, whatever its frames proved to be",

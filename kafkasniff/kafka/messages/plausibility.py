@@ -16,7 +16,6 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 __all__ = [
     "BEGINNING",
     "MAX_KEY",
-    "begins_with_request",
     "has_request_form",
     "is_answer",
     "is_exact_request",
@@ -62,11 +61,6 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
     # A short response with small ids decodes as a Produce request without data.
     nothing = header.api_key == PRODUCE and not decoded.body.get("topic_data")
     return "plausible" if kinds or nothing else "exact"
-
-
-def begins_with_request(data: bytes, start: int, end: int) -> bool:
-    """Whether these bytes, the first frame of a client's stream, are a request that makes its connection Kafka."""
-    return judge_request(data, start, end, strict=False) == "exact" and not is_gssapi_token(data, start, end)
 
 
 def is_exact_request(data: bytes, start: int, end: int) -> bool:

@@ -115,7 +115,7 @@ TCP: Final = (
             "owner": connection_stats.InspectedConnection,
         },
         new=lambda: TcpConnection(((0, 0, 0), (0, 0, 0)), Packet(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
-        without=frozenset({"items", "buffer", "place"}),
+        without=frozenset({"items", "buffer"}),
         after=_share_endpoints,
     ),
     Layout(

@@ -13,7 +13,7 @@ from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event, ExchangeEvent, MessageEvent, ProblemEvent
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.stream_progress import TRANSITIONS, StreamProgress, StreamState
-from kafkasniff.tcp.segments import Closed, Gap, Hole, Late, Started, Stretch
+from kafkasniff.tcp.segments import Closed, Gap, Late, Started, Stretch
 from tests.craft.kafka_bytes import api_versions_request, api_versions_response, frame
 from tests.kafka.connection.outline import request, response
 from tests.kafka.segments import Talk, pieces, run_of
@@ -136,7 +136,7 @@ def test_a_gap_within_a_message_loses_only_that(side: int, start: int, size: int
     assert found[:number] == sent[:number]
     if exact and there >= 14 and there + size <= length:
         assert found == [*sent[:number], frame(sent[number][4:there]), *sent[number + 1 :]]
-        assert talk.connection.is_plain() or not side
+        assert talk.connection.state_of(side) is StreamState.IN_STEP
     assert talk.connection.lost_of[side] == size
     assert talk.connection.bytes_of[side] == (2 + 6) * length - size
 
@@ -167,54 +167,6 @@ def test_a_stream_that_is_not_kafka_is_not_kept() -> None:
     assert connection.verdict == "not-kafka"
     assert connection.feed(stretches(SAID, [])) == []
     assert (connection.buffered, connection.framed_of) == (0, [0, 0])
-
-
-# -- connections in step, which the kernel takes over ------------------------------------------------------------------
-
-
-@given(st.integers(2, 7), CUTS)
-def test_a_copied_state_continues_like_the_original(place: int, cuts: list[int]) -> None:
-    segments = segments_of(SAID, cuts)
-    middle = sum(len(pieces(data, cuts)) for _, data in SAID[:place])
-    parts = stretches(segments, [middle])
-    _, expected = fed([*STARTED, *parts, CLOSED])
-    connection, events = fed([*STARTED, parts[0]])
-    if connection.is_plain():
-        state = connection.hand_over()
-        assert connection.buffered == 0
-        connection.take_back(state)
-    _, rest = fed([*parts[1:], CLOSED], connection)
-    assert reported([*events, *rest]) == reported(expected)
-
-
-def test_states_that_the_kernel_does_not_take_over() -> None:
-    """A gap, the rest of a gap, or a connection without a verdict."""
-    assert not fed(STARTED)[0].is_plain()
-    connection, _ = fed([*STARTED, *stretches(SAID, [])])
-    state = connection.hand_over()
-    assert (state.place, state.turn.last_id, state.turn.last_answer) == ((7, 7000, 7), 3, 3)
-    assert (state.waiting, state.most, state.loss) == ([], 1, 0)
-    connection.take_back(state, (100, 50), (90, 50), 3, holes=(True, False))
-    assert connection.bytes_seen == connection.framed_of[0] + connection.framed_of[1] + 10
-    assert connection.retransmits == 3
-    assert not connection.is_plain()
-    connection.feed([Hole(101, 0, False)])
-    assert connection.is_plain()
-    connection.feed(stretches([(1, frame(bytes(90))[:30])], []))
-    connection.feed([Gap(200, 1, 20, 200, 200_000, False, 200_000)])
-    assert not connection.is_plain()
-
-
-def test_the_kernel_has_it_from_its_first_bytes() -> None:
-    """The broker's stream begins when it has bytes."""
-    connection, _ = fed([])
-    connection.begin_in_step(0)
-    assert (connection.verdict, connection.client) == ("kafka", 0)
-    assert connection.state_of(0) is StreamState.IN_STEP
-    events = connection.feed(stretches([(0, request(1))], []))
-    assert [one.is_request for one in events if isinstance(one, MessageEvent)] == [True]
-    _, more = fed([*stretches([(1, response(1))], []), CLOSED], connection)
-    assert [one.status for one in more if isinstance(one, ExchangeEvent)] == ["answered"]
 
 
 # -- the states of a stream --------------------------------------------------------------------------------------------
