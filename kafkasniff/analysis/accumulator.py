@@ -170,6 +170,6 @@ def _missing(part: Partials, counts: str) -> list[str]:
         return [f"{lost.rows:,} later rows were dropped: the limit is {bound:,}"]
     what = counts if part.shape.weight == "count" else (part.shape.weight or "rows").replace("_", " ")
     return [
-        f"{lost.weight:,} {what} of the smallest groups are missing: the limit is {bound:,} rows; counts that are shown "
-        f"may be up to {lost.undercount:,} too low"
+        f"{lost.weight:,} {what} of the smallest groups are missing: the limit is {bound:,} rows; counts that are "
+        f"shown may be up to {lost.undercount:,} too low"
     ]

@@ -55,7 +55,7 @@ def _low(magnitude: Integers) -> Integers:
     return low
 
 
-def percentiles(
+def percentiles(  # noqa: PLR0917 - columns of one table, and what they mean
     group: Integers, buckets: Integers, counts: Integers, quantiles: Sequence[float], groups: int, level: int = 0
 ) -> list[npt.NDArray[Any]]:
     """For each quantile one array over the groups 0 … `groups`-1 (each must have a row): the value of that rank.

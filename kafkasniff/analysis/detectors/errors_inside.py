@@ -13,6 +13,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, only
+from kafkasniff.analysis.detectors.denied import DENIED
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -34,10 +35,10 @@ __all__ = ["HiddenErrors"]
 
 _DATA_APIS: Final = frozenset({"Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit", "ShareAcknowledge"})
 """APIs that move data or positions: what they permanently refuse is lost, or done twice."""
-_RIGHTS: Final = frozenset({29, 30, 31, 53, 54, 65})
-"""TOPIC_, GROUP_, CLUSTER_, TRANSACTIONAL_ID_ and DELEGATION_TOKEN_AUTHORIZATION_FAILED, SECURITY_DISABLED."""
-_ELSEWHERE: Final = frozenset({6, 10, 18, 22, 25, 27, 45, 46, 47, 59, 74, 75, 82, 90, 110, 113})
-"""Codes that other detectors report: of leaders, sizes, group members, sequences and fenced producers."""
+_RIGHTS: Final = frozenset({54})
+"""SECURITY_DISABLED."""
+_ELSEWHERE: Final = DENIED | {6, 10, 18, 22, 25, 27, 45, 46, 47, 59, 74, 75, 82, 90, 110, 113}
+"""Codes that other detectors report: of denials, leaders, sizes, group members, sequences and fenced producers."""
 MAX_NAMED: Final = 1 << 16
 """Maximum number of topics, groups and messages of errors that are kept; the rarest are dropped first."""
 MAX_NAMES: Final = 20

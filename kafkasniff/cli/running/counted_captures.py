@@ -12,7 +12,6 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
     from kafkasniff.filters import Predicate
@@ -41,8 +40,8 @@ class Taker(Protocol):
 class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
-    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` and `security`
-    also receive the inspector's events.
+    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` also receives
+    the inspector's events.
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class CountedCaptures:
         quiet: bool,
         tables: tuple[str, ...] = _TABLES,
         events: Callable[[Sequence[Output]], object] | None = None,
-        security: SecurityView | None = None,
     ) -> None:
         self._environment = environment
         self._overview = overview
@@ -64,7 +62,6 @@ class CountedCaptures:
         self._quiet = quiet
         self._tables = tables
         self._events = events
-        self._security = security
         self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
         self.summary: Summary | None = None
@@ -90,12 +87,6 @@ class CountedCaptures:
             arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
 
-        def feed_security(output: Sequence[Output]) -> None:
-            assert self._security is not None
-            self._security.feed(output, rows.start_ns)
-            if self._events is not None:
-                self._events(output)
-
         rows = CountedRows(
             options,
             overview.update,
@@ -103,7 +94,7 @@ class CountedCaptures:
             wants_body=overview.wants_body,
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
-            events=self._events if self._security is None else feed_security,
+            events=self._events,
             memory=self._options["memory"],
         )
         for table in options.tables:

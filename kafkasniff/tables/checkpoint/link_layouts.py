@@ -1,4 +1,4 @@
-"""Layouts of the packets of connections, for the table `transport`."""
+"""Layouts of what tables need besides events: logins for `connections`, packets for `transport`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.wire import DamagedError
+from kafkasniff.tables.rows.logins import MAX_OPEN, Login, Logins, Outcome
 from kafkasniff.timing.link import MAX_FLYING, MAX_HOLES, MAX_RECORDS, RECENT, Link, LinkHalf
 from kafkasniff.timing.trouble import Budget
 from kafkasniff.timing.trouble_log import TroubleLog
@@ -59,6 +60,21 @@ def _join(half: LinkHalf) -> None:
 
 
 LINKS: Final = (
+    Layout(Logins, {"_found": most(dict[int, Login], MAX_OPEN)}, new=Logins),
+    Layout(
+        Login,
+        {
+            "credentials": bool,
+            "exchange": int | None,
+            "mechanism": str | None,
+            "outcome": Outcome,
+            "principal": str | None,
+            "reason": str | None,
+            "served": bool,
+            "token": bool,
+        },
+        new=Login,
+    ),
     Layout(
         LinkWatch,
         {"_ports": list[int], "_halves": list[Link], "_clock": int},
