@@ -69,8 +69,7 @@ RESULTS = {
         (stats.OverviewAnswer,),
         {
             "findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`.",
-            "security": "`identities` as in `kafkasniff security`, those `findings` that it shows, `more` and "
-            "`notes`.",
+            "security": "`identities` as in `kafkasniff security`, those `findings` that it shows, `more` and `notes`.",
         },
         {
             "exchanges": stats.Exchanges,

@@ -107,7 +107,7 @@ class Partials:
         self.lost.undercount += other.lost.undercount
         if other.lost.level > self.lost.level:
             self.lost.level = other.lost.level
-            # What is pending follows when it is folded.
+            # Pending rows follow when they are folded.
             if self._folded.num_rows:
                 self._folded = self._fold(self._folded)
         self._take(table)

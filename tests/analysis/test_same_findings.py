@@ -110,7 +110,7 @@ def test_live(name: str) -> None:
     now = 100.0
     live.look()
     shown = live.shown()
-    # Of several about the same subject, the worst one is shown.
+    # If several are about the same subject, the worst one is shown.
     worst = {(one.detector, repr(one.subject)): one.title for one in reversed(expected)}
     assert sorted(row.title for row in shown.rows) == sorted(worst.values())
     assert shown.paused == ""

@@ -1,4 +1,4 @@
-"""Who connects as whom: transport, authentication and authorization. What is wrong about it is found by detectors."""
+"""Who connects as whom: transport, authentication and authorization. Detectors find the weaknesses."""
 
 from kafkasniff.analysis.detectors.identities import ClientIdentity
 from kafkasniff.analysis.security.view import SecurityView, security_findings
