@@ -15,7 +15,7 @@ from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.model import Summary
 from kafkasniff.tcp.connection import TcpConnection
 
-__all__ = ["add_problems", "begin_part", "comparable_connections", "open_problems"]
+__all__ = ["add_problems", "begin_part", "comparable_connections", "open_numbers", "open_problems"]
 
 
 def begin_part(state: InspectorState) -> Summary:
@@ -25,6 +25,11 @@ def begin_part(state: InspectorState) -> Summary:
         if connection.account is not None:
             connection.account.problems = 0
     return state.summary
+
+
+def open_numbers(state: InspectorState) -> frozenset[int]:
+    """The numbers of open connections."""
+    return frozenset(connection.number for _, connection in _connections(state))
 
 
 def open_problems(state: InspectorState) -> dict[int, int]:

@@ -16,7 +16,7 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.timing.stalls import Hole, StallWatch
+from kafkasniff.timing.stalls import MissingData, StallWatch
 from kafkasniff.timing.trouble import Budget, Trouble
 from kafkasniff.timing.trouble_log import TroubleLog
 
@@ -177,7 +177,7 @@ class LinkHalf(StallWatch):
             if (end - begin) & _MASK in range(1, _HALF) and (until - seq) & _MASK in range(1, _HALF):
                 self.trouble.came_late(time, since)
                 self._came_late(time, self._holes[place], ident)
-                rest = [Hole(begin, seq, since, *more), Hole(end, until, since, *more)]
+                rest = [MissingData(begin, seq, since, *more), MissingData(end, until, since, *more)]
                 self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
                 return
         if wire == 1 and self._next is not None and end == self._next:

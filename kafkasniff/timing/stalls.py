@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["MAX_HOLES", "MAX_STALLS", "Hole", "Stall", "StallKind", "StallWatch"]
+__all__ = ["MAX_HOLES", "MAX_STALLS", "MissingData", "Stall", "StallKind", "StallWatch"]
 
 MAX_STALLS: Final = 32
 """Maximum number of stalls of a half that are remembered, the first."""
@@ -52,7 +52,7 @@ class Stall(NamedTuple):
     """The data arrived in the end."""
 
 
-class Hole(NamedTuple):
+class MissingData(NamedTuple):
     """Missing data: its sequence numbers, and time and number (IPv4) of the segment that followed it."""
 
     begin: int
@@ -86,7 +86,7 @@ class StallWatch:
     def __init__(self) -> None:
         self.peer: StallWatch = self
         self.packets = 0
-        self._holes: list[Hole] = []
+        self._holes: list[MissingData] = []
         self.lost = 0
         """Late segments that were sent again, rather than reordered: lost before the capture point."""
         self.lost_longest_ns = 0
@@ -114,9 +114,9 @@ class StallWatch:
         """Data is missing before a segment."""
         if len(self._holes) >= MAX_HOLES:
             del self._holes[0]
-        self._holes.append(Hole(begin, until, time, ident >> 16, self.peer.packets))
+        self._holes.append(MissingData(begin, until, time, ident >> 16, self.peer.packets))
 
-    def _came_late(self, time: int, hole: Hole, ident: int) -> None:
+    def _came_late(self, time: int, hole: MissingData, ident: int) -> None:
         """A segment filled a hole, or a part of it."""
         missing = time - hole.since
         # A segment that was only reordered has a lower number than the one that overtook it, if they are numbered.
@@ -127,7 +127,7 @@ class StallWatch:
         if missing >= MIN_STALL_NS and self._is_missing(hole):
             self._stalled(self._hole_stall(hole, time, over=True))
 
-    def _is_missing(self, hole: Hole) -> bool:
+    def _is_missing(self, hole: MissingData) -> bool:
         """Whether the receiver lacks the data, too, according to what it sent afterwards."""
         acked = self._acked
         return (
@@ -136,7 +136,7 @@ class StallWatch:
             and not 0 < (acked - hole.begin) & _MASK < _HALF
         )
 
-    def _hole_stall(self, hole: Hole, time: int, *, over: bool) -> Stall:
+    def _hole_stall(self, hole: MissingData, time: int, *, over: bool) -> Stall:
         size, heard = (hole.until - hole.begin) & _MASK, self.peer.packets - hole.receiver_packets
         return Stall(hole.since, time, "hole", 0, size, self.largest, heard, over)
 

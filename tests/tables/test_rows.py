@@ -88,7 +88,7 @@ def test_the_schema_has_only_types_that_spark_can_read() -> None:
 
 
 def test_columns_have_meanings() -> None:
-    assert set(COLUMNS) == set(ROWS) == {*TABLES, "partitions", "headers"}
+    assert set(COLUMNS) == set(ROWS) == {*TABLES, "partitions", "headers", "stalls"}
     assert all(one.meaning for columns in COLUMNS.values() for one in columns)
 
 

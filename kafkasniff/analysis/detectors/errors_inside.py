@@ -16,6 +16,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only, with_topics
+from kafkasniff.analysis.detectors.denied import DENIED
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -37,8 +38,8 @@ from kafkasniff.text.printable import word
 
 __all__ = ["HiddenErrors"]
 
-_ANYWHERE: Final = frozenset({47, 90})
-"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them."""
+_ANYWHERE: Final = frozenset({47, 90, *DENIED})
+"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them; denials: `denied`."""
 _OF_PARTITIONS: Final = frozenset({6, 74, 75})
 """Codes of leaders, which `not-leader` reports if they belong to a partition."""
 _OF_COMMITS: Final = frozenset({22, 25, 27, 82, 110, 113})

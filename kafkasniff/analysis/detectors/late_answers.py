@@ -75,7 +75,9 @@ class LateAnswers(OwedResponses[LateThresholds]):
             times = f"from {first} to {clock_time(silence.until_ns)[:-3]} ({elapsed(lasted)})"
         count = len(silence.owed)
         addresses = sorted({str(one.row["client_ip"]) for one in silence.owed})
-        who = f"{plural(count, 'request')} of {some(addresses)} waited on {plural(silence.connections, 'connection')}"
+        names = sorted({client(one.row) for one in silence.owed})
+        whom = names[0] if len(names) == 1 else some(addresses)
+        who = f"{plural(count, 'request')} of {whom} waited on {plural(silence.connections, 'connection')}"
         if silence.waiting:
             who += f"; {some(silence.waiting)} waited for it as a follower"
         name = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
@@ -92,7 +94,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 "still is as likely as the leader: a leader waits for its followers for up to "
                 "replica.lag.time.max.ms. The capture does not show which."
             )
-        severity: Severity = "error" if silence.back_ns is None else "warning"
+        grave = silence.back_ns is None or lasted >= self.thresholds.timeout
+        severity: Severity = "error" if grave else "warning"
         return self.finding(
             severity,
             title,
@@ -102,7 +105,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
                 "memory (swapping)."
             ),
-            subject={"broker": brokers[0] if len(brokers) == 1 else None, "trouble": "silent"},
+            subject={
+                **(subject(silence.owed[0].row, "client_id", "client_ip") if len(names) == 1 else {}),
+                "broker": brokers[0] if len(brokers) == 1 else None,
+                "trouble": "silent",
+            },
             count=count,
             first=silence.first_ns,
             last=silence.until_ns,

@@ -67,5 +67,9 @@ def make_export_options(
 
 def rows_line(rows: Mapping[str, int], directory: str) -> str:
     """Number of rows per table, and the folder."""
-    found = ", ".join(f"{count:,} {table if count != 1 else table[:-1]}" for table, count in rows.items())
+    # Rows of `transport` are not counted: most are those of `connections` once more.
+    named = {table: count for table, count in rows.items() if table != "transport"} or {
+        "connections": sum(rows.values())
+    }
+    found = ", ".join(f"{count:,} {table if count != 1 else table[:-1]}" for table, count in named.items())
     return f"{found} in {directory}"

@@ -1,4 +1,4 @@
-"""Layouts of the packets of connections, for the table `transport`."""
+"""Layouts of what tables need besides events: logins for `connections`, packets for `transport`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.wire import DamagedError
+from kafkasniff.tables.rows.logins import MAX_OPEN, Login, Logins, Outcome
 from kafkasniff.timing.link import MAX_FLYING, MAX_RECORDS, RECENT, Link, LinkHalf
-from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, Hole, Stall, StallKind
+from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, MissingData, Stall, StallKind
 from kafkasniff.timing.trouble import Budget
 from kafkasniff.timing.trouble_log import TroubleLog
 from kafkasniff.timing.watch import LinkWatch
@@ -52,7 +53,7 @@ def _parts(half: LinkHalf) -> list[tuple[int, int, int]]:
 def _join(half: LinkHalf) -> None:
     recent: Any = half._recent
     counts: Any = half.trouble
-    half._holes = [Hole(*one) for one in half._holes]
+    half._holes = [MissingData(*one) for one in half._holes]
     half.stalls = [Stall(*one) for one in half.stalls]
     half._recent = [wire << 64 | seq << 32 | ident for wire, seq, ident in recent]
     if len(counts) != len(TroubleLog(Budget.none()).counts):
@@ -62,6 +63,21 @@ def _join(half: LinkHalf) -> None:
 
 
 LINKS: Final = (
+    Layout(Logins, {"_found": most(dict[int, Login], MAX_OPEN)}, new=Logins),
+    Layout(
+        Login,
+        {
+            "credentials": bool,
+            "exchange": int | None,
+            "mechanism": str | None,
+            "outcome": Outcome,
+            "principal": str | None,
+            "reason": str | None,
+            "served": bool,
+            "token": bool,
+        },
+        new=Login,
+    ),
     Layout(
         LinkWatch,
         {"_ports": list[int], "_halves": list[Link], "_clock": int},

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import numpy as np
 import orjson
 import pyarrow as pa
 
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.enrich import Enricher
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.native import kernel
+from kafkasniff.native.feed import VERSIONS
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_names import AddedNames
@@ -24,6 +27,7 @@ from kafkasniff.tables.rows import ExchangeRows
 from kafkasniff.tables.rows.column_rows import exchange_rows, record_rows
 from kafkasniff.tables.rows.connections import ConnectionRows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.transport import TransportRows
@@ -61,7 +65,7 @@ class Stager:
     The enricher's catalog needs `Catalog.learned_facts`, and the enricher the names that it missed (`notes_missed`).
     `selector`: selects exchanges, and the connections of selected exchanges. `wants_body`: the messages whose bodies
     are wanted as JSON, if bodies are wanted at all. `memory`: the process's budget in bytes; rows wait within a part of
-    it. `limits`: bounds of each message.
+    it. `limits`: bounds of each message. `logins`: the authentication of open connections, by default of none yet.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Stager:
         wants_body: Callable[[Message], bool] | None = None,
         memory: int = DEFAULT_MEMORY,
         limits: DecodeOptions = _DEFAULT,
+        logins: Logins | None = None,
     ) -> None:
         assert enricher.catalog.learned_facts is not None
         self._learned_facts = enricher.catalog.learned_facts
@@ -104,6 +109,7 @@ class Stager:
             limits=limits,
         )
         self._connections = ConnectionRows()
+        self._logins = Logins() if logins is None else logins
         self._transport = TransportRows()
         self._problems = ProblemRows()
 
@@ -119,9 +125,18 @@ class Stager:
         if self._selector is not None:
             self._selector.start_ns = time_ns
 
-    def take(self, events: Sequence[Any]) -> None:
-        """Take the output of an inspector. Raises OSError if rows cannot be written."""
+    def take(self, events: Sequence[Any], columns: Sequence[PairColumns] = ()) -> None:
+        """Take the output of an inspector. Raises OSError if rows cannot be written.
+
+        `columns`: exchanges from before the ends of connections among `events`, which `take_columns` is given later.
+        """
         connections = [event for event in events if type(event) is Connection]
+        logins = self._logins
+        for event in events:
+            if type(event) is Exchange or type(event) is SaslToken:
+                logins.feed(event)
+        for found_columns in columns:
+            self._serve(found_columns)
         if self._selector is not None:
             events = self._selector.feed([event for event in events if type(event) is not Connection])
         exchanges = [event for event in events if type(event) is Exchange]
@@ -167,6 +182,14 @@ class Stager:
         if records is not None:
             self._files.write("records", records)
 
+    def _serve(self, found: PairColumns) -> None:
+        """Note the connections whose broker answered other requests than those that anyone may send."""
+        other = found.asked["code"] // VERSIONS != API_VERSIONS
+        for place in np.unique(found.asked["connection"][other]).tolist():
+            owner = found.owners[place]
+            if owner is not None:
+                self._logins.of(owner.number).serve()
+
     def take_link(self, link: Link) -> None:
         """Take a connection of `timing.LinkWatch` that is over; a filter does not apply. Raises OSError likewise."""
         if "transport" in self._wanted:
@@ -176,12 +199,13 @@ class Stager:
 
     def _connection(self, connection: Connection) -> None:
         self._learned_facts.connection(connection)
+        login = self._logins.pop(connection.connection)
         if self._selector is not None:
             if connection.connection not in self.selected:
                 return
             self.selected.discard(connection.connection)
         if "connections" in self._wanted:
-            self._connections.append(connection)
+            self._connections.append(connection, login)
         if "problems" in self._wanted:
             self._problems.connection(connection)
 

@@ -53,6 +53,7 @@ def new_stager(
         wants_body=wants_body,
         memory=state.inspector.memory,
         limits=state.inspector.decode_options,
+        logins=state.logins,
     )
     if state.links is not None:
         state.links.over = stager.take_link
@@ -67,7 +68,7 @@ def together_bytes(inspector: Inspector) -> int:
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError if rows cannot be written."""
     for events, columns in _fed(state, stager, batch, stager.finder):
-        stager.take(events)
+        stager.take(events, columns)
         for found in columns:
             stager.take_columns(found, batch.captures)
         del events  # before the next ones are decoded

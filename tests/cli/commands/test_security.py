@@ -51,5 +51,5 @@ def test_denials_by_principal_and_resource() -> None:
     assert {(one["severity"], one["subject"]["principal"]) for one in found} == {("warning", "alice")}
     subjects = [tuple(one["subject"][key] for key in ("error", "api", "resource_type", "resource")) for one in found]
     assert sorted(subjects, key=str) == sorted(((failed[one], *what) for one, what in DENIALS.items()), key=str)
-    (refused,) = [one["subject"] for one in document["findings"] if one["detector"] == "failed-authentication"]
+    (refused,) = [one["values"] for one in document["findings"] if one["detector"] == "sasl-failures"]
     assert (refused["principal"], refused["mechanism"]) == ("bob", "SCRAM-SHA-512")

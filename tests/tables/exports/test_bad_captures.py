@@ -55,7 +55,7 @@ def test_skipped_ones_are_reported_everywhere(policy: str, folder: Path, tmp_pat
     code, err = export(folder, out, "--on-bad-capture", policy)
     assert code == 4
     assert [line.partition(": ")[2] for line in err[:3]] == [detail for _, detail in skipped(out)]
-    stored = "44 exchanges, 9 records, 7 connections, 7 transport, 3 problems in "
+    stored = "44 exchanges, 9 records, 7 connections, 3 problems in "
     assert err[3].startswith(f"kafkasniff: 3 captures skipped; {stored}")
     assert [name for name, _ in skipped(out)] == ["a.pcap", "c.pcap.gz", "d.pcapng"]
     # Only its name has the first of them: what they hold is not shown.

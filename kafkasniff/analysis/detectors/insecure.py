@@ -1,17 +1,33 @@
-"""Findings about transport, authentication and authorization."""
+"""Connections whose transport or authentication is insecure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
-from kafkasniff.analysis.security.denials import Denial
-from kafkasniff.analysis.security.identities import ClientIdentity
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import column, in_any
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.identities import LOGINS, ClientIdentity, add_logins, identities_of, logins_shape
+from kafkasniff.analysis.detectors.wording import some
+from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import printable
 
-__all__ = ["EXPIRES_SOON", "findings"]
+__all__ = [
+    "EXPIRES_SOON",
+    "BadCertificates",
+    "ExpiringCertificates",
+    "OldTls",
+    "PlaintextCredentials",
+    "PlaintextScram",
+    "WeakCiphers",
+    "WithoutAuthentication",
+]
 
 EXPIRES_SOON: Final = timedelta(days=30)
 """A certificate that expires within this time of the capture is worth a note."""
@@ -25,13 +41,6 @@ _WEAK: Final = {
     **dict.fromkeys(("0x000a", "0x0016", "0xc008", "0xc012"), "3DES (CVE-2016-2183)"),
 }
 _BEHIND_PROXY: Final = "If TLS ends at a proxy before the capture point, this is the path after it."
-
-
-def findings(identities: Iterable[ClientIdentity], denials: Iterable[Denial]) -> list[Finding]:
-    """All findings, worst first."""
-    known = list(identities)
-    found = [one for judge in _JUDGES for one in judge(known)]
-    return worst_first([*found, *_denied(denials)])
 
 
 def _grouped(
@@ -50,11 +59,9 @@ def _finding(
     kind: str, severity: Severity, of: list[ClientIdentity], *, title: str, meaning: str, advice: str, **subject: Any
 ) -> Finding:
     evidence = [
-        Evidence(connection_id, None, time, connection=number, exchange=exchange)
-        for one in of
-        for connection_id, number, exchange, time in one.examples
+        Evidence(connection_id, exchange_id, time) for one in of for connection_id, exchange_id, time in one.examples
     ]
-    evidence.sort(key=lambda one: (one.time_ns is None, one.time_ns or 0, one.connection or 0))
+    evidence.sort(key=lambda one: (one.time_ns is None, one.time_ns or 0, one.connection_id))
     times = [time for one in of for time in (one.first, one.last) if time is not None]
     return Finding(
         detector=kind,
@@ -96,7 +103,7 @@ def _plaintext(identities: list[ClientIdentity]) -> Iterator[Finding]:
         if mechanism in _READABLE:
             yield _finding(
                 "plaintext-credentials",
-                "error",
+                "warning",
                 of,
                 title=f"{named} without TLS: {_who(of)} at {broker} on {_connections(of)}",
                 meaning=f"{named} sends the secret itself; anyone on the path can read it. {_BEHIND_PROXY}",
@@ -106,7 +113,7 @@ def _plaintext(identities: list[ClientIdentity]) -> Iterator[Finding]:
         elif mechanism.startswith("SCRAM-"):
             yield _finding(
                 "plaintext-scram",
-                "warning",
+                "note",
                 of,
                 title=f"{named} without TLS: {_who(of)} at {broker} on {_connections(of)}",
                 meaning="Anyone who records the exchange can guess weak passwords offline. All later "
@@ -114,28 +121,6 @@ def _plaintext(identities: list[ClientIdentity]) -> Iterator[Finding]:
                 advice="Use a SASL_SSL listener.",
                 **subject,
             )
-
-
-def _failed(identities: list[ClientIdentity]) -> Iterator[Finding]:
-    def group(one: ClientIdentity) -> tuple[Any, ...] | None:
-        if one.authentication != "failed":
-            return None
-        return one.client_ip, one.principal, one.mechanism, one.broker, one.reason
-
-    for (client, principal, mechanism, broker, reason), of in _grouped(identities, group):
-        name = client if principal is None else f"{printable(principal)} from {client}"
-        yield _finding(
-            "failed-authentication",
-            "warning",
-            of,
-            title=f"{name}: {printable(mechanism or 'SASL')} refused by {broker} on {_connections(of)}",
-            meaning=f"The broker's reason: {printable(reason or 'none')}.",
-            advice="Check the client's mechanism and credentials. Repeated failures of one address may be guessing.",
-            client_ip=client,
-            principal=principal,
-            mechanism=mechanism,
-            broker=broker,
-        )
 
 
 def _old(identities: list[ClientIdentity]) -> Iterator[Finding]:
@@ -220,55 +205,152 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
 
 
 def _open(identities: list[ClientIdentity]) -> Iterator[Finding]:
-    def group(one: ClientIdentity) -> tuple[str] | None:
-        return (one.broker,) if one.authentication == "none" and not one.transport.tls else None
+    of = [one for one in identities if one.authentication == "none" and not one.transport.tls]
+    if not of:
+        return
+    brokers = sorted({one.broker for one in of})
+    serve = f"{brokers[0]} serves" if len(brokers) == 1 else f"{len(brokers)} listeners ({some(brokers)}) serve"
+    yield _finding(
+        "without-authentication",
+        "note",
+        of,
+        title=f"{serve} {_who(of)} without TLS and SASL on {_connections(of)}",
+        meaning=f"By default, all clients are User:ANONYMOUS there, and all traffic is readable. {_BEHIND_PROXY}",
+        advice="Unless the network is closed, use a SASL_SSL or SSL listener.",
+        broker=brokers[0] if len(brokers) == 1 else None,
+    )
 
-    for (broker,), of in _grouped(identities, group):
-        yield _finding(
-            "without-authentication",
-            "note",
-            of,
-            title=f"{broker} serves {_who(of)} without TLS and SASL on {_connections(of)}",
-            meaning=f"By default, all clients are User:ANONYMOUS there, and all traffic is readable. {_BEHIND_PROXY}",
-            advice="Unless the network is closed, use a SASL_SSL or SSL listener.",
-            broker=broker,
+
+class NoThresholds(Parameters, frozen=True, kw_only=True):
+    """These detectors have no thresholds."""
+
+
+class _Insecure(Detector[NoThresholds]):
+    """A kind of weakness that rows of `connections` show."""
+
+    parameters_type = NoThresholds
+
+    def reads(self) -> Mapping[str, TableReading]:
+        return {"connections": LOGINS}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        return {"logins": logins_shape()}
+
+    def update(self, batch: pa.RecordBatch, table: str = "connections") -> None:
+        add_logins(self, batch, pc.fill_null(self.concerns(batch), False))
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        """The rows of `connections` that may show it."""
+        raise NotImplementedError
+
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        """The findings about them, perhaps with those of a sibling."""
+        raise NotImplementedError
+
+    def findings(self) -> list[Finding]:
+        known = identities_of(self.parts["logins"], MAX_EVIDENCE)
+        return [one for one in self.judged(list(known.found.values())) if one.detector == self.name]
+
+
+class PlaintextCredentials(_Insecure):
+    """SASL mechanisms that send the secret itself (PLAIN, OAUTHBEARER) on connections without TLS.
+
+    Caveats: if TLS ends at a proxy before the capture point, this is only the path after it.
+    """
+
+    name: ClassVar[str] = "plaintext-credentials"
+    summary: ClassVar[str] = "Passwords and tokens that anyone on the path can read."
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.and_(pc.invert(column(batch, "tls")), column(batch, "credentials"))
+
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        return _plaintext(identities)
+
+
+class PlaintextScram(PlaintextCredentials):
+    """SCRAM on connections without TLS: weak passwords can be guessed offline, and later traffic is readable.
+
+    Caveats: if TLS ends at a proxy before the capture point, this is only the path after it.
+    """
+
+    name: ClassVar[str] = "plaintext-scram"
+    summary: ClassVar[str] = "SCRAM without TLS."
+
+
+class OldTls(_Insecure):
+    """Connections with a version of TLS before 1.2."""
+
+    name: ClassVar[str] = "old-tls"
+    summary: ClassVar[str] = "Versions of TLS that are broken or deprecated."
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        return in_any(batch, "tls_version", tuple(sorted(_OLD)))
+
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        return _old(identities)
+
+
+class WeakCiphers(_Insecure):
+    """Connections with a cipher suite that encrypts nothing, uses RC4 or 3DES, or does not authenticate the broker."""
+
+    name: ClassVar[str] = "weak-cipher"
+    summary: ClassVar[str] = "Cipher suites of TLS that protect little."
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.is_valid(column(batch, "tls_cipher"))
+
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        return _weak(identities)
+
+
+class BadCertificates(_Insecure):
+    """Certificates of brokers and clients that are expired, not yet valid, or for other names.
+
+    Caveats: TLS 1.3 encrypts certificates. Reading them needs the extra `tls`.
+    """
+
+    name: ClassVar[str] = "bad-certificate"
+    summary: ClassVar[str] = "Certificates that the other end refuses."
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.or_(
+            pc.is_valid(column(batch, "tls_certificate")), pc.is_valid(column(batch, "tls_client_certificate"))
         )
 
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        return _certificates(identities)
 
-def _denied(denials: Iterable[Denial]) -> Iterator[Finding]:
-    for one in denials:
-        who = (
-            printable(one.principal)
-            if one.principal is not None
-            else f"a client at {one.client or 'an unknown address'}"
-        )
-        resource = f"{one.kind} {printable(one.resource)}" if one.resource is not None else f"a {one.kind}"
-        if one.kind == "cluster":
-            resource = "the cluster"
-        times = "once" if one.count == 1 else f"{one.count:,} times"
-        yield Finding(
-            detector="denied",
-            severity="warning",
-            title=f"{who} may not use {resource}: {one.error} for {one.api or 'a request'}, {times}",
-            meaning="An ACL is missing, or the client should not try. Requests by topic id get UNKNOWN_TOPIC_ID "
-            "instead for topics that the principal may not describe.",
-            advice="Grant the operation with kafka-acls.sh, or fix the client's configuration.",
-            subject={
-                "principal": one.principal,
-                "client_ip": one.client,
-                "client_id": one.client_id,
-                "resource_type": one.kind,
-                "resource": one.resource,
-                "api": one.api,
-                "error": one.error,
-            },
-            count=one.count,
-            first=one.first,
-            last=one.last,
-            evidence=tuple(
-                Evidence(connection_id, None, time, exchange=number) for connection_id, number, time in one.exchanges
-            ),
-        )
+    def notes(self) -> list[str]:
+        known = identities_of(self.parts["logins"], 0)
+        unread = ["certificates were not read: pip install 'kafkasniff[tls]'"] if known.unread else []
+        return [*super().notes(), *unread]
 
 
-_JUDGES: Final = (_plaintext, _failed, _old, _weak, _certificates, _open)
+class ExpiringCertificates(BadCertificates):
+    """Certificates that expire within 30 days of the capture.
+
+    Caveats: TLS 1.3 encrypts certificates. Reading them needs the extra `tls`.
+    """
+
+    name: ClassVar[str] = "expiring-certificate"
+    summary: ClassVar[str] = "Certificates that expire soon."
+
+    def notes(self) -> list[str]:
+        return _Insecure.notes(self)
+
+
+class WithoutAuthentication(_Insecure):
+    """Listeners that serve clients without TLS and SASL.
+
+    Caveats: in a closed network this may be intended.
+    """
+
+    name: ClassVar[str] = "without-authentication"
+    summary: ClassVar[str] = "Listeners that serve anyone."
+
+    def concerns(self, batch: pa.RecordBatch) -> pa.Array:
+        return pc.and_(pc.invert(column(batch, "tls")), pc.equal(column(batch, "authentication"), "none"))
+
+    def judged(self, identities: list[ClientIdentity]) -> Iterator[Finding]:
+        return _open(identities)

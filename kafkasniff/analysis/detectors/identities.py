@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
+import pyarrow as pa
 
-from kafkasniff.analysis.security.logins import Login
-from kafkasniff.model import Connection
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.columns import broker_endpoint, column, only
+from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.tables.rows.schemas import CONNECTIONS
 from kafkasniff.tls.certificates import ShownCertificate, shown_certificate
-from kafkasniff.tls.ciphers import suite
-from kafkasniff.tls.descriptions import version_name
 
-__all__ = ["Authentication", "ClientIdentity", "Identities", "Transport"]
+__all__ = [
+    "LOGINS",
+    "Authentication",
+    "ClientIdentity",
+    "Identities",
+    "Transport",
+    "add_logins",
+    "identities_of",
+    "logins_shape",
+]
 
 MAX_IDENTITIES: Final = 1 << 14
 """Maximum number of different identities that are listed; connections of others are only counted."""
+MAX_LOGINS: Final = 1 << 18
+"""Maximum number of connections that are examined, the earliest."""
 MAX_CERTIFICATES: Final = 1 << 10
 """Maximum number of parsed certificates that are cached."""
 
@@ -82,9 +94,9 @@ class ClientIdentity(msgspec.Struct):
     """Time of the first connection's first packet, in nanoseconds; None if captures have no times."""
     last: int | None = None
     """Likewise of the last one."""
-    examples: list[tuple[int, int, int | None, int | None]] = []
-    """The first connections: connection_id, number, the exchange that decided, and time; in JSON `connection`,
-    `exchange` and `time`.
+    examples: list[tuple[int, int | None, int | None]] = []
+    """The first connections: connection_id, the exchange that decided, and time; in JSON `connection`, `exchange` (both
+    numbered as in `decode`) and `time`.
     """
 
     @property
@@ -106,29 +118,25 @@ class Identities:
         self.unread = False
         """There are certificates, which only the package `cryptography` can read."""
 
-    def feed(self, connection: Connection, login: Login) -> None:
-        """Take a connection that is over."""
-        transport = self._transport(connection)
+    def add(self, row: dict[str, Any]) -> None:
+        """Take a row of `logins_shape`."""
+        transport = self._transport(row)
         # If TLS is not decrypted, only its application protocol shows that it is not Kafka.
-        if connection.verdict != "kafka" and (not transport.tls or connection.protocol == "TLS with ALPN"):
+        if row["verdict"] != "kafka" and (not transport.tls or row["protocol"] == "TLS with ALPN"):
             return
-        authentication = _authentication(connection, login, transport)
         made = ClientIdentity(
-            connection.client.address,
-            tuple(
-                one if isinstance(one, str) else one.decode("utf-8", "backslashreplace")
-                for one in connection.client_ids
-            ),
-            connection.software_name,
-            connection.software_version,
-            str(connection.broker),
+            row["client_ip"],
+            tuple(row["client_ids"]),
+            row["software_name"],
+            row["software_version"],
+            row["broker"],
             transport,
-            login.mechanism,
-            login.principal,
-            login.token,
-            login.credentials,
-            authentication,
-            login.reason if authentication == "failed" else None,
+            row["sasl_mechanism"],
+            row["principal"],
+            row["by_token"],
+            row["credentials"],
+            row["authentication"],
+            row["authentication_error"],
         )
         key = msgspec.structs.astuple(made)[:12]
         identity = self.found.get(key)
@@ -138,39 +146,37 @@ class Identities:
                 return
             identity = self.found[key] = made
         identity.connections += 1
-        time = connection.time_ns
+        time = row["time_ns"]
         if time is not None:
             identity.first = time if identity.first is None else min(identity.first, time)
             identity.last = time if identity.last is None else max(identity.last, time)
         if len(identity.examples) < self._kept:
-            identity.examples.append((connection.connection_id, connection.connection, login.exchange, time))
+            identity.examples.append((row["connection_id"], row["authentication_exchange"], time))
 
-    def _transport(self, connection: Connection) -> Transport:
-        seen = connection.tls
-        if seen is None:
+    def _transport(self, row: dict[str, Any]) -> Transport:
+        if not row["tls"]:
             return Transport(tls=False)
+        version, found = row["tls_version"], row["tls_certificate"]
         certificate, note = None, None
-        if seen.certificate is not None:
-            certificate = self._certificate(seen.certificate, seen.server_name, connection.time_ns)
+        if found is not None:
+            certificate = self._certificate(found, row["tls_server_name"], row["time_ns"])
             note = None if certificate is not None else "not readable"
-        elif seen.version is not None and seen.version >= 0x0304:
+        elif version == "TLS 1.3":
             note = "not visible in TLS 1.3"
-        elif seen.resumed:
+        elif row["tls_resumed"]:
             note = "none: a session is resumed"
         own = None
-        if seen.client_certificate is not None:
-            own = self._certificate(seen.client_certificate, None, connection.time_ns)
-        known = None if seen.suite is None else suite(seen.suite)
-        cipher = known.name if known else None if seen.suite is None else f"0x{seen.suite:04x}"
+        if row["tls_client_certificate"] is not None:
+            own = self._certificate(row["tls_client_certificate"], None, row["time_ns"])
         return Transport(
             tls=True,
-            decrypted=connection.protocol == "Kafka over TLS",
-            version=None if seen.version is None else version_name(seen.version),
-            cipher=cipher,
-            server_name=seen.server_name,
+            decrypted=row["protocol"] == "Kafka over TLS",
+            version=version,
+            cipher=row["tls_cipher"],
+            server_name=row["tls_server_name"],
             certificate=certificate,
             certificate_note=note,
-            without_client_certificate=seen.lacks_certificate,
+            without_client_certificate=row["tls_lacks_client_certificate"],
             client_certificate=own,
         )
 
@@ -187,12 +193,38 @@ class Identities:
         return self._certificates[key]
 
 
-def _authentication(connection: Connection, login: Login, transport: Transport) -> Authentication:
-    if login.outcome != "none":
-        return login.outcome
-    if transport.tls and not transport.decrypted:
-        return "hidden"
-    if not connection.syn_seen:
-        # SASL may have been before the capture.
-        return "unknown"
-    return "none" if login.served else "unserved"
+_COLUMNS: Final = (
+    *("connection_id", "time_ns", "client_ip", "client_ids", "software_name", "software_version", "verdict"),
+    *("protocol", "sasl_mechanism", "authentication", "authentication_error", "authentication_exchange", "principal"),
+    *("by_token", "credentials", "tls", "tls_version", "tls_cipher", "tls_server_name", "tls_resumed"),
+    *("tls_certificate", "tls_client_certificate", "tls_lacks_client_certificate"),
+)
+LOGINS: Final = TableReading((*_COLUMNS, "broker_ip", "broker_port"))
+"""What they need of the table `connections`."""
+
+
+def logins_shape() -> Shape:
+    """For `shapes`: a row for each connection."""
+    kept = tuple((name, CONNECTIONS.field(name).type, "first") for name in _COLUMNS)
+    return Shape(
+        keys=(),
+        measures=(*kept, ("broker", pa.string(), "first")),  # type: ignore[arg-type]
+        order=("time_ns", "connection_id"),
+        keep="earliest",
+        bound=MAX_LOGINS,
+    )
+
+
+def add_logins(reader: Accumulator[Any], batch: pa.RecordBatch, mask: pa.Array | None = None) -> None:
+    """Add rows of the table `connections`, or those that `mask` selects, to the partial answer `logins`."""
+    batch = batch if mask is None else only(batch, mask)
+    columns = {name: column(batch, name) for name in _COLUMNS}
+    reader.parts["logins"].add({**columns, "broker": broker_endpoint(batch)})
+
+
+def identities_of(part: Partials, kept: int) -> Identities:
+    """The identities in a partial answer of `logins_shape`."""
+    found = Identities(kept)
+    for row in part.table().sort_by([("time_ns", "ascending"), ("connection_id", "ascending")]).to_pylist():
+        found.add(row)
+    return found

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkasniff.analysis.security import identities
-from kafkasniff.analysis.security.identities import Identities
-from kafkasniff.analysis.security.logins import Login
+from kafkasniff.analysis.detectors import identities
+from kafkasniff.analysis.detectors.identities import Identities, identities_of
+from kafkasniff.analysis.security import SecurityView
 from kafkasniff.model import Connection, Endpoint, TlsHandshake
+from kafkasniff.tables.rows.connections import ConnectionRows
+from kafkasniff.tables.rows.logins import Login
 
 CONNECTION = Connection(
     *(1, 11, "kafka", "fin", Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.9", 9092)),
@@ -22,10 +24,11 @@ CONNECTION = Connection(
 
 
 def _counted(*connections: Connection, login: Login | None = None) -> Identities:
-    counted = Identities(2)
+    rows, view = ConnectionRows(), SecurityView()
     for one in connections:
-        counted.feed(one, login or Login())
-    return counted
+        rows.append(one, login or Login())
+    view.update(rows.take())
+    return identities_of(view.parts["logins"], 2)
 
 
 def _with(**changes: Any) -> Connection:

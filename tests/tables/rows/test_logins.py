@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.analysis.security.logins import Login
+import pytest
+
 from kafkasniff.model import Exchange, SaslToken
+from kafkasniff.tables.rows import logins
+from kafkasniff.tables.rows.logins import Login
 from tests.sinks.messages import message
 
 _KEYS = {"SaslHandshake": 17, "ApiVersions": 18, "SaslAuthenticate": 36, "Metadata": 3}
@@ -77,3 +80,11 @@ def test_a_delegation_token() -> None:
 def test_bodies_that_were_not_decoded() -> None:
     login = after(exchange("SaslHandshake", None, None), exchange("SaslAuthenticate", None, None))
     assert (login.outcome, login.mechanism, login.principal) == ("begun", None, None)
+
+
+def test_the_number_of_open_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins, "MAX_OPEN", 2)
+    found = logins.Logins()
+    for number in range(4):
+        found.of(number).serve()
+    assert [found.pop(number).served for number in range(4)] == [False, False, True, True]

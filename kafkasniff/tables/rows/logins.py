@@ -1,4 +1,4 @@
-"""The authentication of one connection, as its messages show it.
+"""The authentication of connections, as their messages show it.
 
 SASL is KIP-43 (SaslHandshake), KIP-152 (SaslAuthenticate) and RFC 4616, 5802, 7628. A broker serves no other request
 before authentication has succeeded, so an answered one proves it, whatever was lost.
@@ -6,13 +6,17 @@ before authentication has succeeded, so an answered one proves it, whatever was 
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from typing import Any, Final, Literal
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.model import Exchange, SaslToken
 
-__all__ = ["Login", "Outcome"]
+__all__ = ["MAX_OPEN", "Login", "Logins", "Outcome"]
+
+MAX_OPEN: Final = 1 << 18
+"""Maximum number of open connections whose authentication is kept; the oldest is forgotten first."""
 
 Outcome = Literal["none", "begun", "succeeded", "failed"]
 """none: no SASL was seen; begun: its end was not seen."""
@@ -31,7 +35,6 @@ class Login:
         "outcome",
         "principal",
         "reason",
-        "selected",
         "served",
         "token",
     )
@@ -46,13 +49,11 @@ class Login:
         self.reason: str | None = None
         """Why it failed: the error, and the broker's words."""
         self.exchange: int | None = None
-        """Number of the exchange that decided, or of the last one of it."""
+        """Ordinal of the exchange that decided, or of the last one of it."""
         self.credentials = False
         """Credentials of the mechanism were sent."""
         self.served = False
         """The broker has answered other requests than those that anyone may send."""
-        self.selected = False
-        """A filter selects an exchange of the connection."""
 
     def feed(self, exchange: Exchange) -> None:
         """Take an exchange of the connection."""
@@ -63,11 +64,15 @@ class Login:
             asked = {} if request is None or request.body is None else request.body
             answered = None if response is None else response.body
             follow = self._handshake if key == SASL_HANDSHAKE else self._authenticate
-            follow(exchange.exchange, asked, answered)
+            follow(exchange.exchange_id, asked, answered)
         elif key != API_VERSIONS and request is not None and response is not None:
-            self.served = True
-            if self.outcome == "begun":
-                self.outcome = "succeeded"
+            self.serve()
+
+    def serve(self) -> None:
+        """The broker answered a request that it serves only after authentication."""
+        self.served = True
+        if self.outcome == "begun":
+            self.outcome = "succeeded"
 
     def feed_token(self, token: SaslToken) -> None:
         """Take a raw token (SaslHandshake v0, or GSSAPI as of 0.9)."""
@@ -121,3 +126,37 @@ class Login:
         name = error_name(code) or f"error {code}"
         self.outcome = "failed"
         self.reason = f"{name}: {words}" if isinstance(words, str) and words else name
+
+
+class Logins:
+    """The authentication of open connections, by their number. Feed it events in their order."""
+
+    __slots__ = ("_found",)
+
+    def __init__(self) -> None:
+        self._found: dict[int, Login] = {}
+
+    def feed(self, event: Exchange | SaslToken) -> None:
+        """Take an exchange or a raw token."""
+        if type(event) is Exchange:
+            self.of(event.connection).feed(event)
+        elif type(event) is SaslToken and event.connection is not None:
+            self.of(event.connection).feed_token(event)
+
+    def of(self, connection: int) -> Login:
+        """The authentication of an open connection."""
+        found = self._found.get(connection)
+        if found is None:
+            if len(self._found) >= MAX_OPEN:
+                del self._found[next(iter(self._found))]
+            found = self._found[connection] = Login()
+        return found
+
+    def pop(self, connection: int) -> Login:
+        """The authentication of a connection that is over."""
+        return self._found.pop(connection, None) or Login()
+
+    def absorb(self, others: Iterable[Logins], wanted: Container[int]) -> None:
+        """Take over the authentication that others know, of these connections only."""
+        every = (self, *others)
+        self._found = {number: one for logins in every for number, one in logins._found.items() if number in wanted}
