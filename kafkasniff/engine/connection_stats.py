@@ -189,6 +189,7 @@ class InspectedConnection:
             self.protocol(),
             "both" if all(end.heard) else "client" if end.heard[client] else "broker",
             None if self.tls is None else self.tls.handshake,
+            account.served,
         )
 
     def protocol(self) -> str | None:
@@ -223,6 +224,7 @@ class Account:
         "problems",
         "requests",
         "responses",
+        "served",
         "software",
         "unanswered",
         "verdict",
@@ -231,6 +233,8 @@ class Account:
     def __init__(self) -> None:
         self.requests = 0
         self.responses = 0
+        self.served = False
+        """Exchanges that are columns have answers to other requests than ApiVersions, which anyone may send."""
         self.unanswered = 0
         self.problems = 0
         self.client_ids: dict[str | bytes, None] = {}

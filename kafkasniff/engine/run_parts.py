@@ -61,6 +61,9 @@ def comparable_connections(state: InspectorState) -> tuple[list[TcpConnection], 
         connection.identify()
         connection.number = connection.place = len(found)
         connection.held = 0
+        if connection.account is not None:
+            # It depends on whether exchanges were columns or events; logins have the rest of it.
+            connection.account.served = False
         for stream in tcp.streams:
             stream.take_recent()
         for exchange in connection.exchanges.values():

@@ -21,7 +21,7 @@ from kafkasniff.tcp.plan import BatchPlan, Key, index_of
 from kafkasniff.tcp.segments import Item
 from kafkasniff.tcp.stream import Packet
 
-__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Elsewhere", "Reassembler"]
+__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Elsewhere", "Reassembler", "packet_clock"]
 
 IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
@@ -117,17 +117,11 @@ class Reassembler:
 
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Orders of packets at which connections may end, and the packet clock at each."""
-        if batch.ticks is None:
-            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
-        else:
-            orders, times = batch.ticks
-        return orders, np.maximum.accumulate(np.maximum(times, self._clock))
+        return _clocks_of(batch, self._clock)
 
     def clock_at(self, batch: PacketBatch) -> NDArray[np.int64]:
         """The packet clock at each row of the next batch."""
-        orders, clock = self._clocks(batch)
-        found: NDArray[np.int64] = clock
-        return found if len(orders) == len(batch) else found[np.searchsorted(orders, batch.order)]
+        return packet_clock(batch, self._clock)
 
     @property
     def idle(self) -> int:
@@ -322,3 +316,18 @@ class Reassembler:
 def _farewell(connection: TcpConnection, order: int, clock: int) -> Packet:
     """The position at which a connection ends if no packet ends it."""
     return Packet(0, order, connection.last_packet, connection.last_time, clock, 0, 0, 0, 0, 0, 0, 0)
+
+
+def _clocks_of(batch: PacketBatch, before: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    if batch.ticks is None:
+        orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
+    else:
+        orders, times = batch.ticks
+    return orders, np.maximum.accumulate(np.maximum(times, before))
+
+
+def packet_clock(batch: PacketBatch, before: int) -> NDArray[np.int64]:
+    """The packet clock at each row of a batch; `before`: at the last row of the batch before."""
+    orders, clock = _clocks_of(batch, before)
+    found: NDArray[np.int64] = clock
+    return found if len(orders) == len(batch) else found[np.searchsorted(orders, batch.order)]

@@ -267,6 +267,7 @@ class Link:
         "ends",
         "first_time",
         "halves",
+        "last_clock",
         "last_time",
         "refused",
         "reset",
@@ -284,6 +285,8 @@ class Link:
         """In the same order."""
         self.halves[0].peer, self.halves[1].peer = self.halves[1], self.halves[0]
         self.first_time = self.last_time = time
+        self.last_clock = time
+        """The packet clock at its last packet, which never goes back."""
         self.asked = time if asks else None
         """The first SYN."""
         self.asked_last = self.asked

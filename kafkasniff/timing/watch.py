@@ -18,7 +18,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.tcp.plan import End, Key, index_of, indexed_key
-from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
+from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS, packet_clock
 from kafkasniff.timing.link import Link, LinkHalf
 from kafkasniff.timing.trouble import Budget
 
@@ -60,7 +60,7 @@ class LinkWatch:
         self._most = in_proportion(MAX_LINKS, memory)
         self._budget = Budget(memory) if looks_up else Budget.none()
         self._clock = 0
-        """Time of the latest packet."""
+        """The packet clock at the latest packet."""
         self._swept = 0
         """Its value when connections that are over were last looked for."""
         self._replaced: list[Link] = []
@@ -78,35 +78,36 @@ class LinkWatch:
             mask &= np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports)
         more = ("time_ns", "seq", "ack", "flags", "window", "wire_length", "ident")
         whole = bool(mask.all())
-        columns = [getattr(batch, name) if whole else getattr(batch, name)[mask] for name in (*_NAMES, *more)]
+        clock_at = packet_clock(batch, self._clock)
+        found = [*(getattr(batch, name) for name in _NAMES), clock_at, *(getattr(batch, name) for name in more)]
+        columns = found if whole else [one[mask] for one in found]
         halves = self._halves
         ends = np.empty(len(columns[0]), _ENDS)
         for name, column in zip(_NAMES, columns, strict=False):
             ends[name] = column
         keys: list[bytes] = ends.view(f"V{_ENDS.itemsize}").tolist()
         rows = zip(*(one.tolist() for one in columns[6:]), strict=True)
-        for key, (time, seq, ack, flags, window, wire, ident) in zip(keys, rows, strict=True):
+        for key, (clock, time, seq, ack, flags, window, wire, ident) in zip(keys, rows, strict=True):
             half = halves.get(key)
-            if half is None or (flags & SYN and half.isn != seq) or time - half.link.last_time >= LINGER_NS:
-                half = self._half(key, half, time, seq, flags)
+            if half is None or (flags & SYN and half.isn != seq) or clock - half.link.last_clock >= LINGER_NS:
+                half = self._half(key, half, clock, time, seq, flags)
             link = half.link
+            link.last_clock = clock
             link.last_time = max(link.last_time, time)
             half.packet(time, seq, ack, flags, window, wire, ident)
-        if not self._looks_up and len(batch):
-            self._clock = max(self._clock, int(batch.time_ns.max()))
-            if self._clock - self._swept >= LINGER_NS:
+        if len(clock_at):
+            self._clock = int(clock_at[-1])
+            if not self._looks_up and self._clock - self._swept >= LINGER_NS:
                 self.sweep()
 
     def sweep(self) -> None:
-        """Hand on the connections that are over: a later packet of theirs begins another one.
+        """Hand on the connections that are over: a later packet of theirs would begin another one.
 
-        They wait twice as long as that takes, since times may go back. What is left depends on the packets alone.
+        What is left depends on the packets alone, and so do the rows, however often this is called.
         """
         clock = self._swept = self._clock
         done = [
-            link
-            for link in self.open_links()
-            if clock - link.last_time >= (2 * LINGER_NS if link.closed else IDLE_NS + LINGER_NS)
+            link for link in self.open_links() if clock - link.last_clock >= (LINGER_NS if link.closed else IDLE_NS)
         ]
         for link in done:
             self._emit(link)
@@ -135,16 +136,19 @@ class LinkWatch:
             self._halves[key[_END:] + key[:_END]] = link.halves[1]
             self._halves[key] = link.halves[0]
 
-    def _half(self, key: bytes, half: LinkHalf | None, time: int, seq: int, flags: int) -> LinkHalf:
+    def _half(  # noqa: PLR0917 - a row of a batch
+        self, key: bytes, half: LinkHalf | None, clock: int, time: int, seq: int, flags: int
+    ) -> LinkHalf:
         """The sender of a packet that may be the first of a connection."""
         asks = bool(flags & SYN) and not flags & ACK
         old = None if half is None else half.link
         if half is not None and old is not None:
-            silent = time - old.last_time
+            silent = clock - old.last_clock
             other = asks and half.isn != seq
             if not other and silent < IDLE_NS and not (old.closed and silent >= LINGER_NS):
                 return half
         link = Link(indexed_key(key), time, self._budget, asks=asks)
+        link.last_clock = clock
         if old is not None:
             if self._looks_up:
                 link.before = old

@@ -81,6 +81,7 @@ CONNECTIONS: Final = (
         {
             "requests": int,
             "responses": int,
+            "served": bool,
             "unanswered": int,
             "problems": int,
             "client_ids": most(dict[str | bytes, None], connection_stats.MAX_CLIENT_IDS),

@@ -102,6 +102,7 @@ LINKS: Final = (
             "ends": tuple[Port, Port],
             "first_time": int,
             "halves": tuple[LinkHalf, LinkHalf],
+            "last_clock": int,
             "last_time": int,
             "refused": int | None,
             "reset": bool,

@@ -271,10 +271,10 @@ TLS: Final = (
             "agreed": Negotiated | None,
             "lacks_certificate": bool,
             "_certificate": bytes | None,
+            "_hidden": most(dict[int, bytes], 2),
             "_alpn": str | None,
         },
         new=lambda: Negotiation((Half(0), Half(1))),
-        without=frozenset({"_hidden"}),
     ),
     Layout(clear.ClearBytes, {"_pieces": tuple[clear._Pieces, clear._Pieces], "size": pair(int)}),
     Layout(

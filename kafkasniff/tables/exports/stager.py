@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.enrich import Enricher
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.native import kernel
-from kafkasniff.native.feed import VERSIONS
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_names import AddedNames
@@ -125,18 +122,13 @@ class Stager:
         if self._selector is not None:
             self._selector.start_ns = time_ns
 
-    def take(self, events: Sequence[Any], columns: Sequence[PairColumns] = ()) -> None:
-        """Take the output of an inspector. Raises OSError if rows cannot be written.
-
-        `columns`: exchanges from before the ends of connections among `events`, which `take_columns` is given later.
-        """
+    def take(self, events: Sequence[Any]) -> None:
+        """Take the output of an inspector. Raises OSError if rows cannot be written."""
         connections = [event for event in events if type(event) is Connection]
         logins = self._logins
         for event in events:
             if type(event) is Exchange or type(event) is SaslToken:
                 logins.feed(event)
-        for found_columns in columns:
-            self._serve(found_columns)
         if self._selector is not None:
             events = self._selector.feed([event for event in events if type(event) is not Connection])
         exchanges = [event for event in events if type(event) is Exchange]
@@ -182,14 +174,6 @@ class Stager:
         if records is not None:
             self._files.write("records", records)
 
-    def _serve(self, found: PairColumns) -> None:
-        """Note the connections whose broker answered other requests than those that anyone may send."""
-        other = found.asked["code"] // VERSIONS != API_VERSIONS
-        for place in np.unique(found.asked["connection"][other]).tolist():
-            owner = found.owners[place]
-            if owner is not None:
-                self._logins.of(owner.number).serve()
-
     def take_link(self, link: Link) -> None:
         """Take a connection of `timing.LinkWatch` that is over; a filter does not apply. Raises OSError likewise."""
         if "transport" in self._wanted:
@@ -200,6 +184,8 @@ class Stager:
     def _connection(self, connection: Connection) -> None:
         self._learned_facts.connection(connection)
         login = self._logins.pop(connection.connection)
+        if connection.served:
+            login.serve()
         if self._selector is not None:
             if connection.connection not in self.selected:
                 return

@@ -68,7 +68,7 @@ def together_bytes(inspector: Inspector) -> int:
 def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
     """Take the next packets. Raises OSError if rows cannot be written."""
     for events, columns in _fed(state, stager, batch, stager.finder):
-        stager.take(events, columns)
+        stager.take(events)
         for found in columns:
             stager.take_columns(found, batch.captures)
         del events  # before the next ones are decoded
