@@ -172,6 +172,10 @@ class RecordedInterface(InterfaceSocket):
         """Always readable."""
         return self._wake
 
+    def resume(self) -> bool:
+        """It is not back."""
+        return False
+
     def take(self) -> Any:
         """The next block's packets; the interface has an error after the last one."""
         found = super().take()

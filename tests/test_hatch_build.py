@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import hatch_build
-from tests.conftest import missing
 
 FILES = {"zig": b"\x7fELF", "__init__.py": b"", "lib/std/std.zig": b"const x = 1;", "lib/a b": b"c"}
 
@@ -60,11 +59,3 @@ def test_every_platform_has_its_compiler(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(hatch_build.COMPILERS.values())) == len(hatch_build.COMPILERS)
     monkeypatch.setattr(hatch_build.importlib.util, "find_spec", lambda name: None)
     assert hatch_build.compiler() is None
-
-
-@pytest.mark.extended
-def test_the_installed_one() -> None:
-    found = hatch_build.compiler()
-    if found is None:
-        missing("the compiler is not installed")
-    assert found.is_file()

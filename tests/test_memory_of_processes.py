@@ -163,7 +163,8 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr
+        # 1: nothing is shown of connections without messages.
+        assert done.returncode in (0, 1), done.stderr
         out.write(b"\n")
         out.flush()
         with mmap.mmap(out.fileno(), 0, access=mmap.ACCESS_READ) as printed:

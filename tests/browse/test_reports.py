@@ -54,7 +54,7 @@ def test_findings_of_an_export_select_its_exchanges() -> None:
 
 @pytest.mark.extended
 def test_findings_of_an_export_select_whole_connections() -> None:
-    reading, folder = exported("faults/sasl-wrong-mechanism")
+    reading, folder = exported("faults/producers-short-lived")
     listed = fill(reading)
     numbers = listed.connection_numbers()
     [wanted] = command("check", "--format=json", folder).objects

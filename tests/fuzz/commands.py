@@ -7,11 +7,9 @@ say the same with and without the native kernel, and read the tables of an expor
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,12 +17,12 @@ import msgspec
 
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.layout import Field, Struct
-from kafkasniff.native.library import SWITCH
 from tests.cli.console import Result, kafkasniff
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.from_layout import SIZES, request_bytes, response_bytes
 from tests.craft.write import pcap_bytes
 from tests.fuzz.corpus import capture_files
+from tests.native.kernel_and_walker import without_kernel
 
 MAX_LENGTH = 40_000
 MEGABYTES = 500
@@ -88,7 +86,7 @@ def _disturbed(capture: bytes, seed: int) -> bytes:
 def compare(words: tuple[str, ...], path: Path) -> None:
     """A command with and without the native kernel: the same output and exit code."""
     native = _run(words[0], path, *words[1:])
-    with _without_kernel():
+    with without_kernel():
         python = _run(words[0], path, *words[1:])
     assert native.code == python.code
     assert native.out == python.out, "the kernel changes the output"
@@ -107,19 +105,6 @@ def _run(*words: object) -> Result:
     found = kafkasniff(*words)
     assert found.code in CODES, f"{words[0]}: exit code {found.code}: {found.err[-2_000:]}"
     return found
-
-
-@contextmanager
-def _without_kernel() -> Iterator[None]:
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = "0"
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
 
 
 # -- captures with odd values -----------------------------------------------------------------------------------------

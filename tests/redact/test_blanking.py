@@ -172,7 +172,8 @@ def known(count: int) -> RepeatedBytes:
 
 def test_steps_do_not_depend_on_what_is_known() -> None:
     few, many = known(100), known(10_000)
-    assert steps(lambda: list(many.within(400, 500))) <= steps(lambda: list(few.within(400, 500)))
+    # Collected garbage may add some: a hundred times more is known.
+    assert steps(lambda: list(many.within(400, 500))) <= 2 * steps(lambda: list(few.within(400, 500)))
 
 
 def test_delivered_bytes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:

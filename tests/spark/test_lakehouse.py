@@ -177,7 +177,9 @@ def delta_rows(folder: Path, table: str) -> Rows:
 
 def test_what_is_no_catalog_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """The last one's class is not there, as without its jar."""
-    spark.conf.set("spark.sql.catalog.broken", "org.example.NoSuchCatalog")
+    # The command uses the active session, which may be a copy of the fixture's: streams make copies.
+    active = type(spark).getActiveSession() or spark
+    active.conf.set("spark.sql.catalog.broken", "org.example.NoSuchCatalog")
     try:
         for name, said in {
             "kafka.week": "--table: kafka.week is not of the form CATALOG.DATABASE.NAME",
@@ -190,7 +192,7 @@ def test_what_is_no_catalog_is_one_line(spark: SparkSession, tmp_path: Path) -> 
             assert "NoSuchCatalog" in done.err or name != "broken.kafka.week"
             assert not (tmp_path / "out").exists()
     finally:
-        spark.conf.unset("spark.sql.catalog.broken")
+        active.conf.unset("spark.sql.catalog.broken")
 
 
 def test_marks_are_of_one_export() -> None:

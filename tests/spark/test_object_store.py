@@ -48,7 +48,8 @@ def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: s
     assert {row["capture"] for row in found["exchanges"]} == {f"s3://captures/kafka/{part.name}" for part in parts}
     for table, rows in wanted.items():
         for row in (*rows, *found[table]):
-            row["capture"] = (row["capture"] or "").rpartition("/")[2]
+            if table != "transport":
+                row["capture"] = (row["capture"] or "").rpartition("/")[2]
         assert sorted(found[table], key=repr) == sorted(rows, key=repr)
     reported = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
     assert b"hidden" not in reported

@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.absences import (
 from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
@@ -160,7 +160,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
             found.append(self._finding(broker, absence, others, restarted, listed, moved, controls=controls))
         found += self._missing(history, reported)
-        return [*map(as_cause, found), *self._restarts(history, explained, sorted(unknown))]
+        return [*found, *self._restarts(history, explained, sorted(unknown))]
 
     def _missing(self, history: BrokerHistory, reported: set[tuple[str | None, int]]) -> Iterator[Finding]:
         """Findings for brokers that only Metadata of others shows to be gone: partitions lost a replica."""

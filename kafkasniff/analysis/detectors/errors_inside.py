@@ -215,8 +215,8 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         parts, at = only(parts, pa.array(at >= 0)), at[at >= 0]
         found_parts = np.bincount(at, minlength=batch.num_rows)
         keys = column(batch, "api_key").to_pylist()
-        told = np.array([key is not None and carries_messages(key) for key in keys], np.bool_)
-        simple = (found_parts >= integers(column(batch, "error_count"))) & ~told
+        explains = np.array([key is not None and carries_messages(key) for key in keys], np.bool_)
+        simple = (found_parts >= integers(column(batch, "error_count"))) & ~explains
         # The usual case as columns: codes of partitions, without messages.
         parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
         listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in _causes_of(batch, int(row))]

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["MAX_EVIDENCE", "SEVERITIES", "Evidence", "Finding", "Severity", "as_cause", "worst_first"]
+__all__ = ["MAX_EVIDENCE", "SEVERITIES", "Evidence", "Finding", "Severity", "worst_first"]
 
 MAX_EVIDENCE: Final = 10
 """Maximum number of exchanges or connections that a finding names; the earliest ones."""
@@ -71,19 +71,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the last of them."""
     evidence: tuple[Evidence, ...] = ()
     """The earliest of them, at most ten (`MAX_EVIDENCE`)."""
-    cause: bool = False
-    """Other findings may be effects of it, so it precedes those of its severity."""
     values: dict[str, Any] = {}
     """The figures that were compared with thresholds, by name."""
     follows: str | None = None
     """Title of the finding whose effect this one may be; it is listed before, unless it is less severe."""
     rank: int = 0
     """Number of findings between it and a cause that nothing explains, which has 0."""
-
-
-def as_cause(finding: Finding) -> Finding:
-    """The finding, marked as a cause of others."""
-    return msgspec.structs.replace(finding, cause=True)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
@@ -93,7 +86,6 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
         key=lambda one: (
             SEVERITIES.index(one.severity),
             one.rank,
-            not one.cause,
             one.detector in _LASTING,
             -one.count,
             one.detector,

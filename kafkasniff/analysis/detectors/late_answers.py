@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
@@ -63,7 +63,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
         found = silences(self, owed, late_ns=limits.late, connections=limits.connections, silent_ns=limits.silent)
         late = [one for one in owed if one.row["end_ns"] is not None]
         rest = [one.row for one in late if not any(silence.explains(one) for silence in found)]
-        return [*(as_cause(self._silent(one)) for one in found), *self._late(rest)]
+        return [*map(self._silent, found), *self._late(rest)]
 
     def _silent(self, silence: Silence) -> Finding:
         brokers = silence.brokers

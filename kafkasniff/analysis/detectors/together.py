@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.columns import column
-from kafkasniff.analysis.detectors.alike import combined
+from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
-from kafkasniff.analysis.detectors.follows import with_causes
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
@@ -171,7 +170,7 @@ class Detectors:
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
             by_detector.append((detector, worst_first(combined(detector.findings()))))
-        for detector, some in _causes(by_detector):
+        for detector, some in without_effects(by_detector):
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
             found += some[:MAX_FINDINGS]
@@ -186,28 +185,6 @@ class Detectors:
             *self._notes,
             *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
         ]
-
-
-def _causes(
-    found: list[tuple[Detector[Any], list[Finding]]],
-) -> Iterator[tuple[Detector[Any], list[Finding]]]:
-    """The findings without those that are effects of others."""
-    effects: dict[str, dict[tuple[str, ...], set[tuple[Any, ...]]]] = {}
-    for detector, some in found:
-        for name, values in (effect for one in some for effect in detector.effects(one)):
-            keys = tuple(sorted(values))
-            effects.setdefault(name, {}).setdefault(keys, set()).add(tuple(values[key] for key in keys))
-    for detector, some in found:
-        known = effects.get(detector.name, {})
-        yield (
-            detector,
-            [one for one in some if not any(_values(one, keys) in values for keys, values in known.items())],
-        )
-
-
-def _values(finding: Finding, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    known = {**finding.subject, "severity": finding.severity}
-    return tuple(known.get(key) for key in keys)
 
 
 def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -13,7 +13,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, Tally
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
@@ -163,7 +163,7 @@ class TransportTrouble(Detector[TransportThresholds]):
     def findings(self) -> list[Finding]:
         found = outages(self, self.thresholds.stalled)
         return [
-            *(as_cause(self._outage(one)) for one in found),
+            *map(self._outage, found),
             *self._retransmitted(found),
             *self._closed(),
             *self._far(),

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import column, in_any, only
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, as_cause
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import MAX_REQUESTS, Owed, OwedResponses, silences
 from kafkasniff.analysis.detectors.tally import CLIENT, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
@@ -136,7 +136,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             key = (long and reason is None, row["client_id"], row["client_ip"], one.broker, row["api"], reason is None)
             found.setdefault(key, []).append({**row, "closed": reason, "waited_ns": waited})
         return [
-            *(as_cause(self._impatient(rows, waited)) for rows, waited in given_up),
+            *(self._impatient(rows, waited) for rows, waited in given_up),
             *(self._finding(key[0], rows, bool(answered)) for key, rows in found.items()),
         ]
 

@@ -67,7 +67,7 @@ def make_export_options(
 
 def rows_line(rows: Mapping[str, int], directory: str) -> str:
     """Number of rows per table, and the folder."""
-    # Rows of `transport` are not counted: most are those of `connections` once more.
+    # Rows of `transport` are mostly those of `connections` once more, and have no singular.
     named = {table: count for table, count in rows.items() if table != "transport"} or {
         "connections": sum(rows.values())
     }

@@ -74,7 +74,7 @@ def say_nothing(
         complete = _read(environment, captures, options, held, scoped=scoped, quiet=quiet, catalog=catalog)
         if suffices and held.matched:
             return Exit.OK
-        text = held.told()
+        text = held.in_words()
         if not complete:
             text += f" (in the first {MAX_PACKETS:,} packets)"
     elif captures and summary is not None:
@@ -208,7 +208,7 @@ class _Values:
                 return
             self.found.add(value)
 
-    def told(self, wanted: Sequence[str]) -> str:
+    def in_words(self, wanted: Sequence[str]) -> str:
         """`topics: a, b and 3 more`, those that resemble `wanted` first; empty without values."""
         kind = self.field.kind
         plural = _PLURALS.get(self.name, self.name if kind in _RANGES else f"{self.name}s")
@@ -273,9 +273,9 @@ class _Filter:
             found += [_shown(leaf.field, one) for one in given if isinstance(one, str | int | float)]
         return list(dict.fromkeys(found))
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """Why it matches nothing: the values that there are."""
-        held = [text for one in self._values if (text := one.told(self._wanted))]
+        held = [text for one in self._values if (text := one.in_words(self._wanted))]
         return "; ".join([f"no exchange matches {self.text}", *held])
 
 
@@ -353,7 +353,7 @@ class _Held:
             name = connection.protocol or ("unknown" if connection.verdict == "not_kafka" else "too little data")
             self._protocols[name] += 1
 
-    def told(self) -> str:
+    def in_words(self) -> str:
         """The line: why nothing was selected, and what there is."""
         if not self._exchanges:
             asked = f"no Kafka messages{_on_ports(self._wanted_ports)}"
@@ -365,7 +365,7 @@ class _Held:
             return f"{_count(self.matched, 'exchange')}, but nothing to show of them"
         none = [one for one in self._filters if not one.matches]
         if none:
-            return "; ".join(one.told() for one in none)
+            return "; ".join(one.in_words() for one in none)
         each = ", ".join(f"{one.text} ({one.matches:,})" for one in self._filters)
         return f"none of {_count(self._exchanges, 'exchange')} matches all filters; these match one: {each}"
 

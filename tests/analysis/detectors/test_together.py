@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Finding, detector_names, find_detector, run
+from kafkasniff.analysis.detectors.causes import with_causes
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
-from kafkasniff.analysis.detectors.follows import with_causes
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.errors import UsageError

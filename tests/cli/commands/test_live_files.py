@@ -263,7 +263,7 @@ def test_a_file_that_reaches_its_size_limit(require_root: Callable[[], None], tm
     assert said.count("cannot write") == 1
     assert len(lines) == 40
     assert path.stat().st_size <= 3_000
-    assert kafkasniff("decode", path).code == 0
+    assert kafkasniff("decode", path).code == Exit.NOTHING
 
 
 @pytest.mark.extended

@@ -1,21 +1,36 @@
-"""Finds out which findings may be the effect of others."""
+"""One cause, one finding: combines findings that are alike, and finds out which are effects of others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_first
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Finding, worst_first
+from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.kafka.schema.errors import error_by_code
 
-__all__ = ["with_causes"]
+__all__ = ["combined", "with_causes", "without_effects"]
+
+_CLIENT: Final = frozenset({"client_id", "client_ip"})
+ALIKE: Final = 3
+"""Up to this many findings that differ only in the client stay apart, unless the broker treats all clients so."""
+CROWD: Final = 10
+"""The same for findings that differ in their topics, groups or producers, too."""
+MAX_WORST: Final = 20
+"""Maximum number of clients that a combined finding names."""
+_ALL_CLIENTS: Final = frozenset({"late-answers", "tls-failures", "unanswered-requests", "wrong-protocol"})
+"""Detectors of what a broker does, for all of its clients."""
+_OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "producer_id", "producer_epoch"}
+"""What each client may have of its own."""
 
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "broker-gone"),
     "unanswered-requests": ("broker-gone", "wrong-protocol"),
     "late-answers": ("broker-gone",),
+    "slow-broker": ("broker-gone", "late-answers"),
     "unreached-listeners": ("broker-gone",),
     "metadata-storms": ("broker-gone", "hidden-errors", "not-leader"),
     "lost-members": ("broker-gone",),
@@ -36,8 +51,7 @@ SHOWN: Final = 3
 """Effects that a sentence names."""
 MAX_EFFECTS: Final = 20
 """Maximum number of effects in the values of a finding."""
-_CLIENT: Final = ("client_id", "client_ip")
-_SHARED: Final = ("cluster", "broker", *_CLIENT, "group_id", "topic")
+_SHARED: Final = ("cluster", "broker", "client_id", "client_ip", "group_id", "topic")
 """Values of subjects that must not differ if both findings have them."""
 MAX_CANDIDATES: Final = 20
 """Findings of a kind that are considered as causes, the worst ones."""
@@ -45,6 +59,76 @@ SOON_NS: Final = 10_000_000_000
 """A cause may be noticed this long after its first effect …"""
 LATE_NS: Final = 60_000_000_000
 """… and an effect may begin this long after the last sign of its cause."""
+
+
+def combined(findings: Iterable[Finding]) -> list[Finding]:
+    """Findings of one detector, in any order; those about the same trouble of several clients become one."""
+    found = list(findings)
+    for differ, apart in ((_CLIENT, ALIKE), (_OWN, CROWD)):
+        groups: dict[tuple[Any, ...], list[Finding]] = {}
+        for one in found:
+            rest = tuple((name, value) for name, value in one.subject.items() if name not in differ)
+            groups.setdefault((one.detector, one.severity, str(rest)), []).append(one)
+        found = []
+        for alike in groups.values():
+            most = 1 if differ is _CLIENT and alike[0].detector in _ALL_CLIENTS else apart
+            found += [_one_of(worst_first(alike))] if len(alike) > most else alike
+    return found
+
+
+def _one_of(alike: Sequence[Finding]) -> Finding:
+    """`alike`: worst first; the first one gives the words."""
+    worst = alike[0]
+    who = dict.fromkeys(one for finding in alike for one in _clients_of(finding))
+    others = len(who) - 1
+    more = f"similar for {plural(others, 'other client')}" if others > 0 else f"{len(alike) - 1:,} more alike"
+    same = {
+        name: value if all(one.subject.get(name) == value for one in alike) else None
+        for name, value in worst.subject.items()
+    }
+    evidence = sorted(
+        (each for one in alike for each in one.evidence),
+        key=lambda each: (each.time_ns or 0, each.connection_id, each.exchange_id or 0, each.note),
+    )
+    return msgspec.structs.replace(
+        worst,
+        title=f"{worst.title}; {more}",
+        subject=same,
+        count=sum(one.count for one in alike),
+        first=min((one.first for one in alike if one.first is not None), default=None),
+        last=max((one.last for one in alike if one.last is not None), default=None),
+        evidence=tuple(evidence[:MAX_EVIDENCE]),
+        values={**worst.values, "alike": len(alike), "clients": len(who), "worst_clients": list(who)[:MAX_WORST]},
+    )
+
+
+def _clients_of(finding: Finding) -> list[str]:
+    if not finding.subject.keys() >= _CLIENT:
+        known = finding.subject.get("client_id") or finding.subject.get("client_ip")
+        return [] if known is None else [str(known)]
+    return [client(finding.subject)]
+
+
+def without_effects(
+    found: list[tuple[Detector[Any], list[Finding]]],
+) -> Iterator[tuple[Detector[Any], list[Finding]]]:
+    """Findings by detector, without those that others name as their effects (`Detector.effects`)."""
+    effects: dict[str, dict[tuple[str, ...], set[tuple[Any, ...]]]] = {}
+    for detector, some in found:
+        for name, values in (effect for one in some for effect in detector.effects(one)):
+            keys = tuple(sorted(values))
+            effects.setdefault(name, {}).setdefault(keys, set()).add(tuple(values[key] for key in keys))
+    for detector, some in found:
+        known = effects.get(detector.name, {})
+        yield (
+            detector,
+            [one for one in some if not any(_values(one, keys) in values for keys, values in known.items())],
+        )
+
+
+def _values(finding: Finding, keys: tuple[str, ...]) -> tuple[Any, ...]:
+    known = {**finding.subject, "severity": finding.severity}
+    return tuple(known.get(key) for key in keys)
 
 
 def with_causes(findings: Sequence[Finding]) -> list[Finding]:
@@ -131,10 +215,11 @@ def _may_cause(cause: Finding, effect: Finding) -> bool:
     code = _code_of(cause)
     error = None if code is None else error_by_code(int(code))
     # What is wrong with a broker concerns all clients.
-    of_broker = cause.detector == "broker-gone" or (error is not None and error.settles == "operator")
+    silent = cause.subject.get("trouble") == "silent"
+    of_broker = cause.detector == "broker-gone" or silent or (error is not None and error.settles == "operator")
     for name in _SHARED:
-        if of_broker and name in _CLIENT:
-            continue
+        if (of_broker and name in _CLIENT) or (silent and effect.detector == "slow-broker"):
+            continue  # its leaders wait for a silent follower
         mine, theirs = cause.subject.get(name), effect.subject.get(name)
         if mine is not None and theirs is not None and mine != theirs:
             return False
