@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
+from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker, is_work
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only, with_topics
 from kafkasniff.analysis.detectors.denied import DENIED
 from kafkasniff.analysis.detectors.detector import Detector
@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, shortened, some
-from kafkasniff.analysis.error_causes import Cause, carries_messages, causes
+from kafkasniff.analysis.error_causes import Cause, carries_messages, causes_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
@@ -219,7 +219,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         simple = (found_parts >= integers(column(batch, "error_count"))) & ~explains
         # The usual case as columns: codes of partitions, without messages.
         parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
-        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in _causes_of(batch, int(row))]
+        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in causes_of(batch, int(row))]
         api_names = column(batch, "api").to_pylist()
         listed = [(row, cause) for row, cause in listed if not _is_elsewhere(api_names[row], cause)]
         codes = column(parts, "error_code").cast(pa.int64())
@@ -349,7 +349,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         """`total`: exchanges of the client and API with this error, whatever they are about."""
         limits, row, error = self.thresholds, case.row, case.error
         settles = "program" if error is None else error.settled_by(row["api"])
-        works = _is_work(row["api"])
+        works = is_work(row["api"])
         many = row["count"] >= limits.many or total >= limits.many * FLOOD
         found: Severity | None
         if settles == "protocol" and case.solved:
@@ -509,13 +509,6 @@ def _name_of(code: int) -> str:
 
 
 @lru_cache(maxsize=1024)  # names come from the tables
-def _is_work(name: str | None) -> bool:
-    """Whether an API moves records, offsets, members or transactions; an unknown one may."""
-    found = None if name is None else api_by_name(name)
-    return found is None or not (found.definition.administers or is_between_brokers(found.key))
-
-
-@lru_cache(maxsize=1024)
 def _is_internal(name: str | None) -> bool:
     found = None if name is None else api_by_name(name)
     return found is not None and is_between_brokers(found.key)
@@ -573,22 +566,3 @@ def _are_elsewhere(apis: pa.Array, codes: pa.Array) -> pa.Array:
     for api, some_codes in _ELSEWHERE.items():
         found = pc.or_(found, pc.and_(pc.fill_null(pc.equal(apis, api), False), among(some_codes)))
     return found
-
-
-def _causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
-    """The errors of an exchange, with details from its body."""
-    names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-    api_key, first, count, partitions, body = (column(batch, name)[row].as_py() for name in names)
-    found = [
-        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
-        for one in partitions or ()
-        if one["error_code"]
-    ]
-    if api_key is None or body is None:
-        return found or ([Cause(first)] if first else [])
-    try:
-        inside = list(causes(api_key, msgspec.json.decode(body)))
-    except msgspec.DecodeError:
-        inside = []
-    # The body may be truncated, or have more errors than are examined.
-    return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])

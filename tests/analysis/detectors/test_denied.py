@@ -77,13 +77,53 @@ def test_without_bodies_the_columns_decide() -> None:
     assert found(row) == [("denied", "alice", "topic", "x", 1)]
 
 
-def test_principals_are_kept_apart_across_connections() -> None:
+def refused(*who: tuple[int, str, str], group: str = "g") -> list[dict[str, Any]]:
+    return [
+        exchange(
+            "JoinGroup", error_code=30, error_count=1, group_id=group, connection_id=number, exchange_id=number,
+            client_id=name, client_ip=address,
+        )
+        for number, name, address in who
+    ]  # fmt: skip
+
+
+def test_who_is_denied_the_same_things_is_one_case() -> None:
+    rows = refused((1, "a", "10.0.0.1"), (2, "b", "10.0.0.2"), (3, "a", "10.0.0.1"), (4, "c", "10.0.0.3"))
+    other = refused((5, "d", "10.0.0.4"), group="h")
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of([*rows, *other]))
+    people = [connection(connection_id=number, principal=name) for number, name in enumerate("AB", 1)]
+    detectors.update(batch_of([*people, connection(connection_id=3, principal="A")], "connections"), "connections")
+    assert [(one.title, one.count, one.values["clients"]) for one in detectors.findings()] == [
+        ("A, B may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, 3 times", 3, 2),
+        ("c at 10.0.0.3 may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
+        ("d at 10.0.0.4 may not use group h: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
+    ]
+
+
+def test_many_clients_and_many_topics_are_one_finding() -> None:
+    topics = [f"t{number:03}" for number in range(60)]
+    body = {"topics": [{"name": name, "error_code": 29} for name in topics]}
     rows = [
-        exchange("JoinGroup", error_code=30, error_count=1, group_id="g", connection_id=number, exchange_id=number)
-        for number in (1, 2, 3, 4)
+        denied("Metadata", body, 60, topics=topics, connection_id=number, exchange_id=number, client_id=f"app-{number}")
+        for number in range(1, 301)
     ]
-    assert found(*rows, principals=("alice", "bob", "alice", None)) == [
-        ("denied", "alice", "group", "g", 2),
-        ("denied", "bob", "group", "g", 1),
-        ("denied", None, "group", "g", 1),
-    ]
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of(rows))
+    [one] = detectors.findings()
+    assert one.title.startswith("300 clients may not use topics t000, t001, t002")
+    assert (one.severity, one.count, one.values["clients"]) == ("error", 300, 300)
+
+
+def test_a_body_that_is_cut_or_of_other_errors() -> None:
+    cut = exchange("JoinGroup", error_code=30, error_count=1, group_id="g") | {"response_body": '{"error_code": 3'}
+    assert found(cut) == [("denied", "alice", "group", "g", 1)]
+    assert found(denied("Metadata", {"topics": [{"name": "b", "error_code": 5}], "x": 129}, code=5)) == []
+
+
+def test_administration_that_is_denied_is_a_warning() -> None:
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of([denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)]))
+    [one] = detectors.findings()
+    assert one.severity == "warning"
+    assert one.title.endswith('may not use the cluster: CLUSTER_AUTHORIZATION_FAILED for CreateAcls, once: "Nope."')
