@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Final
 
@@ -44,7 +45,7 @@ _NUMBERS: Final = rf":\s*(?:{'|'.join(map(str, sorted(DENIED)))})\b"
 _FIELDS: Final = {"group": ("group_id", "key"), "transactional id": ("transactional_id", "key")}
 """Fields of a response that name a resource of a kind."""
 _DENIAL: Final = (*CLIENT, ("connection", pa.int64()), ("api", pa.string()), ("error_code", pa.int64()))
-_NAMED: Final = (*CLIENT, ("connection", pa.int64()), ("error_code", pa.int64()), ("resource", pa.string()))
+_NAMED: Final = (*_DENIAL, ("resource", pa.string()))
 
 
 class DeniedThresholds(Parameters, frozen=True, kw_only=True):
@@ -98,14 +99,15 @@ class Denied(Detector[DeniedThresholds]):
         found = list(_denials(batch))
         rows = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
         codes = pa.array([one.code for _, one, _ in found], pa.int64())
-        keys = {**clients(rows), "connection": column(rows, "connection_id"), "error_code": codes}
+        keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": column(rows, "api")}
+        keys["error_code"] = codes
         resources = pa.array([name for _, _, name in found], pa.string())
         self.parts["resources"].add({**keys, "resource": resources, "count": [1] * len(found)})
         # An exchange counts once for each of its codes.
         once = {(row, one.code): place for place, (row, one, _) in reversed(list(enumerate(found)))}
         places = pa.array(sorted(once.values()), pa.int64())
         notes = pa.array([quoted(one.message) if one.message else "" for _, one, _ in found], pa.string()).take(places)
-        keys = {name: values.take(places) for name, values in {**keys, "api": column(rows, "api")}.items()}
+        keys = {name: values.take(places) for name, values in keys.items()}
         self._denials.add(self, rows.take(places), keys, notes)
 
     def findings(self) -> Iterator[Finding]:
@@ -117,20 +119,26 @@ class Denied(Detector[DeniedThresholds]):
         named = [
             {**row, "principal": principals.get(row["connection"])} for row in self.resolved("resources").to_pylist()
         ]
-        resources: dict[tuple[Any, ...], dict[str, None]] = {}
+        resources: dict[tuple[Any, ...], Counter[tuple[str | None, str | None]]] = {}
         for row in named:
-            resources.setdefault((row["error_code"], *_actor(row)), {})[row["resource"]] = None
+            resources.setdefault((row["error_code"], *_actor(row)), Counter())[row["resource"], row["api"]] += row[
+                "count"
+            ]
         # Who is denied the same things is one case: an ACL for all of them is missing.
         together: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in tallies:
-            names = resources.get((row["error_code"], *_actor(row)), {})
-            key = row["error_code"], row["principal"] is None, frozenset(names)
+            names = resources.get((row["error_code"], *_actor(row)), Counter())
+            key = row["error_code"], row["principal"] is None, frozenset(name for name, _ in names)
             together.setdefault(key, []).append((row, evidence))
-        for (_, _, names), cases in together.items():
-            shown = [one for _, evidence in cases for one in evidence]
-            yield self._finding([row for row, _ in cases], sorted(name for name in names if name is not None), shown)
+        for cases in together.values():
+            rows, shown = [row for row, _ in cases], [one for _, evidence in cases for one in evidence]
+            actors = {(row["error_code"], *_actor(row)) for row in rows}
+            yield self._finding(rows, sum((resources.get(one, Counter()) for one in actors), Counter()), shown)
 
-    def _finding(self, rows: list[dict[str, Any]], names: list[str], evidence: list[Evidence]) -> Finding:
+    def _finding(
+        self, rows: list[dict[str, Any]], denials: Counter[tuple[str | None, str | None]], evidence: list[Evidence]
+    ) -> Finding:
+        """`denials`: exchanges by resource and API."""
         rows.sort(key=lambda row: (-row["count"], row["first"] or 0, row["connection"]))
         evidence.sort(key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0))
         code = rows[0]["error_code"]
@@ -144,6 +152,7 @@ class Denied(Detector[DeniedThresholds]):
                 (row["client_id"] for row in rows),
             )
         )
+        names = sorted({name for name, _ in denials if name is not None})
         denied_clients = list(dict.fromkeys(map(client, rows)))
         subject = some(who) if who else denied_clients[0]
         if not who and len(denied_clients) > 1:
@@ -187,6 +196,10 @@ class Denied(Detector[DeniedThresholds]):
                 "worst_clients": denied_clients[:MAX_NAMES],
                 "resources": names[:MAX_NAMES],
                 "apis": apis[:MAX_NAMES],
+                "denials": [
+                    {"resource": name, "api": api, "exchanges": number}
+                    for (name, api), number in sorted(denials.items(), key=lambda one: (-one[1], *map(str, one[0])))
+                ][:MAX_NAMES],
             },
         )
 
