@@ -20,12 +20,8 @@ from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
-FEW = (
-    "java-denied.pcap",
-    "faults/broker-alone-restarted.pcap",
-    "faults/plaintext-at-sasl.pcap",
-)
-"""Captures whose findings need packets, bodies and logins."""
+FEW = ("faults/broker-alone-restarted.pcap", "java-denied.pcap")
+"""Captures whose findings need packets, and bodies and logins."""
 MANY = sorted(
     str(path.relative_to(CAPTURES)) for path in CAPTURES.rglob("*.pcap*") if path.suffix in (".pcap", ".pcapng")
 )
