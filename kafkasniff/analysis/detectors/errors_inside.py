@@ -96,7 +96,12 @@ class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Ignore fewer errors than this of one client that it solves by itself.")
     ] = 3
     lasting: Annotated[
-        Duration, Meta(ge=0, description="Errors that clients solve by themselves are a warning from this duration …")
+        Duration,
+        Meta(
+            ge=0,
+            description="Errors that clients solve by themselves are a warning from this duration, an error if no "
+            "attempt in the capture succeeded …",
+        ),
     ] = 5_000_000_000
     stuck: Annotated[
         Duration, Meta(ge=0, description="… and an error from this one, if no later attempt succeeded.")
@@ -110,6 +115,8 @@ class _Case(msgspec.Struct):
     error: KafkaError | None
     solved: bool
     """A later request of the client to the same API for the same thing succeeded."""
+    worked: bool
+    """An earlier or later one did."""
     lasted: int
     """Nanoseconds from the first error that no success followed to the last; if solved, from the first."""
     severity: Severity | None
@@ -338,7 +345,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 solved = done is not None and done > row["last"]
                 start = row["first"] if solved or done is None else max(row["first"], done)
                 lasted = row["last"] - start
-            case = _Case(row, error, solved, lasted, None)
+            case = _Case(row, error, solved, done is not None, lasted, None)
             tally = tallies.get(case.cause)
             if tally is not None:
                 case.severity = self._severity(case, tally[0]["count"])
@@ -357,16 +364,19 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         if settles == "answer":
             found = "warning" if many else "note"
         elif (settles not in ("client", "protocol") and (error is None or not error.retriable or not case.solved)) or (
-            not case.solved and case.lasted >= limits.stuck and total >= limits.at_least
+            not case.solved
+            and case.lasted >= (limits.stuck if case.worked or settles == "protocol" else limits.lasting)
+            and total >= limits.at_least
         ):
             found = "error" if works else "warning"
         elif many or (case.lasted >= limits.lasting and total >= limits.at_least):
             found = "warning"
         else:
             found = "note" if total >= limits.at_least else None
-        # Brokers and controllers resolve most refusals among themselves.
+        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to.
         if found is not None and (is_broker(row["client_id"], ()) or _is_internal(row["api"])):
-            found = "warning" if found == "error" else "note"
+            stays = not case.solved and settles in ("operator", "program", "rights")
+            found = "warning" if found == "error" or (found == "warning" and stays) else "note"
         return found
 
     def _finding(

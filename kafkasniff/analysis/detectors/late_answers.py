@@ -17,6 +17,8 @@ from kafkasniff.text.times import clock_time
 __all__ = ["LateAnswers"]
 
 _NS_PER_MS: Final = 1_000_000
+_GREETINGS: Final = ("ApiVersions", "SaslHandshake")
+"""APIs of a connection's first request, which take a broker no time."""
 
 
 class LateThresholds(Parameters, frozen=True, kw_only=True):
@@ -144,17 +146,28 @@ class LateAnswers(OwedResponses[LateThresholds]):
             elif count >= self.thresholds.at_least:
                 severity = "warning"
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
+            # The kernel accepts connections that the broker does not serve yet.
+            accepted = count > 1 and row["api"] in _GREETINGS and all(one["exchange_id"] == 0 for one in rows)
+            which = ", each the first of its connection," if accepted else ""
             yield self.finding(
                 severity,
-                f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
+                f"{requests} of {client(row)}{which} answered late by {row['broker']}, by up to "
+                f"{elapsed(worst * 1000)}",
                 meaning=(
-                    "The broker was slow to process the requests, or to start on them; with acks=all a replica "
+                    "The broker let new connections wait and answered normally after that: it limits how many it "
+                    "accepts in a second or at a time, or its threads for new connections and authentication are busy."
+                    if accepted
+                    else "The broker was slow to process the requests, or to start on them; with acks=all a replica "
                     "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
                     "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
                     "give up and retry. Packets do not show the cause."
                 ),
                 advice=(
-                    "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
+                    "Compare the number of new connections with max.connection.creation.rate, max.connections and the "
+                    "quota connection_creation_rate of the address, and find clients that connect too often "
+                    "(connection-churn)."
+                    if accepted
+                    else "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
                     "broker, check for full request queues, slow disks, long garbage collections, and with "
                     "acks=all for lagging replicas."
                 ),

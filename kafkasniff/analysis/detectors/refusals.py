@@ -33,13 +33,14 @@ from kafkasniff.analysis.detectors.problems_known import (
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, subject
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.errors import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
 
 __all__ = ["SASL_REFUSED", "SaslFailures", "taken_mechanisms"]
 
 SASL_REFUSED: Final = "sasl-refused"
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+SASL_AUTHENTICATION_FAILED: Final = 58
 _TAKES: Final = re.compile(r"; it takes (.+)$")
 """How `connection.opening` ends when a client asks for a mechanism that the listener does not take."""
 
@@ -147,6 +148,7 @@ class SaslFailures(Detector[SaslThresholds]):
         if count < self.thresholds.at_least:
             return []
         how = "" if mechanism is None else f" with {word(mechanism)}"
+        error = None if row["error_code"] is None else error_by_code(row["error_code"])
         why = reason if takes is None else f"{reason}, the listener takes {takes}"
         return [
             self.finding(
@@ -155,7 +157,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 meaning=(
                     "The broker does not know the user, or the password or token is wrong. Older clients only show it "
                     "as a connection that is closed again and again."
-                    if takes is None
+                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
+                    else f"{error.name}: {error.meaning}. No user and password were checked."
+                    if takes is None and error is not None
                     else (
                         "The client asks for a SASL mechanism that the listener does not have "
                         "(sasl.enabled.mechanisms). Its user and password were not checked."
@@ -164,7 +168,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 advice=(
                     "Compare the client's sasl.jaas.config, sasl.mechanism and security.protocol with the listener's "
                     "settings; the broker's log has more detail than its response to the client."
-                    if takes is None
+                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
+                    else f"{error.advice}."
+                    if takes is None and error is not None
                     else (
                         f"Set the client's sasl.mechanism to what the listener takes ({takes}), or add the mechanism "
                         "to sasl.enabled.mechanisms of the listener."

@@ -37,6 +37,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("repeated-sequences", "kafkasniff.analysis.detectors.producers"),
     ("acks-zero", "kafkasniff.analysis.detectors.producers"),
     ("lost-records", "kafkasniff.analysis.detectors.lost_records"),
+    ("overwritten-records", "kafkasniff.analysis.detectors.overwritten"),
     ("hanging-transactions", "kafkasniff.analysis.detectors.transactions"),
     ("fenced-producers", "kafkasniff.analysis.detectors.transactions"),
     ("throttled-clients", "kafkasniff.analysis.detectors.throttling"),

@@ -15,12 +15,13 @@ from tests.analysis.detectors.test_faults import CAUSES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
-ELSEWHERE = {"lost-records", *(detector for _, detector, _ in CAUSES), *SECURITY} - {
+ELSEWHERE = {"lost-records", "overwritten-records", *(detector for _, detector, _ in CAUSES), *SECURITY} - {
     "denied",
     "sasl-failures",
     "tls-failures",
 }
-"""Detectors with known answers for rows (`test_lost_records`, `test_insecure`), or with captures of both kinds."""
+"""Detectors with known answers for rows (`test_lost_records`, `test_overwritten`, `test_insecure`), or with captures of
+both kinds (`test_faults`)."""
 
 
 def test_every_detector_has_both_kinds_of_scenes() -> None:
