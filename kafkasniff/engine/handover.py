@@ -266,7 +266,13 @@ class Handover:
             ticks,
         )
         state = InTurn(
-            turn, waiting, most, (pieces[0], pieces[1]), (place[0], place[1], place[2]), opened=has_answer == _OPENED
+            turn,
+            waiting,
+            most,
+            (pieces[0], pieces[1]),
+            (place[0], place[1], place[2]),
+            # A response without a request says nothing about the opening, as in `kafka/connection/dialogue.py`.
+            opened=has_answer == _OPENED or early_count > 0,
         )
         holes = bool(tcp.streams[0].held), bool(tcp.streams[1].held)
         owner.kafka.take_back(state, (seen[0], seen[1]), (framed[0], framed[1]), repeats, holes)

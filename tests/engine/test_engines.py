@@ -33,6 +33,7 @@ from tests.engine.talks import (
     Say,
     all_heard,
     beats,
+    ended,
     exchange_of,
     opened,
     packets_of,
@@ -271,6 +272,36 @@ def test_a_connection_begins_the_same_in_any_batches(name: str) -> None:
         for cut in one_in(8, range(min(len(packets), 16)), place // 2 % 8):
             found, _ = run(Inspector, cut_before(packets, [cut] if cut else []), connections=True, ports=ports)
             assert found == expected, cut
+
+
+GREETINGS = ["versions", "versions refused", "versions of tomorrow", "versions in error"]
+LATER = ["heartbeat", "produce", "versions", "acks 0", "no answer", "an answer first", "another id", "crossing"]
+
+
+@given(
+    said=st.lists(st.sampled_from(GREETINGS) | st.sampled_from(LATER), min_size=1, max_size=4),
+    lost=st.lists(st.integers(0, 11), max_size=2),
+    moved=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 11)), max_size=3),
+    close=st.sampled_from([0x11, 0x14, None]),
+    cuts=st.lists(st.integers(1, 15), max_size=2, unique=True),
+)
+@example(said=["versions", "versions refused"], lost=[], moved=[(3, 4)], close=0x11, cuts=[])
+@example(said=["versions of tomorrow", "versions refused"], lost=[], moved=[(3, 4)], close=0x14, cuts=[7])
+@example(said=["versions", "heartbeat"], lost=[3], moved=[], close=0x11, cuts=[])
+def test_openings_out_of_order(
+    said: list[str], lost: list[int], moved: list[tuple[int, int]], close: int | None, cuts: list[int]
+) -> None:
+    """Requests and responses of an opening overtake each other or are lost; `close`: flags of the end."""
+    packets = opened(40, *said)
+    shake, rest = packets[:3], packets[3:]
+    for at in lost[: len(rest) - 1]:
+        del rest[at % len(rest)]
+    for begin, end in moved:
+        rest.insert(end % len(rest), rest.pop(begin % len(rest)))
+    packets = [*shake, *rest]
+    if close is not None:
+        packets = [one._replace(flags=close) if one.flags == 0x11 else one for one in ended(packets)]
+    same(cut_before(packets, sorted(one for one in cuts if one < len(packets))), exchanges=True, connections=True)
 
 
 def test_endpoints_that_remain_in_the_batch_begin_nothing() -> None:
