@@ -10,6 +10,7 @@ from kafkasniff.kafka.apis.entities import text
 from kafkasniff.model import Connection
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tables.rows.waiting_rows import WaitingRows
 
 __all__ = ["ConnectionRows", "connection_row"]
 
@@ -59,7 +60,7 @@ class ConnectionRows:
     """Rows of `connections` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._rows = WaitingRows(STAGED["connections"])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -70,5 +71,4 @@ class ConnectionRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=STAGED["connections"])
+        return self._rows.take()
