@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
@@ -19,8 +20,9 @@ from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed, Item, Started
 from kafkasniff.tls.gate import TlsGate
+from kafkasniff.tls.keylog import KeyLog
 
 __all__ = [
     "Account",
@@ -77,10 +79,25 @@ def connection_id(endpoints: Endpoints, first_time: int) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
+@lru_cache(maxsize=64)
+def _shared(syns: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
+    """The same SYNs in one object for all connections."""
+    return syns
+
+
 class InspectedConnection:
-    """The inspector's side of a connection: its number and whatever is the same for all its messages."""
+    """The inspector's side of a connection: its number and whatever is the same for all its messages.
+
+    Its stages are created when its first data arrives: scans and refused connections have none.
+    """
 
     __slots__ = (
+        "_counts",
+        "_forced",
+        "_kafka",
+        "_options",
+        "_syns",
+        "_turns",
         "account",
         "broker",
         "client",
@@ -88,36 +105,79 @@ class InspectedConnection:
         "exchanges",
         "first_packet",
         "first_time",
-        "forced",
         "held",
         "id",
-        "kafka",
         "number",
         "place",
         "tls",
-        "turns",
     )
 
-    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
+    def __init__(
+        self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int], *, counts: bool
+    ) -> None:
         self.number = number
         self.place = number
         """Its place among the connections of its inspector; equal to its number. States that are stored have both."""
         self.endpoints = tcp.endpoints
         self.first_time = tcp.first_time
         self.first_packet = tcp.first_packet
+        self._options = options
+        self._counts = counts
+        self._kafka: KafkaConnection | None = None
+        self._syns: tuple[tuple[int, bool], ...] = ()
+        """Before its first data: direction of each stream whose SYN was seen, and whether the client sends it."""
         self.account: Account | None = None
-        forced = forced_client(tcp.endpoints, ports)
-        self.forced = forced is not None
-        self.kafka = KafkaConnection(options, forced)
-        self.tls: TlsGate | None = TlsGate()
-        """Removes TLS from its streams; None without TLS."""
+        """Counts for its `Connection`; None without data, or if nobody asks for them."""
+        self._forced = forced_client(tcp.endpoints, ports)
+        self.tls: TlsGate | None = None
+        """Removes TLS from its streams; None without TLS, and before its first data."""
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0
         self.held: int = 0
         """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
         self.exchanges: dict[int, OpenExchange] = {}
-        self.turns = Turns()
+        self._turns: Turns | None = None
+
+    @property
+    def turns(self) -> Turns:
+        """The turns of its requests."""
+        if self._turns is None:
+            self._turns = Turns()
+        return self._turns
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has stages: a part of its streams was seen, or is known to be missing."""
+        return self._kafka is not None
+
+    @property
+    def kafka(self) -> KafkaConnection:
+        """Its stage of frames and exchanges, which is created with that of TLS on first use."""
+        found = self._kafka
+        if found is None:
+            found = self._kafka = KafkaConnection(self._options, self._forced)
+            self.tls = TlsGate()
+            if self._counts:
+                self.account = Account()
+            syns: list[Item] = [Started(0, direction, client) for direction, client in self._syns]
+            self._syns = ()
+            found.feed(self.tls.feed(syns, KeyLog()))
+        return found
+
+    def waits(self, items: Sequence[Item]) -> bool:
+        """Whether it continues without stages: only SYNs, and its end, came so far."""
+        if self._kafka is not None:
+            return False
+        for item in items:
+            if not isinstance(item, (Started, Closed)):
+                return False
+        self.opened(*((item.direction, item.client) for item in items if isinstance(item, Started)))
+        return True
+
+    def opened(self, *syns: tuple[int, bool]) -> None:
+        """These SYNs were seen, before any data: direction of the stream, and whether the client sends it."""
+        self._syns = _shared(self._syns + syns)
 
     def assign(self, client: int) -> None:
         """The roles are known."""
@@ -125,18 +185,29 @@ class InspectedConnection:
         self.broker = endpoint(self.endpoints[1 - client])
 
     @property
+    def forced(self) -> bool:
+        """Whether it is taken as Kafka because of its port."""
+        return self._forced is not None
+
+    @property
     def waiting(self) -> int:
         """Bytes of both streams that were counted and may still be decoded."""
+        if self._kafka is None:
+            return 0
         return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
 
     @property
     def memory(self) -> int:
         """Bytes of memory of its buffered streams, after reassembly, and of waiting requests."""
-        return self.kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
+        if self._kafka is None:
+            return 0
+        return self._kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
 
     @property
     def buffered(self) -> int:
         """Bytes of its streams that are buffered, after reassembly."""
+        if self._kafka is None:
+            return 0
         return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
 
     def identify(self) -> int:

@@ -84,6 +84,8 @@ class Feeder:
             for name in names:
                 state.add_name(*name)
         self._take(deltas, keyed)
+        for tcp in state.reassembler.forgotten:
+            self._forget(tcp)
         if lines:
             # With lines, other consumers see messages later.
             keyed.append((batch.end_order, -1, -3, None, LOSS))
@@ -139,14 +141,20 @@ class Feeder:
         for delta in reassembler.close_each(sorted(reassembler, key=_place)):
             keyed: list[Keyed] = []
             self._take([delta], keyed)
+            self._forget(delta[0])
             del delta
             yield Collected(keyed)
+        self._kernel.stop()
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
         keyed: list[Keyed] = []
         self._kernel.recall(keyed)
-        self._take(self._state.reassembler.close(), keyed)
+        deltas = self._state.reassembler.close()
+        self._take(deltas, keyed)
+        for tcp, _ in deltas:
+            self._forget(tcp)
+        self._kernel.stop()
         return Collected(keyed)
 
     def settle(self) -> Collected:
@@ -170,7 +178,13 @@ class Feeder:
             detail += " were treated as ended; their later packets begin in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
             self._take(reassembler.let_go(dropped), keyed)
+            for tcp in dropped:
+                self._forget(tcp)
             budget.choose(reassembler)
+
+    def _forget(self, tcp: TcpConnection) -> None:
+        assert isinstance(tcp.owner, InspectedConnection)
+        self._memory.forget(tcp.owner)
 
     def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:
         """Pass the streams of connections through their Kafka stages; `keyed`: receives the events."""
@@ -179,7 +193,7 @@ class Feeder:
         for tcp, items in deltas:
             connection = tcp.owner
             assert isinstance(connection, InspectedConnection)
-            if ports and not connection.forced:
+            if (ports and not connection.forced) or connection.waits(items):
                 memory.note(connection, tcp)
                 continue
             kafka = connection.kafka

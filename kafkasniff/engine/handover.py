@@ -27,9 +27,8 @@ from kafkasniff.native.feed import (
     packing,
 )
 from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.segments import NO_TIME, Item, Started
+from kafkasniff.tcp.segments import NO_TIME
 from kafkasniff.tcp.stream import MASK, Held, Stream
-from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["Handover"]
 
@@ -61,6 +60,7 @@ class Handover:
         if (
             tcp.closed
             or tcp.pending_syn is not None
+            or not owner.has_begun
             or owner.tls is not None
             or tcp.clock == NO_TIME
             or not (_is_plain(one) and _is_plain(other))
@@ -251,10 +251,10 @@ class Handover:
             stream.ack = ack
             stream.repeated += repeated
             stream.held = self._held(stream, held_first, held_count)
-            stream.recent = [
+            stream.recent = tuple(
                 recent[3 * (number % RECENT) : 3 * (number % RECENT) + 3]
                 for number in range(max(data_packets - RECENT, 0), data_packets)
-            ]
+            )
         turn = Turn(
             ordinal,
             last_id if has_id else None,
@@ -298,13 +298,12 @@ class Handover:
         """Give a connection without any data back to Python; whether it is Kafka is undecided."""
         owner = tcp.owner
         assert isinstance(owner, InspectedConnection)
-        assert owner.tls is not None
         tcp.clock, tcp.last_packet, tcp.last_time, packets = row[12:16]
         tcp.seen += packets
         client = row[_CLIENT]
         sides = (client,) if row[_BEGUN] == _SYN else (client, 1 - client)
-        started: list[Item] = [Started(tcp.first_order, side, client=side == client) for side in sides]
-        owner.kafka.feed(owner.tls.feed(started, KeyLog()))
+        self._kernel.opening -= 1
+        owner.opened(*((side, side == client) for side in sides))
         self._kernel.here -= 1
 
     def _pending(self, row: Any, owner: InspectedConnection, *, silent: bool) -> Pending:

@@ -13,6 +13,7 @@ they wait as columns (`plain_edges`, `whole`).
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -39,6 +40,10 @@ from kafkasniff.tcp.segments import NO_TIME, PACKET_SHIFT
 from kafkasniff.tcp.stream import Packet
 
 __all__ = ["Begins", "InStep"]
+
+
+MAX_OPENING: Final = 1 << 14
+"""Connections without data in the kernel, where each takes nearly a kilobyte; of a scan, the rest stays in Python."""
 
 
 class Begins(msgspec.Struct, frozen=True):
@@ -123,6 +128,7 @@ class InStep:
         if not len(rows):
             return None
         rows = rows[(batch.wire_length[rows] == 0) & (batch.time_ns[rows] != NO_TIME)]
+        rows = rows[: max(MAX_OPENING - self._kernel.opening, 0)]
         found = {
             row: key
             for row, key, is_higher in zip(rows.tolist(), *endpoints_of(batch, rows), strict=True)
@@ -138,6 +144,7 @@ class InStep:
         tcp.place = index
         self._kernel.enter(tcp)
         self._kernel.here += 1
+        self._kernel.opening += 1
         return tcp
 
     def judged(self, batch: PacketBatch, fed: Fed) -> Iterator[tuple[InspectedConnection, VerdictEvent]]:
@@ -147,8 +154,9 @@ class InStep:
                 continue  # The kernel did not process its packet after all.
             owner, client = self._kernel.owners[index], int(self._kernel.feed.connections["client"][index])
             assert owner is not None
-            owner.tls = None
+            self._kernel.opening -= 1
             owner.kafka.begin_in_step(client)
+            owner.tls = None
             packet = int(batch.capture[row]) << PACKET_SHIFT | int(batch.number[row])
             yield owner, VerdictEvent(int(batch.order[row]), True, client, "", int(batch.time_ns[row]), packet)
 

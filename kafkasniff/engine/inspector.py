@@ -321,7 +321,7 @@ class Inspector:
         assert isinstance(connection, InspectedConnection)
         if self._state.ports and not connection.forced:
             return "not-kafka"
-        verdict = connection.kafka.verdict
+        verdict = connection.kafka.verdict if connection.has_begun else "undecided"
         return "over" if verdict == "undecided" and tcp.closed else verdict
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------

@@ -5,7 +5,7 @@ Everything else in an inspector is derived from it, belongs to the current batch
 
 from __future__ import annotations
 
-from kafkasniff.engine.connection_stats import Account, InspectedConnection
+from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
@@ -87,9 +87,7 @@ class InspectorState:
 
     def own(self, tcp: TcpConnection) -> None:
         """Create the inspector's side of a connection, without a number yet."""
-        owner = tcp.owner = InspectedConnection(0, tcp, self.options, self.ports)
-        if self.want_connections:
-            owner.account = Account()
+        tcp.owner = InspectedConnection(0, tcp, self.options, self.ports, counts=self.want_connections)
 
     def note_kafka(self, connection: InspectedConnection, event: VerdictEvent) -> None:
         """A connection was recognized as Kafka."""

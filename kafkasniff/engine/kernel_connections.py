@@ -26,6 +26,8 @@ class KernelConnections:
         """By index."""
         self.here = 0
         """Number of connections in step."""
+        self.opening = 0
+        """Number of those that began here and have no data yet."""
         self.waiting: dict[tuple[int, int], Pending] = {}
         """Requests of earlier batches without a response, by connection index and ordinal: those that were events, or
         that were handed over with the connection."""

@@ -82,6 +82,10 @@ class KernelFeeder:
         self.in_step = InStep(native, state.options, idle=state.reassembler.idle)
         state.reassembler.elsewhere = self._memory.in_step = self.in_step
 
+    def stop(self) -> None:
+        """There are no more packets, and all connections were taken back: give its memory back."""
+        self.in_step = self._state.reassembler.elsewhere = self._memory.in_step = None
+
     @property
     def may_adopt(self) -> bool:
         """Whether connections in step can omit what the current level of detail omits."""
@@ -149,6 +153,7 @@ class KernelFeeder:
         announced: set[bytes] = set()
         for connection, verdict in judged:
             assert verdict.client is not None
+            self._memory.note(connection)
             broker = end_index(connection.endpoints[1 - verdict.client])
             if broker in self._state.known_brokers or broker in announced:
                 self._state.note_kafka(connection, verdict)

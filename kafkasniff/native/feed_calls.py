@@ -149,9 +149,10 @@ class Feed:
 
     def _grow_connections(self, count: int) -> None:
         before = len(self.connections)
-        self.memory = bytearray(count * CONNECTION.itemsize)
+        # Pages of it that nobody writes take no memory.
+        grown = np.zeros(count, CONNECTION)
+        self.memory = grown.view(np.uint8).data
         """The bytes of `connections`."""
-        grown = np.frombuffer(self.memory, CONNECTION)
         grown[:before] = self.connections
         self.connections = grown
         self._unused = [*range(count - 1, before - 1, -1), *self._unused]

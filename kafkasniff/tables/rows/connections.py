@@ -11,6 +11,7 @@ from kafkasniff.model import Connection
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.logins import Login
 from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tables.rows.waiting_rows import WaitingRows
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.descriptions import version_name
 
@@ -93,7 +94,7 @@ class ConnectionRows:
     """Rows of `connections` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._rows = WaitingRows(STAGED["connections"])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -104,5 +105,4 @@ class ConnectionRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=STAGED["connections"])
+        return self._rows.take()
