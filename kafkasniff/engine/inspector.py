@@ -341,6 +341,12 @@ class Inspector:
         return summary
 
     @property
+    def open_numbers(self) -> frozenset[int]:
+        """The numbers of open connections."""
+        owners = [tcp.owner for tcp in self.reassembler]
+        return frozenset(one.number for one in owners if isinstance(one, InspectedConnection))
+
+    @property
     def highest_number(self) -> int:
         """The highest number of a connection or exchange so far."""
         return max(self._state.connections, self._state.exchanges)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.run_parts import open_numbers
 from kafkasniff.engine.shards import in_shard, number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
@@ -109,7 +108,7 @@ def first_states(
             logins = [one.logins for one in before if one.logins is not None]
             if logins:
                 state.logins = logins[0]
-                logins[0].absorb(logins[1:], open_numbers(state.inspector.state))
+                logins[0].absorb(logins[1:], state.inspector.open_numbers)
             watches = [one.links for one in before if one.links is not None]
             if watches:
                 state.links = watches[0]
