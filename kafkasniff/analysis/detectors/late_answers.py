@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters
+from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
@@ -28,6 +29,10 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
         Duration, Meta(ge=1, description="A response is late if it arrives this long after the request's own wait.")
     ] = LATE_NS
     at_least: Annotated[int, Meta(ge=1, description="This many late responses are a warning; fewer are a note.")] = 5
+    long: Annotated[
+        Duration,
+        Meta(ge=1, description="A response to a client's work, no administration, this late is a warning."),
+    ] = 2_500_000_000
     timeout: Annotated[
         Duration, Meta(ge=1, description="A single response this late is an error (request.timeout.ms).")
     ] = 30_000_000_000
@@ -143,7 +148,9 @@ class LateAnswers(OwedResponses[LateThresholds]):
             severity: Severity = "note"
             if worst * 1000 >= self.thresholds.timeout:
                 severity = "error"
-            elif count >= self.thresholds.at_least:
+            elif count >= self.thresholds.at_least or (
+                worst * 1000 >= self.thresholds.long and is_work(row["api"]) and not is_broker(row["client_id"], ())
+            ):
                 severity = "warning"
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             # The kernel accepts connections that the broker does not serve yet.
