@@ -38,6 +38,8 @@ UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 UNKNOWN_TOPIC_ID: Final = 100
 _CODES: Final = (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
 _TOPIC: Final = (*CLUSTER, ("topic", pa.string()))
+_PLACES: Final = [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]
+"""Columns of exchanges without bodies and lists, which would be copied for each of their topics."""
 MAX_TOPICS: Final = 1 << 17
 """Maximum number of topics that are known to exist, and of those that were deleted."""
 
@@ -104,7 +106,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
     def _deletions(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.equal(column(batch, "error_count"), 0))
         lists = column(batch, "topics")
-        rows = batch.take(pc.list_parent_indices(lists))
+        rows = batch.select(_PLACES).take(pc.list_parent_indices(lists))
         topics = pc.list_flatten(lists).cast(pa.string())
         places = {name: column(rows, name) for name in (*ORDER, *CLIENT_COLUMNS)}
         self.parts["deleted"].add({**clusters(rows), "topic": topics, **places})
@@ -120,7 +122,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
             if body is not None and api_key is not None:
                 topics += [one.topic for one in causes(api_key, msgspec.json.decode(body)) if one.code in _CODES]
             found += [(row, topic) for topic in dict.fromkeys(topics) if topic]
-        rows = batch.take(pa.array([row for row, _ in found], pa.int64()))
+        rows = batch.select(_PLACES).take(pa.array([row for row, _ in found], pa.int64()))
         api = column(rows, "api")
         keys = {**clients(rows), **clusters(rows), "topic": pa.array([topic for _, topic in found], pa.string())}
         sums = {
