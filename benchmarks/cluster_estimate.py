@@ -129,7 +129,7 @@ def assumptions(cluster: Cluster) -> list[str]:
         "Stages run one after the other, and each takes as long as its scarcest resource: a stage uses cores, disks "
         "and network at once.",
         f"No connection carries more than {cluster.largest_connection_gb:g} GB; every stage after a "
-        "shuffle handles this much in one task. (Much larger ones are divided: docs/spark.md.)",
+        "shuffle handles this much in one task.",
         f"The driver uses one core and works while no task does: {cluster.driver_task_ms:g} ms for each task, "
         f"{cluster.driver_warm_up_s:g} s more while Java warms up, and {cluster.driver_capture_ms:g} ms for each "
         f"capture of {cluster.capture_mb:g} MB. The number of tasks grows in proportion up to {cluster.most_tasks:,}, "

@@ -99,10 +99,13 @@ def feed(name: str, traffic: Traffic) -> Endless:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
         assert process.stdin is not None
 
+        def sample() -> None:
+            if (resident := _resident(process.pid)) is not None:
+                samples.append(Sample(time.perf_counter() - begin, fed, resident))
+
         def watch() -> None:
             while not over.wait(SAMPLE_S):
-                if (resident := _resident(process.pid)) is not None:
-                    samples.append(Sample(time.perf_counter() - begin, fed, resident))
+                sample()
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
@@ -113,6 +116,8 @@ def feed(name: str, traffic: Traffic) -> Endless:
                 fed += len(piece)
                 if late := time.perf_counter() - begin > LIMIT_S:
                     break
+            # It waits for more, however short the run was.
+            sample()
             process.stdin.close()
         except BrokenPipeError:
             late = False  # it has ended; the reason is reported below

@@ -325,6 +325,8 @@ class Connection(msgspec.Struct, frozen=True):
     """The direction whose packets are in the capture."""
     tls: TlsHandshake | None = None
     """Its TLS handshake; None without TLS."""
+    served: bool = False
+    """Exchanges that were emitted as columns have answers to other requests than ApiVersions, which anyone may send."""
 
 
 class Summary(msgspec.Struct):

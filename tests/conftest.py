@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from types import CodeType
 from typing import NoReturn
 
 import pytest
@@ -116,14 +117,62 @@ def group_of(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--passed", metavar="FILE", help="write the ids of tests that pass to FILE")
+    parser.addoption("--beyond", metavar="FILE", help="leave out tests of FILE, unless they do more with all tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = config.getoption("passed")
+    if path is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Passed(Path(path), grouped=config.getoption("dist", "no") == "loadgroup"))
+
+
+class Passed:
+    """Writes the ids of tests that pass, without the group that xdist adds."""
+
+    def __init__(self, path: Path, *, grouped: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("w", encoding="utf-8")
+        self._grouped = grouped
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            print(report.nodeid.rpartition("@")[0] if self._grouped else report.nodeid, file=self._file)
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.close()
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The global names that a function and those within it use."""
+    inner = (names_in(one) for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*inner)
+
+
+def does_more_with_all(item: pytest.Item) -> bool:
+    """Whether a test of both tiers has more examples, places or members when all tests run (`tests/choice.py`)."""
+    function = getattr(item, "obj", None)
+    if function is None or hasattr(function, "hypothesis"):
+        return True
+    choosing = names_in(function.__code__) & {"in_turn", "one_in"}
+    return bool(choosing) or not {"ALL", "examples", "fewer"}.isdisjoint(dir(getattr(item, "module", None)))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out extended tests unless all are wanted, and group the rest before xdist reads the marks."""
-    if not ALL:
-        extended = [item for item in items if item.get_closest_marker("extended") is not None]
-        if extended:
-            config.hook.pytest_deselected(items=extended)
-            items[:] = [item for item in items if item.get_closest_marker("extended") is None]
+    """Leave out what is not wanted, and group the rest before xdist reads the marks."""
+    beyond = config.getoption("beyond")
+    passed = frozenset() if beyond is None else frozenset(Path(beyond).read_text(encoding="utf-8").splitlines())
+    unwanted = {
+        item
+        for item in items
+        if (not ALL and item.get_closest_marker("extended") is not None)
+        or (item.nodeid in passed and not does_more_with_all(item))
+    }
+    if unwanted:
+        config.hook.pytest_deselected(items=[*unwanted])
+        items[:] = [item for item in items if item not in unwanted]
     if config.getoption("loadgroup", default=False):
         for item in items:
             item.add_marker(pytest.mark.xdist_group(group_of(item)))

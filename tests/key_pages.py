@@ -21,8 +21,8 @@ from kafkasniff.analysis.audit import AuditedClient, AuditFinding, BetweenBroker
 from kafkasniff.analysis.comparison import answer as diff
 from kafkasniff.analysis.comparison.family import Thresholds
 from kafkasniff.analysis.detectors import Evidence, Finding, detector_names, find_detector
+from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.overview import answer as stats
-from kafkasniff.analysis.security.identities import ClientIdentity, Transport
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.cli.render.audit_text import _Counts, _Json
@@ -73,8 +73,7 @@ RESULTS = {
         (stats.OverviewAnswer,),
         {
             "findings": "As in `check`, worst first, without `meaning`, `advice`, `evidence` and `values`.",
-            "security": "`identities` as in `kafkasniff security`, `findings` as above, `more` and `notes`; null if no "
-            "capture was read, since exports lack what it needs.",
+            "security": "`identities` as in `kafkasniff security`, those `findings` that it shows, `more` and `notes`.",
         },
         {
             "exchanges": stats.Exchanges,

@@ -104,6 +104,35 @@ def connections() -> bytes:
     return capture(segment(client, 1, b"\0") for client in range(6_000))
 
 
+def attempts() -> bytes:
+    """SYNs that nobody answers, each of another client."""
+    heads = (
+        (
+            0x45,
+            0,
+            40,
+            1,
+            0,
+            64,
+            6,
+            0,
+            0x0B000000 + number,
+            _BROKER[0],
+            40_000,
+            _BROKER[1],
+            number,
+            0,
+            0x50,
+            0x02,
+            0,
+            0,
+            0,
+        )
+        for number in range(ATTEMPTS)
+    )
+    return capture(_IP_AND_TCP.pack(*head) for head in heads)
+
+
 def expanding() -> bytes:
     """Messages with as many records as their bytes allow."""
     one = kafka.record_batch([kafka.record(number, None, b"v") for number in range(60_000)], compressed=True)
@@ -157,7 +186,7 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
     path.write_bytes(data)
     with (folder / "out").open("w+b") as out:
         done = subprocess.run(
-            [sys.executable, "-c", _CHILD, str(folder / "peak"), command, str(path), *arguments],
+            [sys.executable, "-c", _CHILD, str(folder / "peak"), *command.split(), str(path), *arguments],
             stdout=out,
             stderr=subprocess.PIPE,
             text=True,
@@ -170,6 +199,23 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
         with mmap.mmap(out.fileno(), 0, access=mmap.ACCESS_READ) as printed:
             place = printed.find(find)
     return Outcome(int((folder / "peak").read_text()) / 1024, place)
+
+
+ATTEMPTS: Final = 40_000
+EACH_BYTES: Final = 7_000
+"""Memory of an attempt to connect, with everything that a command makes of it, while there are few enough to keep the
+facts of all their packets (`timing.watch.MAX_LINKS`). 200,000 take less than 1 GB."""
+READERS: Final = (
+    *("decode", "check", "stats", "security", "timing", "audit --target 4.0", "analyze latency"),
+    *("decode --json", "export --jobs 1 -o OUT", "report -o OUT"),
+)
+
+
+@pytest.mark.parametrize("command", READERS)
+def test_attempts(command: str, tmp_path: Path) -> None:
+    """With the default budget, of which this is a small part."""
+    found = run(tmp_path, attempts(), command.replace("OUT", str(tmp_path / "into")))
+    assert found.peak_mib < BESIDE_MIB + ATTEMPTS * EACH_BYTES / (1 << 20)
 
 
 LITTLE: Final = ("--memory", f"{BUDGET_MIB}M")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from functools import lru_cache
 from typing import Final
 
-from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.dissectors import api, api_by_name
 from kafkasniff.kafka.apis.named_apis import HANDSHAKE
 
-__all__ = ["is_between_brokers", "is_broker"]
+__all__ = ["is_between_brokers", "is_broker", "is_work"]
 
 # Client ids that brokers use: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
@@ -41,3 +42,10 @@ def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
     if client_id is not None and _NUMBER.fullmatch(client_id):
         return True
     return all(key in HANDSHAKE or is_between_brokers(key) for key in keys)
+
+
+@lru_cache(maxsize=1024)  # names come from the tables
+def is_work(name: str | None) -> bool:
+    """Whether an API moves records, offsets, members or transactions; an unknown one may."""
+    found = None if name is None else api_by_name(name)
+    return found is None or not (found.definition.administers or is_between_brokers(found.key))

@@ -14,12 +14,14 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
+from kafkasniff.analysis.columns import column
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
-__all__ = ["Cause", "carries_messages", "causes"]
+__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes", "causes_of"]
 
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
@@ -27,6 +29,8 @@ MAX_CAUSES: Final = 10_000
 """Maximum number of errors of one response that are examined; for the others only the codes count."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
 """Fields that name the subject of a struct, besides topics."""
+CAUSE_COLUMNS: Final = ("api_key", "error_code", "error_count", "partitions", "response_body")
+"""What `causes_of` reads."""
 _NOTHING: Final = EntityPlan()
 
 
@@ -109,3 +113,21 @@ def _messages_below(node: dict[str, Any]) -> Iterator[Any]:
         for one in value if isinstance(value, list) else (value,):
             if isinstance(one, dict) and not any(field.endswith(CODE) for field in one):
                 yield from (text for field, text in one.items() if field.endswith(MESSAGE) and text)
+
+
+def causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
+    """The errors of an exchange, with details from its body."""
+    api_key, first, count, partitions, body = (column(batch, name)[row].as_py() for name in CAUSE_COLUMNS)
+    found = [
+        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
+        for one in partitions or ()
+        if one["error_code"]
+    ]
+    if api_key is None or body is None:
+        return found or ([Cause(first)] if first else [])
+    try:
+        inside = list(causes(api_key, msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        inside = []
+    # The body may be truncated, or have more errors than are examined.
+    return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])

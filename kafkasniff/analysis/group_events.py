@@ -86,6 +86,8 @@ class _GroupBody(msgspec.Struct):
     members: list[_Member] = []
     member_id: Any = None
     group_instance_id: Any = None
+    instance_id: Any = None
+    """Its name in the newer protocols."""
     reason: Any = None
 
 
@@ -124,6 +126,7 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
             if not code and generation == asked and asked is not None and asked > 0:
                 return None
     lasted = row["duration_us"]
+    instance = request.group_instance_id or request.instance_id
     return Event(
         time_ns=row["time_ns"],
         connection_id=row["connection_id"],
@@ -139,7 +142,7 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
         everybody=everybody or None,
         leaving=leaving,
         reason=reason if isinstance(reason, str) and reason else None,
-        instance=request.group_instance_id if isinstance(request.group_instance_id, str) else None,
+        instance=instance if isinstance(instance, str) else None,
         cluster=row["broker"],
     )
 

@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.regular_messages import EVENTS
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.connection.waits import Turns
+from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.rows import joined
 
 __all__ = ["AccountTurns", "ColumnTurns"]
@@ -179,8 +181,9 @@ class AccountTurns:
         # Nearly all connections have a single client id.
         varies = np.logical_or.reduceat(ids != np.repeat(ids[starts], stops - starts), starts)
         owners = batch[0].owners
-        columns = connection[starts], starts, stops, ids[starts], varies
-        for number, start, stop, first, is_varied in zip(*(column.tolist() for column in columns), strict=True):
+        serves = np.logical_or.reduceat(asked["code"][by_connection] // VERSIONS != API_VERSIONS, starts)
+        columns = connection[starts], starts, stops, ids[starts], varies, serves
+        for number, start, stop, first, is_varied, is_served in zip(*(one.tolist() for one in columns), strict=True):
             owner = owners[number]
             assert owner is not None
             account = owner.account
@@ -188,6 +191,7 @@ class AccountTurns:
                 continue
             account.requests += stop - start
             account.responses += stop - start
+            account.served = account.served or is_served
             if not is_varied and account.is_settled(client_ids[first]):
                 continue
             if owner.place not in emitted:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
@@ -20,8 +21,9 @@ from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
 from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed, Item, Started
 from kafkasniff.tls.gate import TlsGate
+from kafkasniff.tls.keylog import KeyLog
 
 __all__ = [
     "Account",
@@ -84,6 +86,7 @@ class MessageOwner:
     """A connection, as its messages need it: its number, and whatever is the same for all of them."""
 
     __slots__ = (
+        "_turns",
         "account",
         "broker",
         "client",
@@ -95,7 +98,6 @@ class MessageOwner:
         "id",
         "number",
         "place",
-        "turns",
     )
 
     def __init__(self, number: int, endpoints: Endpoints, first_time: int, first_packet: int, *, forced: bool) -> None:
@@ -106,6 +108,7 @@ class MessageOwner:
         self.first_time = first_time
         self.first_packet = first_packet
         self.account: Account | None = None
+        """Counts for its `Connection`; None without data, or if nobody asks for them."""
         self.forced = forced
         """Its port is taken as Kafka's."""
         self.client: Endpoint | None = None
@@ -113,7 +116,14 @@ class MessageOwner:
         self.id = 0
         self.exchanges: dict[int, OpenExchange] = {}
         """By ordinal."""
-        self.turns = Turns()
+        self._turns: Turns | None = None
+
+    @property
+    def turns(self) -> Turns:
+        """The turns of its requests."""
+        if self._turns is None:
+            self._turns = Turns()
+        return self._turns
 
     def assign(self, client: int) -> None:
         """The roles are known."""
@@ -132,29 +142,78 @@ class MessageOwner:
         raise NotImplementedError
 
 
+@lru_cache(maxsize=64)
+def _shared(syns: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
+    """The same SYNs in one object for all connections."""
+    return syns
+
+
 class InspectedConnection(MessageOwner):
-    """The inspector's side of a connection that Python follows."""
+    """The inspector's side of a connection that Python follows.
 
-    __slots__ = ("held", "kafka", "tls")
+    Its stages are created when its first data arrives: scans and refused connections have none.
+    """
 
-    def __init__(self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int]) -> None:
-        forced = forced_client(tcp.endpoints, ports)
-        super().__init__(number, tcp.endpoints, tcp.first_time, tcp.first_packet, forced=forced is not None)
-        self.kafka = KafkaConnection(options, forced)
-        self.tls: TlsGate | None = TlsGate()
-        """Removes TLS from its streams; None without TLS."""
+    __slots__ = ("_counts", "_forced", "_kafka", "_options", "_syns", "held", "tls")
+
+    def __init__(
+        self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int], *, counts: bool
+    ) -> None:
+        self._forced = forced_client(tcp.endpoints, ports)
+        super().__init__(number, tcp.endpoints, tcp.first_time, tcp.first_packet, forced=self._forced is not None)
+        self._options = options
+        self._counts = counts
+        self._kafka: KafkaConnection | None = None
+        self._syns: tuple[tuple[int, bool], ...] = ()
+        """Before its first data: direction of each stream whose SYN was seen, and whether the client sends it."""
+        self.tls: TlsGate | None = None
+        """Removes TLS from its streams; None without TLS, and before its first data."""
         self.held: int = 0
         """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has stages: a part of its streams was seen, or is known to be missing."""
+        return self._kafka is not None
+
+    @property
+    def kafka(self) -> KafkaConnection:
+        """Its stage of frames and exchanges, which is created with that of TLS on first use."""
+        found = self._kafka
+        if found is None:
+            found = self._kafka = KafkaConnection(self._options, self._forced)
+            self.tls = TlsGate()
+            if self._counts:
+                self.account = Account()
+            syns: list[Item] = [Started(0, direction, client) for direction, client in self._syns]
+            self._syns = ()
+            found.feed(self.tls.feed(syns, KeyLog()))
+        return found
+
+    def waits(self, items: Sequence[Item]) -> bool:
+        """Whether it continues without stages: only SYNs, and its end, came so far."""
+        if self._kafka is not None:
+            return False
+        for item in items:
+            if not isinstance(item, (Started, Closed)):
+                return False
+        syns = tuple((item.direction, item.client) for item in items if isinstance(item, Started))
+        self._syns = _shared(self._syns + syns)
+        return True
+
+    @property
     def waiting(self) -> int:
         """Bytes of both streams that were counted and may still be decoded."""
+        if self._kafka is None:
+            return 0
         return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
 
     @property
     def memory(self) -> int:
         """Bytes of memory of its buffered streams, after reassembly, and of waiting requests."""
-        return self.kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
+        if self._kafka is None:
+            return 0
+        return self._kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
 
     @property
     def message_memory(self) -> ConnectionMemory:
@@ -164,6 +223,8 @@ class InspectedConnection(MessageOwner):
     @property
     def buffered(self) -> int:
         """Bytes of its streams that are buffered, after reassembly."""
+        if self._kafka is None:
+            return 0
         return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
 
     def at_end(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
@@ -210,6 +271,7 @@ class InspectedConnection(MessageOwner):
             self.protocol(),
             "both" if all(end.heard) else "client" if end.heard[client] else "broker",
             None if self.tls is None else self.tls.handshake,
+            account.served,
         )
 
     def protocol(self) -> str | None:
@@ -244,6 +306,7 @@ class Account:
         "problems",
         "requests",
         "responses",
+        "served",
         "software",
         "unanswered",
         "verdict",
@@ -252,6 +315,8 @@ class Account:
     def __init__(self) -> None:
         self.requests = 0
         self.responses = 0
+        self.served = False
+        """Exchanges that are columns have answers to other requests than ApiVersions, which anyone may send."""
         self.unanswered = 0
         self.problems = 0
         self.client_ids: dict[str | bytes, None] = {}

@@ -52,6 +52,8 @@ class Feeder:
         for name in self._take_notes(batch, keyed):
             state.add_name(*name)
         self._take(deltas, keyed)
+        for tcp in state.reassembler.forgotten:
+            self._forget(tcp)
         if (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
@@ -98,13 +100,17 @@ class Feeder:
         for delta in reassembler.close_each(sorted(reassembler, key=_place)):
             keyed: list[Keyed] = []
             self._take([delta], keyed)
+            self._forget(delta[0])
             del delta
             yield Collected(keyed)
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
         keyed: list[Keyed] = []
-        self._take(self._state.reassembler.close(), keyed)
+        deltas = self._state.reassembler.close()
+        self._take(deltas, keyed)
+        for tcp, _ in deltas:
+            self._forget(tcp)
         return Collected(keyed)
 
     def settle(self) -> Collected:
@@ -122,7 +128,13 @@ class Feeder:
             detail += " were treated as ended; their later packets begin in mid-stream"
             keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
             self._take(reassembler.let_go(dropped), keyed)
+            for tcp in dropped:
+                self._forget(tcp)
             budget.choose(reassembler)
+
+    def _forget(self, tcp: TcpConnection) -> None:
+        assert isinstance(tcp.owner, InspectedConnection)
+        self._memory.forget(tcp.owner)
 
     def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:
         """Pass the streams of connections through their Kafka stages; `keyed`: receives the events."""
@@ -134,16 +146,19 @@ class Feeder:
             if ports and not connection.forced:
                 memory.note(connection, tcp)
                 continue
+            if tcp.unreported_repeated or tcp.unreported_ignored:
+                summary.bytes_repeated += tcp.unreported_repeated
+                summary.bytes_ignored += tcp.unreported_ignored
+                tcp.unreported_repeated = tcp.unreported_ignored = 0
+            if connection.waits(items):
+                memory.note(connection, tcp)
+                continue
             kafka = connection.kafka
             seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
             events = kafka.feed(items if connection.tls is None else self._without_tls(connection, items))
             summary.bytes_stream += kafka.bytes_seen - seen + kafka.bytes_lost - lost
             summary.bytes_decoded += kafka.bytes_decoded - decoded
             summary.bytes_lost += kafka.bytes_lost - lost
-            if tcp.unreported_repeated or tcp.unreported_ignored:
-                summary.bytes_repeated += tcp.unreported_repeated
-                summary.bytes_ignored += tcp.unreported_ignored
-                tcp.unreported_repeated = tcp.unreported_ignored = 0
             # What the peer sent after a RST may be reported after the end.
             last = next((item for item in reversed(items) if isinstance(item, Closed)), None) if tcp.closed else None
             if kafka.verdict == "undecided" and kafka.bytes_seen and last is not None:

@@ -364,7 +364,7 @@ class Inspector:
         assert isinstance(connection, InspectedConnection)
         if self._state.ports and not connection.forced:
             return "not-kafka"
-        verdict = connection.kafka.verdict
+        verdict = connection.kafka.verdict if connection.has_begun else "undecided"
         return "over" if verdict == "undecided" and tcp.closed else verdict
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------
@@ -383,6 +383,13 @@ class Inspector:
             summary.bytes_stream += connection.waiting
         summary.bytes_skipped = summary.bytes_stream
         return summary
+
+    @property
+    def open_numbers(self) -> frozenset[int]:
+        """The numbers of open connections."""
+        owners = [tcp.owner for tcp in self.reassembler]
+        followed = frozenset(one.number for one in self.followed)
+        return followed.union(one.number for one in owners if isinstance(one, InspectedConnection))
 
     @property
     def highest_number(self) -> int:

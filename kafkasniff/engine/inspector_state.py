@@ -5,7 +5,7 @@ Everything else in an inspector is derived from it, belongs to the current batch
 
 from __future__ import annotations
 
-from kafkasniff.engine.connection_stats import Account, InspectedConnection, MessageOwner
+from kafkasniff.engine.connection_stats import InspectedConnection, MessageOwner
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.kafka.connection.detail import Detail
@@ -92,9 +92,7 @@ class InspectorState:
 
     def own(self, tcp: TcpConnection) -> None:
         """Create the inspector's side of a connection, without a number yet."""
-        owner = tcp.owner = InspectedConnection(0, tcp, self.options, self.ports)
-        if self.want_connections:
-            owner.account = Account()
+        tcp.owner = InspectedConnection(0, tcp, self.options, self.ports, counts=self.want_connections)
 
     def note_kafka(self, connection: MessageOwner, event: VerdictEvent) -> None:
         """A connection was recognized as Kafka."""

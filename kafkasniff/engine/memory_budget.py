@@ -42,7 +42,9 @@ __all__ = [
     "LEAST_HELD",
     "MAX_ENDPOINTS",
     "MAX_NAMES",
+    "OPENED_BYTES",
     "RECORD_SHARE",
+    "STAGES_BYTES",
     "Beside",
     "MemoryBudget",
     "Sized",
@@ -59,8 +61,11 @@ MAX_ENDPOINTS: Final = 1 << 16
 MAX_NAMES: Final = 1 << 16
 """Maximum number of names of addresses from captures (name resolution blocks)."""
 
-CONNECTION_BYTES: Final = 8_000
-"""A connection that holds nothing, or that ended within the last minute."""
+CONNECTION_BYTES: Final = 3_000
+"""A connection without data, or that ended within the last minute."""
+STAGES_BYTES: Final = 5_000
+"""What its stages take in addition, from its first data on, if they hold nothing."""
+OPENED_BYTES: Final = CONNECTION_BYTES + STAGES_BYTES
 SEGMENT_BYTES: Final = 320
 """A segment after a hole, without its bytes."""
 MESSAGE_BYTES: Final = 900
@@ -124,7 +129,7 @@ class MemoryBudget:
     @property
     def rows_at_once(self) -> int:
         """Packets between two looks, if each may open a connection: the rest of the budget, or a quarter of it."""
-        return max(self.limit - self.used, self.limit // 4, CONNECTION_BYTES) // CONNECTION_BYTES
+        return max((self.limit - self.used) // OPENED_BYTES, self.limit // 4 // OPENED_BYTES, 1)
 
     @property
     def bytes_at_once(self) -> int:
@@ -132,16 +137,23 @@ class MemoryBudget:
         return self.limit // 64
 
     def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
-        """Count what a connection holds now; without `tcp`: it holds no segments. A closed one no longer counts.
+        """Count what a connection holds now; without `tcp`: it holds no segments. A closed one only has its stages.
 
         Hot: once for each connection and batch outside of the kernel.
         """
-        size = 0 if tcp is not None and tcp.closed else owner.memory
+        size = STAGES_BYTES if owner.has_begun else 0
+        if size and (tcp is None or not tcp.closed):
+            size += owner.memory
         if tcp is not None and not tcp.closed:
             one, other = tcp.streams
             size += (len(one.held) + len(other.held)) * SEGMENT_BYTES + one.held_bytes + other.held_bytes
         self._held += size - owner.held
         owner.held = size
+
+    def forget(self, owner: InspectedConnection) -> None:
+        """A connection is not remembered any more."""
+        self._held -= owner.held
+        owner.held = 0
 
     # -- requests that wait for their responses -----------------------------------------------------------------------
 
@@ -175,8 +187,9 @@ class MemoryBudget:
         return self.limit - self.limit // 4
 
     def count_connections(self, count: int) -> None:
-        """Count this number of connections."""
+        """Count this number of connections of the stream engine, each with its stages."""
         self._connections = count
+        self._held = count * STAGES_BYTES
 
     def is_exceeded(self, reassembler: Reassembler) -> bool:
         """Whether the budget is exceeded."""

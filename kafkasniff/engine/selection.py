@@ -121,7 +121,7 @@ class Selection:
         else:
             ended = self._test(columns, True)
             # Answers to which the response added nothing stay.
-            found[(ended.low == TRUE) & (asked.high < TRUE)] = DEFERRED
+            found[(ended.low == TRUE) & (asked.high < TRUE)] = SELECTED if self._selector.holds else DEFERRED
             found[ended.high < TRUE] = REJECTED
         found[asked.low == TRUE] = SELECTED
         return found

@@ -5,18 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+import msgspec
+
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
 from kafkasniff.filters.fields import LATE, unknown_fields
 from kafkasniff.filters.tree import Predicate
 from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
 
-__all__ = ["MAX_DECIDED", "Selector"]
+__all__ = ["MAX_DECIDED", "DecidedRequest", "HeldRequest", "Selector"]
 
 MAX_DECIDED: Final = 1 << 20
 """Exchanges whose result is remembered until they end; the inspector's own bounds allow far fewer open ones."""
 
 Event = Message | Lines | SaslToken | Exchange | Problem
+
+
+class HeldRequest(msgspec.Struct, frozen=True, gc=False):
+    """A request on which the filter cannot decide yet; `DecidedRequest` follows."""
+
+    request: Message
+
+
+class DecidedRequest(msgspec.Struct, frozen=True, gc=False):
+    """The decision on a held request of an exchange."""
+
+    exchange: int
+    request: Message | None
+    """None: it is not selected."""
 
 
 class Selector:
@@ -25,22 +41,26 @@ class Selector:
     Feed it all events of an inspector, including `Exchange` events, which end undecided exchanges. Tokens pass if the
     predicate is true of them. Problems of an exchange pass with it; other problems pass unless a known fact rules them
     out, since they report what may be missing.
+
+    `holds`: the request of an undecided exchange is returned as `HeldRequest`, and `DecidedRequest` when the exchange
+    ends. Otherwise the request is returned only then.
     """
 
-    def __init__(self, predicate: Predicate | None) -> None:
+    def __init__(self, predicate: Predicate | None, *, holds: bool = False) -> None:
         self.predicate = predicate
         self._test = None if predicate is None else compiled(predicate)
+        self.holds = holds
         self._decided: dict[int, bool] = {}
         self._last: tuple[int, bool] | None = None
         """The exchange that ended last and its result: its problems follow immediately."""
         self.start_ns: int | None = None
         """Time of the run's first packet, for relative times."""
 
-    def feed(self, events: Iterable[Event]) -> list[Event]:
+    def feed(self, events: Iterable[Event]) -> list[Event | HeldRequest | DecidedRequest]:
         """The selected events, in order; those of an undecided exchange are returned when it ends."""
         if self._test is None:
             return list(events)
-        out: list[Event] = []
+        out: list[Event | HeldRequest | DecidedRequest] = []
         for event in events:
             if isinstance(event, Message):
                 self._message(event, out)
@@ -68,7 +88,7 @@ class Selector:
         """No more of its messages follow."""
         self._decided.pop(exchange, None)
 
-    def _message(self, message: Message, out: list[Event]) -> None:
+    def _message(self, message: Message, out: list[Event | HeldRequest | DecidedRequest]) -> None:
         assert self._test is not None
         number = message.exchange
         if number is not None and number in self._decided:
@@ -80,8 +100,10 @@ class Selector:
                 self.pin(number, answer)
                 if answer:
                     out.append(message)
+            elif self.holds:
+                out.append(HeldRequest(message))
 
-    def _exchange(self, exchange: Exchange, out: list[Event]) -> None:
+    def _exchange(self, exchange: Exchange, out: list[Event | HeldRequest | DecidedRequest]) -> None:
         assert self._test is not None
         answer = self._decided.pop(exchange.exchange, None)
         if answer is None:
@@ -89,8 +111,13 @@ class Selector:
                 request=exchange.request, response=exchange.response, ended=exchange, start_ns=self.start_ns
             )
             answer = self._test(candidate) is True
-            if answer:
-                out.extend(message for message in (exchange.request, exchange.response) if message is not None)
+            request, response = exchange.request, exchange.response
+            if request is not None and self.holds:
+                out.append(DecidedRequest(exchange.exchange, request if answer else None))
+            elif request is not None and answer:
+                out.append(request)
+            if response is not None and answer:
+                out.append(response)
         self._last = (exchange.exchange, answer)
         if answer:
             out.append(exchange)

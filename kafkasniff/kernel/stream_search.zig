@@ -268,7 +268,6 @@ fn settle(e: *Engine, c: *Connection, d: usize) void {
 pub fn gap(e: *Engine, c: *Connection, d: usize, missing: types.Gap) void {
     const kafka = &c.kafka;
     const stream = &kafka.streams[d];
-    if (d != kafka.client) kafka.dialogue.loseResponses(e, c, missing.resumed, false);
     if (stream.trial == null and stream.bytes.len() != 0) {
         var q = e.question(c, .begin_trial, d);
         q.a = missing.size;
@@ -288,18 +287,31 @@ pub fn gap(e: *Engine, c: *Connection, d: usize, missing: types.Gap) void {
         }
     }
     stream.release(e);
-    if (stream.trial == null) return;
+    if (stream.trial == null) return loseUnframed(e, c, d, missing.resumed);
     const in_step = stream.trial.?.gap(e, d, missing, ToTrial{ .e = e, .c = c });
+    // Otherwise, if the trial is right, no message begins in the gap.
+    if (!in_step) loseUnframed(e, c, d, missing.resumed);
     judgeTrial(e, c, d);
     if (!in_step) stream.leave(e);
     kafka.compare();
+}
+
+/// Bytes are missing, up to a packet of the time `resumed`, of a stream whose frames are unknown.
+fn loseUnframed(e: *Engine, c: *Connection, d: usize, resumed: i64) void {
+    if (d != c.kafka.client) c.kafka.dialogue.loseResponses(e, c, resumed, false);
+}
+
+/// The stream is not in step as its trial says: messages may begin in its gaps.
+fn dropTrial(e: *Engine, c: *Connection, d: usize) void {
+    c.kafka.streams[d].leave(e);
+    loseUnframed(e, c, d, c.kafka.log.time);
 }
 
 /// Cuts a segment of a stream on trial.
 pub fn tryFrames(e: *Engine, c: *Connection, d: usize, segment: Segment) void {
     const stream = &c.kafka.streams[d];
     if (stream.trial.?.cut(e, d, segment, ToTrial{ .e = e, .c = c }) == null) return judgeTrial(e, c, d);
-    stream.leave(e);
+    dropTrial(e, c, d);
     stream.collect(e, segment);
     seek(e, c, d, segment);
 }
@@ -333,10 +345,10 @@ fn judgeTrial(e: *Engine, c: *Connection, d: usize) void {
     if (kafka.client >= 0 and kafka.client != d) {
         if (is_kafka and count != 0) return endTrial(e, c, d);
     } else if (!mayBeRequests(e, c, d)) {
-        return stream.leave(e);
+        return dropTrial(e, c, d);
     } else if (count >= @as(usize, if (is_kafka or kafka.forced) 1 else 2)) return endTrial(e, c, d);
     if (matchTrials(e, c)) return;
-    if (stream.frames_size > MAX_TRIAL_BYTES or count > MAX_TRIAL_FRAMES) stream.leave(e);
+    if (stream.frames_size > MAX_TRIAL_BYTES or count > MAX_TRIAL_FRAMES) dropTrial(e, c, d);
 }
 
 const Id = struct { id: i32, order: i64 };

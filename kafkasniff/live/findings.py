@@ -20,9 +20,13 @@ from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
 from kafkasniff.tables.rows.resolve import LearnedNames
+from kafkasniff.tables.rows.transport import TransportRows
+from kafkasniff.timing import LinkWatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["BEHIND", "COSTLY", "NOT_LIVE", "LiveFindings", "live_detectors"]
 
@@ -74,6 +78,7 @@ class LiveFindings:
     - `behind`: whether less than everything is decoded now; then nothing is examined
     - `catalog`: the topics known to the run
     - `selects`: events are filtered, so only connections with exchanges among them count
+    - `ports`: as for `Inspector`
     """
 
     def __init__(
@@ -82,6 +87,7 @@ class LiveFindings:
         *,
         catalog: Catalog | None = None,
         selects: bool = False,
+        ports: Iterable[int] = (),
         detectors: Callable[[], Detectors] = live_detectors,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -89,6 +95,7 @@ class LiveFindings:
         self._catalog = Catalog() if catalog is None else catalog
         self._selected: set[int] | None = set() if selects else None
         self._make = detectors
+        self._ports = tuple(ports)
         self._clock = clock
         self._numbers: dict[int, int] = {}
         """Connection by its id in rows."""
@@ -102,7 +109,7 @@ class LiveFindings:
         self._remarks: tuple[str, ...] = ()
         self._paused = ""
         self._restarts = 0
-        self._held: list[Exchange | Problem | Connection] = []
+        self._held: list[Exchange | Problem | Connection | SaslToken] = []
         self._held_bytes = 0
         self._cost = 0.0
         """Time in seconds for the rows of an exchange when they became too expensive."""
@@ -122,13 +129,14 @@ class LiveFindings:
         # Names are looked up in the catalog of the run; this one only absorbs values that are not used here.
         enricher = Enricher(Catalog(learned_facts=LearnedFacts()))
         self._stager = Stager(options, enricher, self, wants_body=self._detectors.wants_body)
+        self._links = LinkWatch(ports=self._ports, over=self._stager.take_link, looks_up=False)
 
     # -- input ------------------------------------------------------------------------------------------------------
 
     def take(self, event: Message | SaslToken | Exchange | Problem | Connection) -> None:
         """Take one event. Hot: messages are examined in their exchange, when that is over."""
         kind = type(event)
-        if kind is Message or kind is SaslToken:
+        if kind is Message:
             return
         if isinstance(event, Exchange):
             if self._selected is not None:
@@ -146,11 +154,17 @@ class LiveFindings:
                     return
                 self._selected.discard(event.connection)
             self._number(event.connection_id, event.connection)
-        if self._paused or not isinstance(event, Exchange | Problem | Connection):
+        if self._paused or not isinstance(event, Exchange | Problem | Connection | SaslToken):
             return
         self._held.append(event)
         if self._held_bytes >= HELD_BYTES or len(self._held) >= HELD_EVENTS:
             self._stage()
+
+    def packets(self, batch: PacketBatch) -> None:
+        """Take the packets of the next events."""
+        if not self._paused:
+            self._links.feed(batch)
+            self._rows += len(batch)
 
     def _number(self, connection_id: int, connection: int) -> None:
         if connection_id not in self._numbers:
@@ -225,8 +239,9 @@ class LiveFindings:
         started = self._clock()
         if self._rows:
             self._rows = 0
-            self._found = self._detectors.findings(self._names())
-            self._remarks = tuple(self._detectors.notes())
+            detectors = self._with_open()
+            self._found = detectors.findings(self._names())
+            self._remarks = tuple(detectors.notes())
         ended = self._clock()
         self._together = _together(self._found, self._kept)
         if last or ended - started > MAX_LOOK_SECONDS:
@@ -236,6 +251,18 @@ class LiveFindings:
             self._restarts += 1
             self._begin()
         self._find_at = ended + max(FINDINGS_SECONDS, FINDINGS_REST * (ended - started))
+
+    def _with_open(self) -> Detectors:
+        """The detectors with rows of `transport` for the connections that are open now, which change with each look."""
+        rows = TransportRows()
+        for link in self._links.open_links():
+            rows.append(link)
+        if not len(rows):
+            return self._detectors
+        detectors = self._make()
+        detectors.merge(self._detectors)
+        detectors.update(rows.take(), "transport")
+        return detectors
 
     def _names(self) -> LearnedNames:
         """Names of topics; the same object until new ones are learned."""

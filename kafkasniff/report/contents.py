@@ -14,6 +14,7 @@ from kafkasniff.analysis.detectors.detector import united
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.analysis.overview.section import Section
+from kafkasniff.analysis.security import ClientIdentity, SecurityView
 from kafkasniff.model import Message
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
@@ -68,6 +69,8 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """Connections that findings name, by id, whether they are shown or not."""
     connections: int
     """Number of connections with exchanges."""
+    identities: list[ClientIdentity]
+    """Who connects as whom."""
     notes: list[str]
 
 
@@ -83,10 +86,11 @@ class Gathering:
         self.detectors = Detectors() if detectors is None else detectors
         self._traffic, self._errors, self._latencies = TrafficOverTime(), ErrorsOverTime(), LatenciesOverTime()
         self._ladder = Ladder()
+        self._security = SecurityView()
 
     @property
     def _own(self) -> tuple[Accumulator[Any], ...]:
-        return (self._traffic, self._errors, self._latencies, self._ladder)
+        return (self._traffic, self._errors, self._latencies, self._ladder, self._security)
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns, without those of detectors."""
@@ -155,6 +159,7 @@ class Gathering:
             witnesses={one: talks[one] for one in _named(findings) if one in talks},
             shown=[Shown(talks[one], rungs.get(one, [])) for one in chosen],
             connections=len(talks),
+            identities=self._security.identities(),
             notes=[*answer.notes, *self._notes()],
         )
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,16 +21,13 @@ from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError
 from kafkasniff.report.cells import address, moment
 from kafkasniff.report.charts import Chart, charts_of
-from kafkasniff.report.contents import MAX_FINDINGS, Contents
+from kafkasniff.report.contents import Contents
 from kafkasniff.report.ladder import Talk
 from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.report.tables import tables_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
-
-if TYPE_CHECKING:
-    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["MAX_PAGE", "page_of"]
 
@@ -80,12 +77,11 @@ def page_of(
     broken: bool = False,
     hosts: Hosts | None = None,
     numbers: Numbers | None = None,
-    security: SecurityView | None = None,
 ) -> bytes:
     """The page. `sources`: the captures and folders as given; `broken`: one of them was truncated or damaged.
 
-    `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`;
-    `security`: who connects as whom in captures. Raises MissingExtraError if a package is not installed.
+    `hosts`: names and racks of addresses; `numbers`: numbers of exchanges and connections of captures, as in `decode`.
+    Raises MissingExtraError if a package is not installed.
     """
     try:
         import jinja2
@@ -103,9 +99,7 @@ def page_of(
     answer, numbers = contents.answer, Numbers() if numbers is None else numbers
     days = answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
     charts = charts_of(contents)
-    insecure = [] if security is None else security.findings()
-
-    notes = contents.notes + ([] if security is None else security.notes())
+    notes = contents.notes
 
     def safe(text: str) -> str:
         """Text of our own, or text made safe."""
@@ -129,11 +123,9 @@ def page_of(
         all_clear=_sentence(all_clear(answer.visibility)),
         findings=_findings(contents, contents.findings, numbers, "finding", days=days),
         more_findings=contents.more_findings,
-        insecure=_findings(contents, insecure[:MAX_FINDINGS], numbers, "insecure", days=days),
-        more_insecure=max(len(insecure) - MAX_FINDINGS, 0),
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
         charts={section: [pictured(chart) for chart in some] for section, some in charts.items()},
-        tables=tables_of(contents, hosts, security),
+        tables=tables_of(contents, hosts),
         ladders=ladders_of(contents.shown, contents.findings, hosts, numbers),
         numbered=bool(numbers),
         more_connections=contents.connections - len(contents.shown),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,9 +25,6 @@ from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, T
 from kafkasniff.report.security_columns import SECURITY
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
-
-if TYPE_CHECKING:
-    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["Cell", "ReportTable", "tables_of"]
 
@@ -54,12 +51,10 @@ class ReportTable(msgspec.Struct, frozen=True):
     """Number of rows omitted at its end."""
 
 
-def tables_of(
-    contents: Contents, hosts: Hosts | None = None, security: SecurityView | None = None
-) -> dict[str, ReportTable | None]:
+def tables_of(contents: Contents, hosts: Hosts | None = None) -> dict[str, ReportTable | None]:
     """The tables by name; None for those without rows. `hosts`: names and racks of addresses."""
     answer = contents.answer
-    identities = [] if security is None else security.identities()
+    identities = contents.identities
     days = spans_days(answer)
     lists: list[tuple[str, str, Sequence[Any], list[ReportColumn]]] = [
         ("brokers", "Brokers", answer.brokers, _BROKERS),

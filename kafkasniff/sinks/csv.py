@@ -41,6 +41,13 @@ class CsvSink:
         elif isinstance(event, Problem):
             self._lines.add(",".join(map(_cell, _problem(event))))
 
+    def write_headings(self, message: Message) -> None:
+        """Nothing: a row needs no heading."""
+
+    def write_earlier(self, message: Message) -> None:
+        """Write a message to an earlier place: no row depends on those before it."""
+        self.write(message)
+
     def write_lines(self, lines: Lines) -> None:
         """Write finished rows."""
         self._lines.add_encoded(bytes(lines.data))

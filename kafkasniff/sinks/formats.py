@@ -61,6 +61,12 @@ class FormatSink(Protocol):
     def write_lines(self, lines: Lines) -> None:
         """Write lines that the format's line maker made, in turn with events."""
 
+    def write_headings(self, message: Message) -> None:
+        """Write the lines that precede the one of a message, such as its date."""
+
+    def write_earlier(self, message: Message) -> None:
+        """Write a message to an earlier place, for which its headings were written."""
+
     def flush(self) -> None:
         """Pass everything written so far on to the stream."""
 

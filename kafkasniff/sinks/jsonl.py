@@ -212,6 +212,13 @@ class JsonSink:
         self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._capture = capture
 
+    def write_headings(self, message: Message) -> None:
+        """Nothing: a line needs no heading."""
+
+    def write_earlier(self, message: Message) -> None:
+        """Write a message to an earlier place: no line depends on those before it."""
+        self.write(message)
+
     def write_lines(self, lines: Lines) -> None:
         """Write finished lines."""
         self._lines.add(lines.data)

@@ -145,6 +145,21 @@ class TextSink:
             self._sasl(event)
         # Exchanges are shown by their messages, and an end without an answer by a problem.
 
+    def write_headings(self, message: Message) -> None:
+        """Write the lines for the beginning of a capture and of a day, if the message is their first."""
+        if self._captures and message.capture != self._capture:
+            self._turn_capture(message.capture)
+        self._time(message.time_ns)
+
+    def write_earlier(self, message: Message) -> None:
+        """Write a message to an earlier place, for which its headings were written."""
+        now = self._capture, self._day
+        self._capture = message.capture
+        if message.time_ns is not None:
+            self._day = date_of(message.time_ns)
+        self.write(message)
+        self._capture, self._day = now
+
     def _summary(self, message: Message) -> str:
         """The summary of a message."""
         text = summary(message, self._paint)

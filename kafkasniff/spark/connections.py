@@ -8,7 +8,6 @@ may know (`exports.staging`). They stay on the disk of the executor until these 
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.engine.run_parts import open_problems
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.memory_limits import checked_memory
@@ -26,18 +24,15 @@ from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.piece_store import PieceStore
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.record_files import RecordFiles, RecordOutput
-from kafkasniff.spark.shard_rows import END, SECTION, ShardRows
-from kafkasniff.spark.shard_sections import FoundSections, SectionSizes, state_hash
+from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.task_files import FileReport
 from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
-from kafkasniff.tables.exports.stager import Stager
 from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_rest
 from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 
@@ -51,8 +46,6 @@ class ShardBegin(msgspec.Struct):
     """A `ShardState`."""
     problems: list[Problem] = []
     """Problems of the run rather than of a connection: they become rows of one of the shards."""
-    order: int | None = None
-    """For a section: the packets of the shard before it, including earlier runs."""
 
 
 class ShardEnd(msgspec.Struct):
@@ -75,14 +68,6 @@ class ShardEnd(msgspec.Struct):
     """Rows of `records`, except those of open exchanges."""
     files: list[FileReport] = []
     """The files that have most of those rows already."""
-    sections: list[Place] = []
-    """Where the sections begin that the task has left to others."""
-    problems: dict[int, int] = {}
-    """If a section follows: the problems of the connections that are open, by `connection_id`. It counts from zero."""
-    begins_with: bytes = b""
-    """For a section: `shard_sections.state_hash` of the state that it was given."""
-    ends_with: bytes = b""
-    """If a section follows: that of `state`."""
 
 
 BEGIN_VALUES: Final = Values[ShardBegin](ShardBegin)
@@ -104,13 +89,11 @@ class ReadConnections:
         memory: int | None = None,
         records: RecordOutput | None = None,
         earliest: Sequence[Place] = (),
-        sizes: SectionSizes | None = None,
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
         `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
-        in bytes; `records`: where it writes final rows of `records`; `earliest`: as for `PieceStore`; `sizes`: divides
-        large shards into sections, None: does not.
+        in bytes; `records`: where it writes final rows of `records`; `earliest`: as for `PieceStore`.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -120,20 +103,6 @@ class ReadConnections:
         self._keys = TaskKeys() if keys is None else keys
         self._records = records
         self._earliest = earliest
-        self._sizes = sizes
-        self._first = 0
-        self._goes_on: frozenset[int] = frozenset()
-
-    def of_sections(self, first: int, goes_on: Iterable[int]) -> ReadConnections:
-        """The same for the tasks of sections, whose numbers among the shards begin with `first`.
-
-        `goes_on`: the numbers of those that are followed by a section.
-        """
-        found = copy.copy(self)
-        found._sizes = None
-        found._first = first
-        found._goes_on = frozenset(goes_on)
-        return found
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
@@ -155,8 +124,7 @@ class ReadConnections:
             store = stack.enter_context(PieceStore(self._earliest))
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
             rows = iter(batches)
-            task, begin = store.beginning(rows)
-            shard = self._first + task
+            shard, begin = store.beginning(rows)
             files = None
             if self._records is not None:
                 files = stack.enter_context(RecordFiles(self._records, shard, attempt))
@@ -167,74 +135,40 @@ class ReadConnections:
     def _read(
         self, shard: int, begin: ShardBegin, pieces: Iterator[PacketBatch], out: ShardRows
     ) -> Iterator[pa.RecordBatch]:
-        order = self._order if begin.order is None else begin.order
+        order = self._order
         state = load_state(begin.state, self._options)
         state.inspector.limit_memory(self._memory)
         state.inspector.limit_messages(self._memory)
-        if begin.order is None:
-            # The summaries of earlier runs are not counted again.
-            state.enricher.count_into(state.inspector.begin_summary())
+        # The summaries of earlier runs are not counted again.
+        state.enricher.count_into(state.inspector.begin_summary())
         secrets = self._keys.begin(state.inspector, shard)
         stager = new_stager(state, self._options, None, out)
         stager.take(begin.problems)
-        sizes, size = self._sizes, 0
-        left: ShardEnd | None = None
-        found: FoundSections | None = None
         for whole in in_capture_order(pieces):
             whole.captures = self._names
             whole.order += order
             whole.end_order += order
             whole.notes.extend(secrets.among(whole))
-            if found is None and sizes is not None and size >= sizes.own:
-                left = self._end(shard, state, stager, out, order, goes_on=True)
-                found = FoundSections(state, self._options, sizes.section)
-            if found is None:
-                size += whole.nbytes
-                for part in parts(whole):
-                    stage(state, stager, part)
-                    yield from out.full()
-            else:
-                for dumped in found.take(whole):
-                    out.add(SECTION, BEGIN_VALUES.dump(ShardBegin(dumped, order=order)), len(found.begins))
+            for part in parts(whole):
+                stage(state, stager, part)
+                yield from out.full()
             order = whole.end_order
-        if left is None:
-            goes_on = shard in self._goes_on
-            if not goes_on:
-                end = _nothing(self._names, order, self._end_clock)
-                end.notes.extend(secrets.rest(order))
-                stage(state, stager, end)
-            left = self._end(shard, state, stager, out, order, goes_on=goes_on)
-            yield from out.take()
-            if not goes_on:
-                out.open = True
-                stage_rest(state, new_stager(state, self._options, None, out), out)
-        if found is not None:
-            left.sections = found.begins
-        if begin.order is not None:
-            left.begins_with = state_hash(begin.state, self._options)
-        left.size, left.in_session, left.records = out.bytes, out.bytes_in_session, out.records
-        yield from out.take()
-        out.add(END, END_VALUES.dump(left))
-        yield from out.take()
-
-    def _end(
-        self, shard: int, state: ShardState, stager: Stager, out: ShardRows, order: int, *, goes_on: bool
-    ) -> ShardEnd:
-        """The end of what is decoded here, but for what is still open; more may be counted into its summary.
-
-        `goes_on`: a section follows.
-        """
+        rest = _nothing(self._names, order, self._end_clock)
+        rest.notes.extend(secrets.rest(order))
+        stage(state, stager, rest)
         settle(state, stager)
         stager.flush()
         files = out.settle()
         learned_facts = state.enricher.catalog.learned_facts
         assert learned_facts is not None
         end = ShardEnd(shard, dump(state), learned_facts, state.inspector.summary, order, check_kernel())
-        end.files = files
-        if goes_on:
-            end.ends_with = state_hash(end.state, self._options)
-            end.problems = open_problems(state.inspector)
-        return end
+        yield from out.take()
+        out.open = True
+        stage_rest(state, new_stager(state, self._options, None, out), out)
+        end.size, end.in_session, end.records, end.files = out.bytes, out.bytes_in_session, out.records, files
+        yield from out.take()
+        out.add(END, END_VALUES.dump(end))
+        yield from out.take()
 
 
 def _nothing(names: tuple[str, ...], order: int, end_clock: int) -> PacketBatch:

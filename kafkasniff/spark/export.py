@@ -225,8 +225,7 @@ def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tupl
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[FileReport]:
-        facts = run.learned_facts, run.given
-        write = WriteFiles(options, *facts, output, target.run, decided, problems_before=run.problems_before)
+        write = WriteFiles(options, run.learned_facts, run.given, output, target.run, decided)
         found = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
         return [*early, *(FileReport(**row.asDict()) for row in found)]
 

@@ -61,11 +61,7 @@ class TaskKeys:
         if self._file is not None and not here:
             raise MissingExtraError("a key log", "cryptography", "tls")
         # If the package is missing everywhere, the connections' problems say so, as without Spark.
-        self._decrypts = here and bool(self)
-
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return self._file is not None or bool(self._captured)
+        self._decrypts = here and (self._file is not None or bool(self._captured))
 
     def begin(self, inspector: Inspector, shard: int) -> WaitingSecrets:
         """Give the key log to a task's inspector; returns the secrets to insert between packets.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,6 @@ from kafkasniff.spark.packet_rows import packet_batches, payloads
 from kafkasniff.spark.piece_bytes import PiecePacker, unpacked
 from kafkasniff.spark.piece_store import COUNT_INDEX, Piece, PieceOnDisk
 from kafkasniff.tcp.packets import COLUMNS, PACKET_BYTES, PacketBatch
-
-if TYPE_CHECKING:
-    from kafkasniff.spark.section_borders import SectionBorders
 
 __all__ = [
     "PIECES",
@@ -90,22 +87,9 @@ _Row = tuple[Any, ...]
 class PacketCutter:
     """Cuts batches of packets into pieces of shards."""
 
-    def __init__(
-        self,
-        shards: int,
-        *,
-        ports: Iterable[int] = (),
-        captures_before: int = 0,
-        sections: SectionBorders | None = None,
-    ) -> None:
-        """`ports`: only packets from or to one of them; `captures_before`: indices of captures continue from there.
-
-        `sections`: instead of all packets, only those of sections of shards, for whose tasks they are then.
-        """
+    def __init__(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> None:
+        """`ports`: only packets from or to one of them; `captures_before`: indices of captures continue from there."""
         self._shards = shards
-        self._sections = sections
-        self.tasks = shards if sections is None else sections.tasks
-        """Number of tasks that get the pieces."""
         self._ports = np.array(sorted(set(ports)), np.int64)
         self._before = captures_before
 
@@ -116,7 +100,7 @@ class PacketCutter:
 
         `part`: the number of the part that they are; `count`: end with the number of pieces for each shard.
         """
-        counts = [0] * self.tasks
+        counts = [0] * self._shards
         waiting: list[PacketBatch] = []
         size = 0
         for batch in batches:
@@ -139,8 +123,6 @@ class PacketCutter:
         rows = np.arange(len(batch))
         if len(self._ports):
             rows = np.flatnonzero(np.isin(batch.src_port, self._ports) | np.isin(batch.dst_port, self._ports))
-        if self._sections is not None:
-            rows = rows.compress(self._sections.has(batch).take(rows))
         # Otherwise packets of other protocols would count as the bytes of pieces.
         own = int(batch.length.sum(dtype=np.int64)) + PACKET_BYTES * len(batch)
         if len(rows) == len(batch) and len(batch.buffer) <= MOST_OF_OWN * own:
@@ -159,13 +141,9 @@ class PacketCutter:
         whole = _merged(batches)
         batches.clear()
         assert whole.clock is not None
-        shard = self._shard_of_rows(whole).astype(np.min_scalar_type(-self.tasks))
+        shard = shard_of_rows(whole, self._shards).astype(np.min_scalar_type(self._shards))
         # Stable, so that the packets of a shard stay in capture order.
         rows = np.argsort(shard, kind="stable")
-        if self._sections is not None:
-            rows = rows[np.searchsorted(shard.take(rows), 0) :]
-            if not len(rows):
-                return
         shard, clock = shard.take(rows), whole.clock.take(rows)
         columns = {name: getattr(whole, name).take(rows) for name in _STORED}
         columns["capture"] += self._before
@@ -188,10 +166,6 @@ class PacketCutter:
             number = counts[place[0]]
             counts[place[0]] += 1
             yield (place[0], part, number, *place[1:], data)
-
-    def _shard_of_rows(self, batch: PacketBatch) -> Rows:
-        """The shard, or the task, of each packet; negative if there is none."""
-        return shard_of_rows(batch, self._shards) if self._sections is None else self._sections.tasks_of(batch)
 
 
 class RowCutter:

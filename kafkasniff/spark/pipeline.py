@@ -49,7 +49,7 @@ class Tables(ClosedAtExit):
 
         if name not in self._options.tables:
             raise UsageError(f"there is no table {name}; decoded were {', '.join(self._options.tables)}")
-        make = MakeRows(self._options, self._run.learned_facts, self._given, name, self._run.problems_before)
+        make = MakeRows(self._options, self._run.learned_facts, self._given, name)
         return self._run.in_parts(KINDS[name]).mapInArrow(make, from_arrow_schema(TABLES[name]))
 
     @property

@@ -99,14 +99,6 @@ def earliest(part: Part) -> Place:
     return min(Place(max(split.clock, split.first_time), split.capture, split.packets_before + 1) for split in splits)
 
 
-def latest(part: Part) -> int:
-    """An upper bound of the packet clock at a part's packets."""
-    splits = [split for split, _ in part.splits]
-    if part.rest is not None:
-        splits += part.rest.splits
-    return max(split.clock_after for split in splits)
-
-
 def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
     """The rows of a part, in batches bounded by bytes. Raises CaptureError if it can no longer be read."""
     keep, looked_at = keeper(wanted.conditions)

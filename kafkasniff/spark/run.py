@@ -8,7 +8,7 @@ packets ─ shuffle by connection (pieces.py) ─ stage 1 (connections.py) ─ s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -17,20 +17,16 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
-from kafkasniff.native import kernel
 from kafkasniff.runtime.closing import ClosedAtExit
-from kafkasniff.spark.connections import END_VALUES, ReadConnections, ShardBegin, ShardEnd
+from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
+from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECES, RowCutter
 from kafkasniff.spark.record_files import RECORDS, RecordOutput
-from kafkasniff.spark.section_borders import SectionBorders, SectionTask
-from kafkasniff.spark.section_runs import DecodedShards, decode_sections
 from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
-from kafkasniff.spark.shard_sections import section_sizes
-from kafkasniff.spark.shard_tasks import begin_rows, in_tasks_of_shards
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
 from kafkasniff.spark.worker_kernel import slow_tasks
@@ -61,9 +57,6 @@ SHARD_BYTES: Final = 128 << 20
 MAX_SHARDS: Final = 1 << 14
 """Maximum number of shards: each has a state, and is a task in all later runs."""
 
-SectionPieces = Callable[[int, Sequence[SectionTask]], "DataFrame"]
-"""Makes pieces (`pieces.PIECES`) of the packets of sections, for a number of shards."""
-
 SECRETS: Final = "src_ip is null"
 """Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
 
@@ -92,7 +85,6 @@ class SparkRun(ClosedAtExit):
         all_packets: int | None = None,
         records: RecordOutput | None = None,
         earliest: Sequence[Place] = (),
-        sections: SectionPieces | None = None,
     ) -> None:
         """Runs stage 1.
 
@@ -102,9 +94,10 @@ class SparkRun(ClosedAtExit):
         → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
         default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
         a task in bytes; `all_packets`: of the captures, TCP or not; `records`: where stage 1 writes final rows of
-        `records`; `earliest`: as for `PieceStore`; `sections`: makes pieces of packets for sections of shards,
-        None: shards are not divided. Raises MissingPartError and UsageError as `TaskKeys` does.
+        `records`; `earliest`: as for `PieceStore`. Raises MissingPartError and UsageError as `TaskKeys` does.
         """
+        from pyspark.storagelevel import StorageLevel
+
         self._spark = spark
         self.options = options
         self.given = dict(given or {})
@@ -116,8 +109,6 @@ class SparkRun(ClosedAtExit):
         self.shards = shards or _shards(size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.problems
-        # Following what Python decodes would take as long as decoding it (`shard_sections`).
-        divides = sections is not None and not task_keys and not options.needs_python and kernel() is not None
         read = ReadConnections(
             options,
             names,
@@ -127,16 +118,17 @@ class SparkRun(ClosedAtExit):
             memory=memory,
             records=records if RECORDS in options.tables else None,
             earliest=earliest,
-            sizes=section_sizes(size, self.parallelism) if divides else None,
         )
+        describe(self._spark, "packets to staged rows")
+        rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
+        self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
         try:
-            decoded = self._decode(pieces(self.shards), begins, read, sections)
+            ends = self._rows.where(f"kind = '{END}'").select("data").collect()
+            release_shuffles(self._rows)
         except BaseException:
             self.close()  # the caller does not have this run yet
             raise
-        self._rows, self._states, self.ends = decoded.rows, decoded.states, decoded.ends
-        self.problems_before = decoded.problems
-        """By `connection_id`, problems that rows of connections do not count, for the tasks of stage 2."""
+        self.ends = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.notices = slow_tasks(end.without_kernel for end in self.ends)
         """Notices about the run for the user."""
         self.learned_facts = before.learned_facts
@@ -150,31 +142,6 @@ class SparkRun(ClosedAtExit):
         if all_packets is not None:
             self.summary.packets = all_packets
         self._order = max((end.order for end in self.ends), default=before.order)
-
-    def _decode(
-        self, pieces: DataFrame, begins: Sequence[ShardBegin], read: ReadConnections, sections: SectionPieces | None
-    ) -> DecodedShards:
-        from pyspark.storagelevel import StorageLevel
-
-        def decode(
-            tasks: DataFrame, read: ReadConnections, what: str = "packets to staged rows"
-        ) -> tuple[DataFrame, list[ShardEnd]]:
-            describe(self._spark, what)
-            rows = self._keep(tasks.mapInArrow(read, ddl(SHARD_ROWS)), StorageLevel.DISK_ONLY)
-            ends = rows.where(f"kind = '{END}'").select("data").collect()
-            release_shuffles(rows)
-            return rows, sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
-
-        first = begin_rows(self._spark, dict(enumerate(begins)))
-        rows, ends = decode(in_tasks_of_shards(first, pieces, self.shards), read)
-        return decode_sections(
-            rows,
-            ends,
-            read,
-            self.options,
-            pieces=None if sections is None else partial(sections, self.shards),
-            decode=partial(decode, what="sections of shards to staged rows"),
-        )
 
     def _keep(self, rows: DataFrame, level: Any) -> DataFrame:
         self._kept.append(rows.persist(level))
@@ -226,7 +193,7 @@ class SparkRun(ClosedAtExit):
     def carry(self) -> Carried:
         """The state for the next run."""
         _ = self._held
-        return Carried(self._states, self._sessions, self.learned_facts, self._order)
+        return Carried([end.state for end in self.ends], self._sessions, self.learned_facts, self._order)
 
     def close(self) -> None:
         """Release what Spark keeps."""
@@ -275,6 +242,22 @@ def _shards(size: int, parallel: int, before: int) -> int:
     return min(wanted, MAX_SHARDS)
 
 
+def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
+    """Pieces in any order, one shard per partition, each with a row that has its beginning."""
+    shards = len(begins)
+    first = pieces.sparkSession.createDataFrame(
+        pa.table(
+            {
+                "shard": pa.array(range(shards), pa.int32()),
+                "capture_index": pa.array([BEGIN_INDEX] * shards, pa.int32()),
+                "data": pa.array([BEGIN_VALUES.dump(one) for one in begins], pa.binary()),
+            }
+        )
+    )
+    # In this order: a task can begin to decode once it has its beginning.
+    return first.unionByName(pieces, allowMissingColumns=True).repartitionById(shards, "shard")
+
+
 def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:
     """Pieces of packets that are rows, with the columns `PIPELINE`."""
     return lambda shards: packets.select(*PIPELINE).mapInArrow(RowCutter(shards), ddl(PIECES))
@@ -319,12 +302,6 @@ def run_captures(
         all_packets=sum(split.packets for split in captures.plan.splits),
         records=records,
         earliest=captures.earliest(len(before)),
-        sections=lambda shards, tasks: captures.pieces(
-            shards,
-            ports=options.ports,
-            captures_before=len(before),
-            sections=SectionBorders(shards, tasks, len(before)),
-        ),
     )
 
 

@@ -24,7 +24,6 @@ from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 __all__ = [
     "BATCH_ROWS",
     "END",
-    "SECTION",
     "SHARD_ROWS",
     "STEP",
     "ZSTD_LEVEL",
@@ -35,7 +34,6 @@ __all__ = [
 ]
 
 STEP: Final = "step"
-SECTION: Final = "section"
 END: Final = "end"
 
 SHARD_ROWS: Final = {
@@ -53,10 +51,9 @@ SHARD_ROWS: Final = {
 """Rows of stage 1, with their types in Spark.
 
 `kind`: a table (`data` is a block of its staged rows), `step` (`data` is an `enrich.sessions.SessionStep`), `end` (of a
-shard, `data` is a `connections.ShardEnd`), `section` (begins, `data` is a `connections.ShardBegin`). `open`: the
-exchanges were still open when the captures ended. `number`: of the block in its shard, of the block that has the step's
-exchange, or of the section in its shard. `in_session`: exchanges that are in fetch sessions. `connection_id`,
-`exchange_id`, `time_ns`, `broker`: of a step.
+shard, `data` is a `connections.ShardEnd`). `open`: the exchanges were still open when the captures ended. `number`: of
+the block in its shard, or of the block that has the step's exchange. `in_session`: exchanges that are in fetch
+sessions. `connection_id`, `exchange_id`, `time_ns`, `broker`: of a step.
 """
 _TYPES: Final = {"string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64(), "binary": pa.binary()}
 _SCHEMA: Final = pa.schema([pa.field(name, _TYPES[kind]) for name, kind in SHARD_ROWS.items()])
@@ -123,22 +120,14 @@ class ShardRows:
     def close(self) -> None:
         """After the last row; there is nothing left to do."""
 
-    def add(self, kind: str, data: bytes, number: int | None = None) -> None:
-        """Add a row that is not a block; `number`: of a section."""
-        self._add(kind, data, len(data), number)
+    def add(self, kind: str, data: bytes) -> None:
+        """Add a row that is not a block."""
+        self._add(kind, data, len(data))
 
     def _add(
-        self,
-        kind: str,
-        data: bytes | Task[bytes],
-        size: int,
-        number: int | None = None,
-        *,
-        session: bool = False,
-        place: Sequence[Any] = _NO_STEP,
+        self, kind: str, data: bytes | Task[bytes], size: int, *, session: bool = False, place: Sequence[Any] = _NO_STEP
     ) -> None:
-        number = self._number if number is None else number
-        self._rows.append((kind, self.open, self._shard, number, session, *place, data))
+        self._rows.append((kind, self.open, self._shard, self._number, session, *place, data))
         self._waiting += size
 
     def full(self) -> Iterator[pa.RecordBatch]:

@@ -16,14 +16,12 @@ from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_batches
 from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.planning import in_tasks, look_at_captures, notes_of, plan_looked_at
-from kafkasniff.spark.reading import PacketQuery, Part, earliest, latest, packets_of, parts_of, read_part
+from kafkasniff.spark.reading import PacketQuery, Part, earliest, packets_of, parts_of, read_part
 from kafkasniff.spark.tables import PACKETS, PIPELINE, ddl
 from kafkasniff.spark.worker_settings import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from kafkasniff.spark.section_borders import SectionBorders
 
 __all__ = ["PlannedCaptures", "open_captures", "packet_batches", "packets"]
 
@@ -53,17 +51,10 @@ class PlannedCaptures:
         read = _ReadParts(PacketQuery(tuple(columns), tuple(ports)))
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PACKETS, columns))
 
-    def pieces(
-        self,
-        shards: int,
-        *,
-        ports: Iterable[int] = (),
-        captures_before: int = 0,
-        sections: SectionBorders | None = None,
-    ) -> DataFrame:
+    def pieces(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> DataFrame:
         """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
-        cutter = PacketCutter(shards, ports=ports, captures_before=captures_before, sections=sections)
-        read = _ReadPieces(cutter, sections, count=cutter.tasks * len(self._parts) <= MAX_COUNTS)
+        cutter = PacketCutter(shards, ports=ports, captures_before=captures_before)
+        read = _ReadPieces(cutter, count=shards * len(self._parts) <= MAX_COUNTS)
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
 
     def earliest(self, captures_before: int = 0) -> list[Place]:
@@ -118,11 +109,10 @@ class _ReadParts:
 
 
 class _ReadPieces:
-    """Reads parts and cuts their packets; with `sections`, only parts that may have packets of them."""
+    """Reads parts and cuts their packets."""
 
-    def __init__(self, cutter: PacketCutter, sections: SectionBorders | None = None, *, count: bool = False) -> None:
+    def __init__(self, cutter: PacketCutter, *, count: bool = False) -> None:
         self._cutter = cutter
-        self._sections = sections
         self._count = count
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,5 +120,4 @@ class _ReadPieces:
         for batch in batches:
             for number, data in zip(*(batch.column(name).to_pylist() for name in ("id", "data")), strict=True):
                 part: Part = pickle.loads(data)
-                reads = self._sections is None or self._sections.reaches(latest(part))
-                yield from self._cutter.cut(packets_of(part) if reads else (), number, count=self._count)
+                yield from self._cutter.cut(packets_of(part), number, count=self._count)

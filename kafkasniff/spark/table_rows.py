@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
@@ -50,18 +49,8 @@ _OPEN: Final = "open"
 class _Staging:
     """Common part of the tasks of stage 2."""
 
-    def __init__(
-        self,
-        options: ExportOptions,
-        learned_facts: LearnedFacts,
-        given: Mapping[str, str],
-        problems_before: Mapping[int, int] | None = None,
-    ) -> None:
-        """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic.
-
-        `problems_before`: by `connection_id`, problems that rows of connections do not count.
-        """
-        self._problems_before = problems_before or {}
+    def __init__(self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str]) -> None:
+        """`learned_facts`: of the whole run; `given`: names by topic id that need not be in the traffic."""
         self._options = options
         self._learned_facts = learned_facts
         self._given = dict(given)
@@ -78,10 +67,7 @@ class _Staging:
                 if kind == HELD:
                     held.add((key[0], key[1]), data.to_pybytes())
                 else:
-                    rows = read_block(data)
-                    if kind == "connections" and self._problems_before:
-                        rows = _with_problems(rows, self._problems_before)
-                    files[open_].write(kind, self._wanted(kind, rows))
+                    files[open_].write(kind, self._wanted(kind, read_block(data)))
         for one in files.values():
             one.close()
         return LearnedNames(self._learned_facts, self._given), held
@@ -90,14 +76,6 @@ class _Staging:
         """Those rows of a block that are needed."""
         del table
         return rows
-
-
-def _with_problems(rows: pa.RecordBatch, more: Mapping[int, int]) -> pa.RecordBatch:
-    """Rows of `connections`, with more problems."""
-    at = rows.schema.get_field_index("problems")
-    added = [more.get(one, 0) for one in rows.column("connection_id").to_pylist()]
-    count = pc.add(rows.column(at), pa.array(added, rows.column(at).type))
-    return rows.set_column(at, rows.schema.field(at), count)
 
 
 STAGED_FOR: Final = {
@@ -115,14 +93,9 @@ class MakeRows(_Staging):
     """Staged rows to rows of one table, sorted within the task."""
 
     def __init__(
-        self,
-        options: ExportOptions,
-        learned_facts: LearnedFacts,
-        given: Mapping[str, str],
-        table: str,
-        problems_before: Mapping[int, int] | None = None,
+        self, options: ExportOptions, learned_facts: LearnedFacts, given: Mapping[str, str], table: str
     ) -> None:
-        super().__init__(options, learned_facts, given, problems_before)
+        super().__init__(options, learned_facts, given)
         self._table = table
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,10 +150,8 @@ class WriteFiles(_Staging):
         output: TaskOutput,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
-        *,
-        problems_before: Mapping[int, int] | None = None,
     ) -> None:
-        super().__init__(options, learned_facts, given, problems_before)
+        super().__init__(options, learned_facts, given)
         self._output = output
         self._run = run
         self._decided = decided

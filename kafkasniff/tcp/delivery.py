@@ -19,6 +19,7 @@ All limits count packets and packet times of this connection alone.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -51,6 +52,9 @@ MAX_PROBLEMS: Final = 20
 """Problems reported per connection and kind; forged packets must not flood the output."""
 
 
+_NO_COUNTS: Final[Mapping[str, int]] = {}
+
+
 class StreamPair:
     """Both streams of a connection, and the items that its packets made of them."""
 
@@ -72,7 +76,8 @@ class StreamPair:
         """Items of this connection in the current batch, in order."""
         self.buffer = b""
         """The current batch's buffer."""
-        self._counts: dict[str, int] = {}
+        self._counts = _NO_COUNTS
+        """Problems so far, by kind."""
         self.unreported_repeated = 0
         self.unreported_ignored = 0
         """Bytes added to the streams' counts and not yet reported; the reader of the items resets them."""
@@ -167,6 +172,7 @@ class StreamPair:
             stream.opened_count = self.packets
             stream.acked = -1
             self.items.append(Hole(packet.order, packet.direction, open=True))
+            stream.held = []
         held = stream.held
         start, data, wire = segment.start, segment.data, segment.wire
         index = bisect_right(held, start, key=lambda other: other.start)
@@ -310,7 +316,7 @@ class StreamPair:
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
         reported = self._counts.get(kind, 0) + 1
-        self._counts[kind] = reported
+        self._counts = {**self._counts, kind: reported}
         if reported > MAX_PROBLEMS:
             return
         if reported == MAX_PROBLEMS:

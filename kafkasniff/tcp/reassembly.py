@@ -62,6 +62,8 @@ class Reassembler:
         """Connections opened by the last `feed`, in no particular order."""
         self.holding: list[TcpConnection] = []
         """Connections of the last `feed` that hold segments after a hole."""
+        self.forgotten: list[TcpConnection] = []
+        """Connections that were remembered until the last `feed`."""
 
     def __len__(self) -> int:
         """Connections remembered."""
@@ -81,6 +83,7 @@ class Reassembler:
         self._end_clock = max(self._end_clock, batch.end_clock)
         self.opened = []
         self.holding = []
+        self.forgotten = []
         orders, clock = self._clocks(batch)
         if not len(orders):
             return []
@@ -125,6 +128,7 @@ class Reassembler:
         self._deadlines.clear()
         self.opened = []
         self.holding = []
+        self.forgotten = []
 
     def let_go(self, connections: Sequence[TcpConnection]) -> list[Delta]:
         """End some connections here, and forget them; their later packets begin in mid-stream."""
@@ -232,8 +236,12 @@ class Reassembler:
 
     def enter(self, connection: TcpConnection, clock: int) -> None:
         """Add a connection between endpoints that had none; `clock`: the packet clock at its first packet."""
-        self._table[index_of(connection.endpoints)] = connection
-        self._schedule(connection, clock + self._idle)
+        index = index_of(connection.endpoints)
+        before = self._table.get(index)
+        if before is not None:
+            self.forgotten.append(before)
+        self._table[index] = connection
+        self._schedule(connection, index, clock + self._idle)
 
     # -- the end of silent connections --------------------------------------------------------------------------------
 
@@ -242,16 +250,16 @@ class Reassembler:
             return False
         return packet.clock - connection.clock >= (self._linger if connection.closed else self._idle)
 
-    def _schedule(self, connection: TcpConnection, deadline: int) -> None:
+    def _schedule(self, connection: TcpConnection, index: bytes, deadline: int) -> None:
         connection.deadline = deadline
         # The number keeps entries with the same deadline in order.
         self._scheduled += 1
-        heapq.heappush(self._deadlines, (deadline, self._scheduled, index_of(connection.endpoints)))
+        heapq.heappush(self._deadlines, (deadline, self._scheduled, index))
 
     def _forget_soon(self, connection: TcpConnection) -> None:
         deadline = connection.clock + self._linger
         if deadline < connection.deadline:
-            self._schedule(connection, deadline)
+            self._schedule(connection, index_of(connection.endpoints), deadline)
 
     def _evict(self, now: int) -> Iterator[TcpConnection]:
         """Close connections whose deadline the packet clock has passed in this batch, at whose end it is `now`."""
@@ -263,9 +271,10 @@ class Reassembler:
             wait = self._linger if connection.closed else self._idle
             due = (now if connection.clock == NO_TIME else connection.clock) + wait
             if due > now:
-                self._schedule(connection, due)
+                self._schedule(connection, index, due)
                 continue
             del self._table[index]
+            self.forgotten.append(connection)
             if not connection.closed:
                 self._close_idle(connection)
                 yield connection

@@ -59,6 +59,10 @@ class Held(msgspec.Struct, frozen=True):
         )
 
 
+_NONE_HELD: Final[list[Held]] = []
+"""Shared by all streams without holes, which are nearly all of them."""
+
+
 class Stream:
     """One direction of a connection."""
 
@@ -95,9 +99,9 @@ class Stream:
         """Position of the FIN, once seen."""
         self.finished = False
         """Everything up to the FIN was delivered or given up."""
-        self.held: list[Held] = []
-        """Segments after holes, by position, without overlaps."""
-        self.missing: list[tuple[int, int]] = []
+        self.held = _NONE_HELD
+        """Segments after holes, by position, without overlaps. The first one comes with a list of its own."""
+        self.missing: tuple[tuple[int, int], ...] = ()
         """The last gaps, as positions [start, end), without parts filled by late segments; at most MAX_MISSING."""
         self.held_bytes = 0
         self.opened_count = 0
@@ -115,7 +119,7 @@ class Stream:
         self.repeated = 0
         self.ignored = 0
         """Captured bytes that the stream already had, and those that are not part of it."""
-        self.recent: list[tuple[int, int, int]] = []
+        self.recent: tuple[tuple[int, int, int], ...] = ()
         """(seq, wire length, ident) of the last RECENT packets with data."""
         self.bulk: tuple[list[int], list[int], list[int]] | None = None
         """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
@@ -123,17 +127,14 @@ class Stream:
     def miss(self, start: int, end: int) -> None:
         """Record a gap: its bytes may still arrive."""
         if start < end:
-            self.missing.append((start, end))
-            if len(self.missing) > MAX_MISSING:
-                del self.missing[0]
+            self.missing = (*self.missing, (start, end))[-MAX_MISSING:]
 
     def find_missing(self, start: int, end: int) -> bool:
         """Whether all of [start, end) lies within one gap, which it then fills."""
         for index, (begin, stop) in enumerate(self.missing):
             if begin <= start and end <= stop:
                 rest = [part for part in ((begin, start), (end, stop)) if part[0] < part[1]]
-                self.missing[index : index + 1] = rest
-                del self.missing[:-MAX_MISSING]
+                self.missing = (*self.missing[:index], *rest, *self.missing[index + 1 :])[-MAX_MISSING:]
                 return True
         return False
 
@@ -148,19 +149,17 @@ class Stream:
         if self.bulk is not None:
             self._merge_bulk()
         known = key in self.recent
-        self.recent.append(key)
-        if len(self.recent) > RECENT:
-            del self.recent[0]
+        self.recent = (*self.recent[1 - RECENT :], key)
         return known
 
-    def take_recent(self) -> list[tuple[int, int, int]]:
+    def take_recent(self) -> tuple[tuple[int, int, int], ...]:
         """The last packets with data, oldest first."""
         self._merge_bulk()
         return self.recent
 
     def _merge_bulk(self) -> None:
         if self.bulk is not None:
-            self.recent = [*self.recent, *zip(*self.bulk, strict=True)][-RECENT:]
+            self.recent = (*self.recent, *zip(*self.bulk, strict=True))[-RECENT:]
             self.bulk = None
 
     def hear(self) -> None:

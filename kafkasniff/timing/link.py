@@ -50,6 +50,10 @@ Opening = Literal["answered", "refused", "unanswered"]
 """The outcome of a handshake."""
 
 
+_NONE_RECENT: Final[list[int]] = []
+_NONE_FLYING: Final[list[tuple[int, int, int]]] = []
+
+
 class LinkHalf(StallWatch):
     """One sender of a connection."""
 
@@ -60,6 +64,7 @@ class LinkHalf(StallWatch):
         "_recent",
         "_timed_end",
         "_timed_since",
+        "_trouble",
         "data",
         "fin",
         "isn",
@@ -68,7 +73,6 @@ class LinkHalf(StallWatch):
         "samples",
         "spoke",
         "total_ns",
-        "trouble",
     )
 
     peer: LinkHalf
@@ -83,19 +87,32 @@ class LinkHalf(StallWatch):
         """Payload bytes, including retransmissions."""
         self.spoke: int | None = None
         """When it last sent payload."""
-        self.records: list[tuple[int, int]] = []
+        self.records: tuple[tuple[int, int], ...] = ()
         """(time, round trip to the receiver) of each new minimum; ns."""
         self.samples = 0
         self.total_ns = 0
         """Number of round trips, and their sum."""
-        self.trouble = TroubleLog(link.budget)
+        self._trouble: TroubleLog | None = None
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
         self._closed_since: int | None = None
-        self._recent: list[int] = []
-        self._flying: list[tuple[int, int, int]] = []
+        # Both begin with a list of their own, since most senders of a scan have no data.
+        self._recent = _NONE_RECENT
+        self._flying = _NONE_FLYING
         """End, time and size of unacknowledged segments."""
+
+    @property
+    def trouble(self) -> TroubleLog:
+        """What was wrong with its packets. Most connections of a scan have none."""
+        if self._trouble is None:
+            self._trouble = TroubleLog(self.link.budget)
+        return self._trouble
+
+    @property
+    def remembered(self) -> int:
+        """Number of problems that it keeps."""
+        return 0 if self._trouble is None else self._trouble.remembered
 
     def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
         self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
@@ -165,6 +182,9 @@ class LinkHalf(StallWatch):
             self._owed_since = time
         self._is_known(seq, wire, ident)
         flying = self._flying
+        if not flying:
+            self._flying = [(end, time, wire)]
+            return
         flying.append((end, time, wire))
         if len(flying) > MAX_FLYING:
             del flying[0]
@@ -178,7 +198,8 @@ class LinkHalf(StallWatch):
                 self.trouble.came_late(time, since)
                 self._came_late(time, self._holes[place], ident)
                 rest = [MissingData(begin, seq, since, *more), MissingData(end, until, since, *more)]
-                self._holes[place : place + 1] = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
+                rest = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
+                self._holes = (*self._holes[:place], *rest, *self._holes[place + 1 :])
                 return
         if wire == 1 and self._next is not None and end == self._next:
             return  # a keep-alive (RFC 9293, 3.8.4)
@@ -223,7 +244,7 @@ class LinkHalf(StallWatch):
         self.total_ns += taken
         records = self.records
         if (not records or taken < records[-1][1]) and len(records) < MAX_RECORDS:
-            records.append((time, taken))
+            self.records = (*records, (time, taken))
 
     def _is_known(self, seq: int, wire: int, ident: int) -> bool:
         """Note a packet; True if the same one is among the last. Hot: once per packet with data."""
@@ -232,6 +253,9 @@ class LinkHalf(StallWatch):
         recent = self._recent
         if key in recent:
             return True
+        if not recent:
+            self._recent = [key]
+            return False
         recent.append(key)
         if len(recent) > RECENT:
             del recent[0]
@@ -312,7 +336,12 @@ class Link:
 
     def give_back(self) -> None:
         """It is no longer needed: others may use its share of memory."""
-        self.budget.left += sum(half.trouble.remembered for half in self.halves)
+        self.budget.left += sum(half.remembered for half in self.halves)
+
+    def dissolve(self) -> None:
+        """Nobody uses it any more: without its circles its memory is free at once, not when Python looks for them."""
+        for half in self.halves:
+            del half.peer, half.link
 
     def end_by(self, half: LinkHalf, time: int, *, reset: bool) -> None:
         """One end closes or resets; the first one counts, since the other end only follows."""

@@ -86,7 +86,7 @@ class StallWatch:
     def __init__(self) -> None:
         self.peer: StallWatch = self
         self.packets = 0
-        self._holes: list[MissingData] = []
+        self._holes: tuple[MissingData, ...] = ()
         self.lost = 0
         """Late segments that were sent again, rather than reordered: lost before the capture point."""
         self.lost_longest_ns = 0
@@ -95,7 +95,7 @@ class StallWatch:
         """Bytes of the largest segment that was captured in order …"""
         self.passed = 0
         """… and of the largest that was acknowledged."""
-        self.stalls: list[Stall] = []
+        self.stalls: tuple[Stall, ...] = ()
         """Times in which its data did not arrive, and which are over."""
         self._acked: int | None = None
         """Everything before this number was acknowledged."""
@@ -112,9 +112,8 @@ class StallWatch:
 
     def _misses(self, begin: int, until: int, time: int, ident: int) -> None:
         """Data is missing before a segment."""
-        if len(self._holes) >= MAX_HOLES:
-            del self._holes[0]
-        self._holes.append(MissingData(begin, until, time, ident >> 16, self.peer.packets))
+        hole = MissingData(begin, until, time, ident >> 16, self.peer.packets)
+        self._holes = (*self._holes[1 - MAX_HOLES :], hole)
 
     def _came_late(self, time: int, hole: MissingData, ident: int) -> None:
         """A segment filled a hole, or a part of it."""
@@ -159,7 +158,7 @@ class StallWatch:
 
     def _stalled(self, stall: Stall) -> None:
         if len(self.stalls) < MAX_STALLS:
-            self.stalls.append(stall)
+            self.stalls = (*self.stalls, stall)
 
     def stalls_until(self, last: int) -> list[Stall]:
         """The times in which its data did not arrive; `last`: time of the connection's last packet."""

@@ -35,7 +35,9 @@ _END: Final = _ENDS.itemsize // 2
 
 
 class LinkWatch:
-    """Follows all connections, or those of some `ports`. `over`: called with each connection that has ended.
+    """Follows all connections, or those of some `ports`.
+
+    `over`: called with each connection that has ended, and which is of no use afterwards unless it `looks_up`.
 
     A connection begins and ends as in reassembly: with a SYN of another number, or after a silence. `looks_up`: `find`
     will be called; otherwise trouble is only counted, without its times, and connections that are over are not kept.
@@ -175,6 +177,8 @@ class LinkWatch:
         link.give_back()
         if self.over is not None:
             self.over(link)
+        if not self._looks_up:
+            link.dissolve()
 
     @property
     def memory(self) -> int:

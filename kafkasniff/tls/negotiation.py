@@ -49,8 +49,7 @@ class Negotiation:
         """The client was asked for a certificate and has none, as is visible up to TLS 1.2."""
         self._certificate: bytes | None = None
         self._hidden: dict[int, bytes] = {}
-        """By direction, certificates that only the security view shows: the client's, and the decrypted ones of TLS
-        1.3. They explain no failure, and tables have none, so checkpoints do without them."""
+        """By direction, certificates that explain no failure: the client's, and the decrypted ones of TLS 1.3."""
         self._alpn: str | None = None
 
     def is_client(self, half: Half) -> bool:

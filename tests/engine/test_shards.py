@@ -1,4 +1,4 @@
-"""Shards and parts of a run: each connection is in one shard, a state may be divided again, and counts add up."""
+"""Shards of a run: each connection is in one of them, and a state may be divided again."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.run_parts import add_problems, begin_part, comparable_connections, open_problems
 from kafkasniff.engine.shards import NUMBERS, number_from, reshard, shard_of_keys, shard_of_rows, share
-from kafkasniff.model import Connection, Exchange, Summary
+from kafkasniff.model import Exchange
 from kafkasniff.tables.checkpoint import dump, load
 from tests.choice import one_in
 from tests.conftest import ROOT
@@ -95,56 +93,15 @@ def test_a_state_is_divided_again(first: int, second: int) -> None:
     assert max(numbers) > NUMBERS
 
 
-# -- parts of a run ---------------------------------------------------------------------------------------------------
-
-
-def inspected(*, anew: bool) -> tuple[Inspector, Summary, dict[int, int]]:
-    """The inspector, its summary, and problems by connection; `anew`: each 40 packets are a part."""
-    inspector = Inspector(connections=True)
-    total, before, problems = Summary(), dict[int, int](), dict[int, int]()
-
-    def take(events: list[object]) -> None:
-        for event in events:
-            if isinstance(event, Connection):
-                problems[event.connection_id] = event.problems + before.pop(event.connection_id, 0)
-
-    for rest in batches("java-2.4.pcap"):
-        while len(rest):
-            part, rest = rest.split(min(40, len(rest)))  # noqa: PLW2901
-            take(inspector.feed(part))
-            if anew:
-                for one, count in open_problems(inspector).items():
-                    before[one] = before.get(one, 0) + count
-                total.add(inspector.summary)
-                assert begin_part(inspector) is inspector.summary
-                assert open_problems(inspector) == {}
-    copy = load(dump(inspector), Inspector)
-    # They stay for a while, for packets that are late, but their `Connection` has their problems.
-    assert not problems.keys() & open_problems(copy).keys()
-    take(inspector.close())
-    total.add(inspector.summary)
-    add_problems(copy, before)
-    return copy, total, problems
-
-
-def test_parts_add_up() -> None:
-    whole, summary, problems = inspected(anew=False)
-    copy, total, counted = inspected(anew=True)
-    assert (total, counted) == (summary, problems)
-    assert sum(problems.values()) > 0
-    assert open_problems(copy) == open_problems(whole)
-
-
-def test_open_exchanges_are_numbered_anew() -> None:
-    inspector = Inspector(connections=True)
-    inspector.number_from(1000)
-    (batch, *_) = batches("java-2.4.pcap")
-    inspector.feed(batch.split(len(batch) // 2)[0])
-    connections, numbers = comparable_connections(load(dump(inspector), Inspector))
-    opened = [event for event in inspector.close() if isinstance(event, Exchange)]
-    assert sorted(numbers.values()) == list(range(1, len(numbers) + 1))
-    assert min(numbers) > 1000
-    assert set(numbers) == {one.exchange for one in opened}
-    owners = [one for one in connections if isinstance(one, FollowedConnection)]
-    assert [one.number for one in owners] == list(range(len(connections)))
-    assert [one.first_packet for one in owners] == sorted(one.first_packet for one in owners)
+def test_open_connections() -> None:
+    """Each shard has its share of them."""
+    parts = batches(chunk_size=30_000)
+    shares = [Inspector() for _ in range(3)]
+    for shard, inspector in enumerate(shares):
+        number_from(inspector, shard)
+        found(inspector, [share(batch, shard, 3) for batch in parts[: len(parts) // 2]])
+    states = [load(dump(one), Inspector) for one in shares]
+    again = [reshard([load(dump(one), Inspector) for one in states], shard, 2).open_numbers for shard in range(2)]
+    assert frozenset().union(*again) == frozenset().union(*(one.open_numbers for one in shares))
+    assert all(again)
+    assert not again[0] & again[1]

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from unittest import mock
 
 import msgspec
 
@@ -41,6 +42,7 @@ COMMANDS: Final = (
     ("export",),
     ("report",),
 )
+_PICTURE: Final = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 CODES: Final = frozenset({0, 1, 3, 4})
 """Not 70, which is a crash."""
 
@@ -58,7 +60,9 @@ def one_input(data: bytes) -> None:
         if words[0] == "export":
             _export(path)
         elif words[0] == "report":
-            _run("report", path, "-o", "-")
+            # The drawing library reserves more address space than a run may have.
+            with mock.patch("vl_convert.vegalite_to_svg", return_value=_PICTURE):
+                _run("report", path, "-o", "-")
         else:
             compare(words, path)
 

@@ -33,12 +33,16 @@ def view(secured_run: Path) -> dict[str, Any]:
 
 def test_denials_by_principal_and_resource(reports: list[dict[str, Any]], view: dict[str, Any]) -> None:
     reported = {(one["user"], one["error_code"]) for one in reports if one.get("error_code")}
-    denied = [one["subject"] for one in view["findings"] if one["detector"] == "denied"]
-    assert {(one["principal"], one["error"]) for one in denied} == {
+    denied = [one for one in view["findings"] if one["detector"] == "denied"]
+    assert {(one["subject"]["principal"], one["subject"]["error"]) for one in denied} == {
         (user, found.name) for user, code in reported if (found := error_by_code(code)) is not None
     }
     # A consumer may ask for its topic before it knows that it may not join.
-    assert {(one["principal"], one["resource_type"], one["resource"], one["api"]) for one in denied} == {
+    assert {
+        (one["subject"]["principal"], one["subject"]["resource_type"], each["resource"], each["api"])
+        for one in denied
+        for each in one["values"]["denials"]
+    } == {
         ("alice", "topic", TOPIC, "Metadata"),
         ("alice", "group", GROUP, "FindCoordinator"),
         ("bob", "topic", TOPIC, "Produce"),

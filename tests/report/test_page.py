@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
-from kafkasniff.analysis.security import SecurityView
-from kafkasniff.analysis.security.identities import ClientIdentity, Transport
+from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering
@@ -244,17 +243,19 @@ def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     limit = contents_module.MAX_FINDINGS
     whole = msgspec.structs.replace(whole, findings=[finding] * limit, notes=[long] * 1000)
-    security = SecurityView()
+    identities = []
     for number in range(250):
         name = f"{number:04}" + "<" * 10_000
         transport = Transport(True, True, name, name, name, None, name, True)
-        security._identities.found[number,] = ClientIdentity(
-            *("10.0.0.1", (name,) * 100, name, name, f"10.0.0.9:{number}", transport),
-            *(name, name, True, True, "failed", name),
-            *(2, 5, 6, [(number, number, number, 5)] * 10),
-        )  # fmt: skip
-    assert len(security.findings()) > limit
-    page = page_of(whole, [f"{number}" * 9 for number in range(500)], security=security)
+        identities.append(
+            ClientIdentity(
+                *("10.0.0.1", (name,) * 100, name, name, f"10.0.0.9:{number}", transport),
+                *(name, name, True, True, "failed", name),
+                *(2, 5, 6, [(number, number, 5)] * 10),
+            )
+        )
+    whole = msgspec.structs.replace(whole, identities=identities)
+    page = page_of(whole, [f"{number}" * 9 for number in range(500)])
     assert len(page) < MAX_PAGE / 2
     text = checked(page).text
     assert "and 226 more not shown on this page" in text

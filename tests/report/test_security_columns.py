@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kafkasniff.analysis.security.identities import ClientIdentity, Transport
+from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.report.cells import MAX_DETAIL
 from kafkasniff.report.security_columns import SECURITY
 from kafkasniff.tls.certificates import ShownCertificate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -27,10 +26,7 @@ from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.reading import earliest, packets_of, parts_of
 from kafkasniff.spark.record_files import RecordOutput
-from kafkasniff.spark.section_borders import SectionBorders
-from kafkasniff.spark.section_runs import DecodedPart, next_tasks, right_parts
-from kafkasniff.spark.shard_rows import END, SECTION, STEP
-from kafkasniff.spark.shard_sections import SectionSizes
+from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.tables.checkpoint import dump
@@ -61,14 +57,9 @@ def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
     return rows.filter(pc.is_in(rows.column("kind"), pa.array(kinds)))
 
 
-def pieces_of(
-    plan: CapturePlan, shards: int, sections: SectionBorders | None = None
-) -> tuple[list[dict[str, Any]], list[Place]]:
-    """The packets of captures in pieces of shards, and for each part a lower bound of the places of its packets.
-
-    `sections`: only those of sections, in pieces of their tasks.
-    """
-    cutter = PacketCutter(shards, sections=sections)
+def pieces_of(plan: CapturePlan, shards: int) -> tuple[list[dict[str, Any]], list[Place]]:
+    """The packets of captures in pieces of shards, and for each part a lower bound of the places of its packets."""
+    cutter = PacketCutter(shards)
     parts = sorted(parts_of(plan, SPLIT), key=earliest)
     cuts = (cut for number, part in enumerate(parts) for cut in cutter.cut(packets_of(part), number, count=True))
     return [row for cut in cuts for row in cut.to_pylist()], [*map(earliest, parts)]
@@ -90,14 +81,10 @@ class Decoded:
         self.rows: list[pa.RecordBatch] = []
         self.steps: list[dict[str, Any]] = []
         self.ends: list[ShardEnd] = []
-        self.begins: dict[tuple[int, int], bytes] = {}
-        """By shard and section, what the task of the shard found."""
 
     def take(self, rows: pa.RecordBatch) -> list[ShardEnd]:
         ends = [END_VALUES.load(data) for data in of_kinds(rows, END).column("data").to_pylist()]
         self.ends += ends
-        for one in of_kinds(rows, SECTION).select(["shard", "number", "data"]).to_pylist():
-            self.begins[one["shard"], one["number"]] = one["data"]
         self.steps += of_kinds(rows, STEP).to_pylist()
         self.rows.append(of_kinds(rows, *TABLE_NAMES))
         return ends
@@ -125,11 +112,10 @@ def decode(
     keys: KeyLog | None = None,
     shards: int = 1,
     size: int = 100,
-    sections: SectionSizes | None = None,
     options: ExportOptions = OPTIONS,
     records: RecordOutput | None = None,
 ) -> Decoded:
-    """Stage 1, `size` rows at a time. Sections have to begin with the state with which the part before ended."""
+    """Stage 1, `size` rows at a time."""
     files = find_captures([str(path) for path in captures])
     plan = plan_captures(files, open_capture, split_size=SPLIT)
     found, places = pieces_of(plan, shards)
@@ -144,7 +130,6 @@ def decode(
         keys=task_keys,
         records=records,
         earliest=places,
-        sizes=sections,
     )
     decoded = Decoded()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):
@@ -156,15 +141,6 @@ def decode(
         blocks = [row for rows in decoded.rows[before:] for row in rows.select(["shard", "in_session"]).to_pylist()]
         assert {row["shard"] for row in blocks} <= {shard}
         assert (end.size > 0, end.in_session > 0) == (bool(blocks), any(row["in_session"] for row in blocks))
-    tasks = [task for end in decoded.ends for task in next_tasks([DecodedPart(0, end)], alone=False)]
-    cut, _ = pieces_of(plan, shards, SectionBorders(shards, tasks)) if tasks else ([], [])
-    again = read.of_sections(shards, [shards + at for at, task in enumerate(tasks) if task.end is not None])
-    parts = {end.shard: [DecodedPart(0, end)] for end in decoded.ends}
-    for at, task in enumerate(tasks):
-        for rows in again.read(in_shard(cut, at, BEGIN_VALUES.load(decoded.begins[task.shard, task.first]), size)):
-            parts[task.shard] += [DecodedPart(task.last, end) for end in decoded.take(rows)]
-    for some in parts.values():
-        assert right_parts(some) == len(some)
     return decoded
 
 
@@ -175,10 +151,7 @@ def by_stages(captures: Sequence[Path], folder: Path, **more: Any) -> dict[str, 
     found = decode(
         captures, records=RecordOutput(options, share(into), 1) if "records" in options.tables else None, **more
     )
-    problems: Counter[int] = Counter()
-    for end in found.ends:
-        problems.update(end.problems)
-    write = WriteFiles(options, found.learned_facts, {}, share(into), 1, problems_before=problems)
+    write = WriteFiles(options, found.learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, 0, [*found.rows, *found.held()]) for row in batch.to_pylist()]
     files = [(row["table"], row["path"], row["rows"], row["size"]) for row in written if row["path"] is not None]
     early = [file for end in found.ends for file in end.files if file.path is not None]

@@ -2,23 +2,31 @@
 
     python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE CAPTURE OTHER…
 
-The three captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found.
+The three captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
+compared by their files, and once by queries, each of which takes a second.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.cli.console import kafkasniff
 from tests.spark.conftest import FAST
-from tests.spark.delta import SETTINGS
+from tests.spark.delta import SETTINGS, delta_rows
+from tests.tables.exports.exported import Rows, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
+ADDED = ("date", "run", "open")
+HIVE = {"spark.sql.catalogImplementation": "hive"}
+"""Keeps tables in a database below the current folder."""
 TABLES = ("exchanges", "records", "connections", "problems")
+COMMAND_TABLES = ("exchanges", "transport")
 DATABASE = "spark_catalog.kafka"
 
 
@@ -50,30 +58,19 @@ class Checks:
             return str(error)
         return "not refused"
 
-    def differences(self, name: str, tables: tuple[str, ...] = TABLES) -> dict[str, list[int]]:
-        """By table: rows of the export, and EXCEPT ALL both ways."""
-        found = {}
-        for table in tables:
-            path = self.folder / name / table
-            if not any(path.glob("*/*.parquet")):
-                found[table] = [0, 0, self.table(name, table).count()]
-                continue
-            rows = self.spark.read.parquet(str(path))
-            has = self.table(name, table).select(*rows.columns)
-            found[table] = [rows.count(), rows.exceptAll(has).count(), has.exceptAll(rows).count()]
-        return found
+    def place(self, name: str, table: str) -> Path:
+        return self.folder / "warehouse" / "kafka.db" / f"{name}_{table}"
 
-    def table(self, name: str, table: str) -> DataFrame:
-        return self.spark.table(f"{DATABASE}.{name}_{table}")
+    def read(self, name: str, tables: tuple[str, ...] = TABLES) -> dict[str, Rows]:
+        return {table: delta_rows(self.place(name, table)) for table in tables}
 
-    def history(self, name: str) -> list[int]:
+    def differences(self, name: str, has: dict[str, Rows]) -> dict[str, list[int]]:
+        """By table: rows of the export, and how many of them, or of the table's, the other lacks."""
+        return {table: lacking(rows(self.folder / name, table), found) for table, found in has.items()}
+
+    def commits(self, name: str) -> list[int]:
         """The number of commits of each table."""
-        return [self.spark.sql(f"DESCRIBE HISTORY {DATABASE}.{name}_{table}").count() for table in TABLES]
-
-    def runs(self, name: str, table: str = "connections") -> list[Any]:
-        """Rows by run and whether they are open."""
-        counted = self.table(name, table).groupBy("run", "open").count().collect()
-        return sorted([row["run"], row["open"], row["count"]] for row in counted)
+        return [len(list(self.place(name, table).glob("_delta_log/*.json"))) for table in TABLES]
 
     # The checks.
 
@@ -91,13 +88,15 @@ class Checks:
             self.export(name, [part])
             if number == 0:
                 self.spark.sql(f"UPDATE {DATABASE}.{name}_exchanges SET note = 'kept'")
-            found["differences"].append(self.differences(name))
-            found["runs"].append({table: self.runs(name, table) for table in TABLES})
-        before = self.history(name)
+            has = self.read(name)
+            found["differences"].append(self.differences(name, has))
+            found["runs"].append(runs(has))
+        found["notes"] = sorted({(row["run"], row["note"]) for row in has["exchanges"]})
+        queried = {table: self.spark.table(f"{DATABASE}.{name}_{table}").toArrow().to_pylist() for table in TABLES}
+        found["read"] = self.differences(name, queried)
+        before = self.commits(name)
         self.export(name, self.parts)
-        found["repeated"] = [before, self.history(name)]
-        notes = self.table(name, "exchanges").groupBy("run", "note").count().collect()
-        found["notes"] = sorted([row["run"], row["note"]] for row in notes)
+        found["repeated"] = [before, self.commits(name)]
         found["elsewhere"] = self.refused(name, self.others, "another")
         return found
 
@@ -135,18 +134,19 @@ class Checks:
         dying("_set_mark", 1, first)
         dying("_set_mark", 3, first)
         self.export("killed", first, tables=tables)
-        found.append(self.differences("killed", tables))
+        found.append(self.differences("killed", self.read("killed", tables)))
         dying("_replace", 2, both)
         self.export("killed", both, tables=tables)
-        return [*found, self.differences("killed", tables)]
+        return [*found, self.differences("killed", self.read("killed", tables))]
 
     def state_discarded(self) -> Any:
         """The open rows of the first run stay, and are final."""
         tables = ("connections",)
         self.export("discarded", self.parts[:1], tables=tables)
-        before = self.runs("discarded")
+        before = self.read("discarded", tables)
         self.export("discarded", self.parts[1:2], tables=tables, discard_state=True)
-        return [before, self.runs("discarded"), self.differences("discarded", tables)]
+        after = self.read("discarded", tables)
+        return [*(runs(one)["connections"] for one in (before, after)), self.differences("discarded", after)]
 
     def written_directly(self) -> Any:
         """A run again, another one, and tables of an export."""
@@ -155,17 +155,20 @@ class Checks:
         from kafkasniff.spark.source import open_captures
 
         self.export("others", self.others)
-        found: dict[str, Any] = {"others": self.differences("others")}
+        others = self.read("others")
+        found: dict[str, Any] = {"others": self.differences("others", others)}
         with pipeline.decode(open_captures(self.spark, self.others), tables=TABLES) as tables:
             for run in (20261126, 20261127, 20261126):
                 tables.write_to(f"{DATABASE}.direct", run=run)
-            found["runs"] = {table: self.runs("direct", table) for table in TABLES}
-            added = ["run", "open"]
-            found["differences"] = {}
-            for table in TABLES:
-                wanted = self.table("others", table).drop(*added)
-                has = self.table("direct", table).where("run = 20261126").select(*wanted.columns)
-                found["differences"][table] = [wanted.exceptAll(has).count(), has.exceptAll(wanted).count()]
+            has = self.read("direct")
+            found["runs"] = runs(has)
+            found["differences"] = {
+                table: [
+                    lacking(others[table], [row for row in has[table] if row["run"] == run], without=("run", "open"))
+                    for run in (20261126, 20261127)
+                ]
+                for table in TABLES
+            }
             try:
                 tables.write_to(f"{DATABASE}.others", run=1)
             except UsageError as error:
@@ -177,12 +180,43 @@ class Checks:
         self.spark.sql(f"CREATE TABLE {DATABASE}.theirs_records USING delta AS SELECT 1 AS one")
         return [self.refused("theirs", self.others), self.refused("theirs", self.others, "nowhere")]
 
+    def by_command(self) -> Any:
+        """What the command says and makes in a session; the next session continues."""
+        options = ["export", "--engine", "spark", "--tables", ",".join(COMMAND_TABLES), self.parts[0], "--table"]
+        nowhere = kafkasniff(*options, "spark_catalog.nowhere.week", "-o", self.folder / "nowhere")
+        done = kafkasniff(*options, f"{DATABASE}.week", "-o", self.folder / "week")
+        return {
+            "refused": [nowhere.code, nowhere.err, (self.folder / "nowhere").exists()],
+            "code": done.code,
+            "said": done.err,
+            "differences": self.differences("week", self.read("week", COMMAND_TABLES)),
+        }
+
+
+def lacking(wanted: Rows, has: Rows, without: tuple[str, ...] = ADDED) -> list[int]:
+    """The number of rows that are wanted, of those that `has` lacks, and of those that it has besides.
+
+    `without`: columns that do not count; others than those of the first wanted row do not either.
+    """
+    names = [name for name in (wanted or has or [{}])[0] if name not in without]
+    first, second = (
+        Counter(json.dumps([row[name] for name in names], sort_keys=True, default=str) for row in some)
+        for some in (wanted, has)
+    )
+    return [len(wanted), (first - second).total(), (second - first).total()]
+
+
+def runs(has: dict[str, Rows]) -> dict[str, list[list[Any]]]:
+    """By table: rows by run and whether they are open."""
+    counted = {table: Counter((row["run"], row["open"]) for row in found) for table, found in has.items()}
+    return {table: sorted([*key, count] for key, count in one.items()) for table, one in counted.items()}
+
 
 def main(folder: str, jars: str, *captures: str) -> None:
     from kafkasniff.spark.session import get_session
 
     conf = {"spark.jars": jars, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
-    spark = get_session("local[2]", **{**FAST, **SETTINGS, **conf})
+    spark = get_session("local[2]", **{**FAST, **SETTINGS, **HIVE, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
     checks = Checks(spark, Path(folder), list(captures[:3]), list(captures[3:]))
     every = (
@@ -191,6 +225,7 @@ def main(folder: str, jars: str, *captures: str) -> None:
         checks.state_discarded,
         checks.written_directly,
         checks.rows_of_others,
+        checks.by_command,
     )
     print(json.dumps({"spark": spark.version, **{check.__name__: check() for check in every}}))
     spark.stop()

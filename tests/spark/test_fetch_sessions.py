@@ -1,6 +1,6 @@
 """Fetch sessions of an export by Spark: brokers of their own, and what the next run continues with.
 
-What they mean for rows: test_shard_sections.py.
+What they mean for rows: test_connections.py.
 """
 
 from __future__ import annotations

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyarrow import parquet as pq
 
 from captures.record.distribution import SetupError
-from kafkasniff.spark.lakehouse import TableMark
+from kafkasniff.errors import UsageError
+from kafkasniff.spark.lakehouse import LakeTables, TableMark
 from kafkasniff.tables.exports.captures import ManifestCapture
-from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
 from tests.spark.conftest import FAST
-from tests.spark.delta import SETTINGS, delta_jars, is_fetched, spark_for_delta
+from tests.spark.delta import SETTINGS, delta_jars, delta_rows, is_fetched, spark_for_delta
+from tests.spark.lakehouse_checks import COMMAND_TABLES, HIVE, lacking
 from tests.spark.processes import PATIENCE, require_spark
-from tests.tables.exports.exported import CAPTURES, Rows, cut, tables
+from tests.tables.exports.exported import CAPTURES, cut, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,17 +71,18 @@ def found(tmp_path_factory: pytest.TempPathFactory, runtime: tuple[str, dict[str
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
     found = json.loads(done.stdout)
     assert isinstance(found, dict)
-    return found
+    return {**found, "folder": folder, "captures": captures, "stderr": done.stderr}
 
 
 def none_differ(differences: dict[str, list[int]]) -> bool:
-    return all(one[-2:] == [0, 0] for one in differences.values())
+    return all(one[1:] == [0, 0] for one in differences.values())
 
 
 def test_several_runs(found: dict[str, Any]) -> None:
     """Rows are those of the export after each run, which replaces open rows; users' columns keep their values."""
     runs = found["several_runs"]
-    assert all(map(none_differ, runs["differences"]))
+    assert all(map(none_differ, [*runs["differences"], runs["read"]]))
+    assert runs["read"] == runs["differences"][-1]
     counts = [one["exchanges"][0] for one in runs["differences"]]
     assert counts == sorted(set(counts))
     first, second, third = (
@@ -94,6 +95,7 @@ def test_several_runs(found: dict[str, Any]) -> None:
     # A problem of the first part was none, as the second one shows: a run may only remove rows.
     assert [one["problems"] for one in runs["runs"][:2]] == [[[1, True, 1]], []]
     before, after = runs["repeated"]
+    assert all(before)
     assert before == after, "a repeated run commits nothing"
     assert runs["notes"] == [[1, "kept"], [2, None], [3, None]]
 
@@ -117,7 +119,8 @@ def test_rows_without_an_export_and_those_of_something_else(found: dict[str, Any
     direct = found["written_directly"]
     assert none_differ(direct["others"])
     assert all(one[0] for one in direct["others"].values())
-    assert all(one == [0, 0] for one in direct["differences"].values())
+    for table, differences in direct["differences"].items():
+        assert differences == [[direct["others"][table][0], 0, 0]] * 2
     for (first, first_open, count), (second, second_open, same) in direct["runs"].values():
         assert (first, first_open, second, second_open, count) == (20261126, False, 20261127, False, same)
     assert direct["refused"] == f"{NAME}.others_exchanges has the rows of an export: write to other tables"
@@ -128,71 +131,60 @@ def test_rows_without_an_export_and_those_of_something_else(found: dict[str, Any
     assert found["rows_of_others"] == [foreign, foreign]
 
 
-def test_the_whole_command(runtime: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def test_the_whole_command(found: dict[str, Any], runtime: tuple[str, dict[str, str]]) -> None:
     """Each run is a session of its own, which finds the tables of the earlier ones in the metastore."""
     jars, environment = runtime
-    first, second, _ = cut(SOURCE, PLACES, tmp_path / "parts")
-    settings = {**FAST, **SETTINGS, "spark.jars": jars, "spark.sql.warehouse.dir": str(tmp_path / "warehouse")}
-
-    def export(*captures: Path, name: str = "default.week", **more: str) -> subprocess.CompletedProcess[str]:
-        options = ["--engine", "spark", "--master", "local[2]", "--table", f"spark_catalog.{name}", "-o", "out"]
-        conf = [word for item in {**settings, **more}.items() for word in ("--conf", "=".join(item))]
-        return subprocess.run(
-            [sys.executable, "-P", "-m", "kafkasniff", "export", *options, *map(str, captures), *conf],
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=tmp_path,
-            env=environment,
-            timeout=PATIENCE,
-        )
-
-    lasting = {"spark.sql.catalogImplementation": "hive"}
-    refused = [export(first), export(first, name="kafka.week", **lasting)]
-    assert [done.returncode for done in refused] == [2, 2]
-    assert "spark_catalog forgets its tables when the session ends" in refused[0].stderr
-    assert "there is no database spark_catalog.kafka: create it with CREATE DATABASE" in refused[1].stderr
-    assert "\tat " not in refused[1].stderr  # no exception of Java
-    assert not (tmp_path / "out").exists()
-    rows = []
-    for captures in ([first], [first, second]):
-        done = export(*captures, **lasting)
-        assert done.returncode in {0, 4}, done.stderr[-6000:]
-        rows.append({table: delta_rows(tmp_path / "warehouse" / f"week_{table}", table) for table in TABLE_NAMES})
-        assert rows[-1] == tables(tmp_path / "out")
-    assert 0 < len(rows[0]["exchanges"]) < len(rows[1]["exchanges"])
-
-
-def delta_rows(folder: Path, table: str) -> Rows:
-    """Rows of a table of Delta Lake, as `tables` has those of an export."""
-    logs = sorted((folder / "_delta_log").glob("*.json"))
-    live: set[str] = set()
-    for log in logs:
-        actions = [json.loads(line) for line in log.read_text().splitlines()]
-        live -= {action["remove"]["path"] for action in actions if "remove" in action}
-        live |= {action["add"]["path"] for action in actions if "add" in action}
-    files = [pq.ParquetFile(folder / path).read(TABLES[table].names) for path in sorted(live)]
-    return sorted((row for file in files for row in file.to_pylist()), key=repr)
+    folder, captures, first = found["folder"], found["captures"], found["by_command"]
+    code, said, made = first["refused"]
+    assert (code, made) == (2, False)
+    assert said.endswith("there is no database spark_catalog.nowhere: create it with CREATE DATABASE\n")
+    assert "\tat " not in found["stderr"]  # no exception of Java
+    assert first["code"] in {0, 4}, first["said"]
+    assert none_differ(first["differences"])
+    settings = {**FAST, **SETTINGS, **HIVE, "spark.jars": jars, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    options = ["--engine", "spark", "--master", "local[2]", "--table", f"{NAME}.week", "-o", "week"]
+    options += ["--tables", ",".join(COMMAND_TABLES)]
+    conf = [word for item in settings.items() for word in ("--conf", "=".join(item))]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "kafkasniff", "export", *options, *map(str, captures[:2]), *conf],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=environment,
+        timeout=PATIENCE,
+    )
+    assert done.returncode in {0, 4}, done.stderr[-6000:]
+    places = {table: folder / "warehouse" / "kafka.db" / f"week_{table}" for table in COMMAND_TABLES}
+    second = {table: lacking(rows(folder / "week", table), delta_rows(place)) for table, place in places.items()}
+    assert none_differ(second)
+    assert 0 < first["differences"]["exchanges"][0] < second["exchanges"][0]
 
 
 def test_what_is_no_catalog_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    """The last one's class is not there, as without its jar."""
+    """The classes are not there, as without their jars: that of the last one is looked for."""
     # The command uses the active session, which may be a copy of the fixture's: streams make copies.
     active = type(spark).getActiveSession() or spark
     active.conf.set("spark.sql.catalog.broken", "org.example.NoSuchCatalog")
+    active.conf.set("spark.sql.catalog.spark_catalog", "org.example.NoSuchDeltaCatalog")
     try:
         for name, said in {
             "kafka.week": "--table: kafka.week is not of the form CATALOG.DATABASE.NAME",
             "lake.kafka.a-b": "--table: lake.kafka.a-b is not of the form CATALOG.DATABASE.NAME",
             "lake.kafka.week": "--table: there is no catalog lake for lakehouse tables: name one with --conf ",
+            "spark_catalog.kafka.week": "--table: spark_catalog forgets its tables when the session ends",
             "broken.kafka.week": "--table: cannot use broken.kafka.week: ",
         }.items():
             done = kafkasniff("export", "--engine", "spark", "--table", name, str(SOURCE), "-o", str(tmp_path / "out"))
             assert (done.code, said in done.err, done.err.count("\n")) == (2, True, 1), done.err
             assert "NoSuchCatalog" in done.err or name != "broken.kafka.week"
             assert not (tmp_path / "out").exists()
+        # What is not for other sessions need not last.
+        with pytest.raises(UsageError, match=r"cannot use|no database"):
+            LakeTables(active, "spark_catalog.kafka.week", ())
     finally:
         active.conf.unset("spark.sql.catalog.broken")
+        active.conf.unset("spark.sql.catalog.spark_catalog")
 
 
 def test_marks_are_of_one_export() -> None:

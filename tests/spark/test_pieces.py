@@ -1,4 +1,4 @@
-"""Packets in pieces, and the bytes of a piece. Pieces of captures: test_shard_sections.py."""
+"""Packets in pieces, and the bytes of a piece. Pieces of captures: test_connections.py."""
 
 from __future__ import annotations
 

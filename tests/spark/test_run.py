@@ -16,7 +16,6 @@ from kafkasniff.spark.table_rows import KINDS
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tcp.packets import NO_TIME
-from kafkasniff.tls.keylog import KeyLog
 from tests.craft.conversation import START_NS
 from tests.craft.samples import bystander, consumer, producer
 from tests.craft.write import write_pcap
@@ -190,34 +189,3 @@ def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[st
     # In Spark's web page.
     module.describe(spark, "packets to exchanges")
     assert spark.sparkContext.getLocalProperty("spark.job.description") == "kafkasniff: packets to exchanges"
-
-
-@pytest.mark.extended
-def test_shards_that_python_decodes_are_not_divided(
-    spark: SparkSession, paths: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To follow them would take as long as to decode them. Packets of a DataFrame may be others at a second reading."""
-    from kafkasniff.spark.source import open_captures
-
-    class SeenError(Exception):
-        """Raised in place of a run."""
-
-    sizes: list[Any] = []
-
-    def read(*_: Any, **more: Any) -> Any:
-        sizes.append(more["sizes"])
-        raise SeenError
-
-    monkeypatch.setattr(module, "ReadConnections", read)
-    captures, survey = open_captures(spark, paths[:1]), module.survey(packets_of(spark, paths[:1]))
-    for options, keys in (
-        (ExportOptions(), None),
-        (ExportOptions(tables=("exchanges",), headers=True), None),
-        (ExportOptions(), KeyLog(lambda: b"")),
-        (ExportOptions(records=True), None),
-    ):
-        with pytest.raises(SeenError):
-            module.run_captures(captures, options, keys=keys, parallel=2)
-    with pytest.raises(SeenError):
-        of_survey(survey)
-    assert [one is not None for one in sizes] == [True, True, False, False, False]

@@ -61,6 +61,7 @@ def test_an_export_and_a_resumed_one(
     assert (again.new, again.rows) == (0, {})
 
 
+@pytest.mark.extended
 def test_packets_of_the_data_source(spark: SparkSession) -> None:
     from kafkasniff.spark.packet_rows import packet_batches
 
@@ -101,6 +102,7 @@ def test_a_question(spark: SparkSession, local: Path) -> None:
     assert found == accumulator.result().to_pylist() != []
 
 
+@pytest.mark.extended
 def test_a_stream(spark: SparkSession, tmp_path: Path) -> None:
     """A folder that is followed into tables, over two queries with a checkpoint."""
     from kafkasniff.spark.streaming import decode_stream

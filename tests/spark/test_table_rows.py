@@ -1,4 +1,4 @@
-"""Stage 2 without Spark: rows and files of a task, open rows, and its folder. All rows: test_shard_sections.py."""
+"""Stage 2 without Spark: rows and files of a task, open rows, and its folder. All rows: test_connections.py."""
 
 from __future__ import annotations
 
@@ -53,10 +53,9 @@ def written(
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def made(stage: Decoded, table: str, **more: Any) -> Iterator[pa.RecordBatch]:
-    given, problems_before = more.get("given", {}), more.get("problems_before")
+def made(stage: Decoded, table: str, given: dict[str, str]) -> Iterator[pa.RecordBatch]:
     rows = [of_kinds(batch, *KINDS[table]) for batch in [*stage.rows, *stage.held()]]
-    return MakeRows(OPTIONS, stage.learned_facts, given, table, problems_before)(iter(rows))
+    return MakeRows(OPTIONS, stage.learned_facts, given, table)(iter(rows))
 
 
 def read(folder: ConfinedPath, found: Sequence[dict[str, Any]], table: str) -> Rows:

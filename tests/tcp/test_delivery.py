@@ -200,7 +200,7 @@ def test_only_so_many_gaps_are_kept() -> None:
     assert stream.find_missing(begin + 2, begin + 3)
     assert len(stream.missing) == MAX_MISSING
     assert stream.missing[0] != oldest
-    assert stream.missing[-2:] == [(begin, begin + 2), (begin + 3, begin + 5)]
+    assert stream.missing[-2:] == ((begin, begin + 2), (begin + 3, begin + 5))
 
 
 def test_what_the_peer_acknowledges_of_a_sender_that_nobody_sees() -> None:

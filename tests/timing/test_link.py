@@ -92,7 +92,7 @@ def test_round_trips_by_acknowledgements() -> None:
     line.data("broker", 70, b"d" * 100)
     line.acked("client", 70.5)
     link = only(line.packets)
-    assert link.client.records == [(at(20), 20 * MS), (at(42), 12 * MS)]
+    assert link.client.records == ((at(20), 20 * MS), (at(42), 12 * MS))
     assert (link.client.samples, link.client.total_ns) == (2, 32 * MS)
     assert [link.to_broker(at(time)) for time in (19, 20, 41, 42, 99)] == [None, 20 * MS, 20 * MS, 12 * MS, 12 * MS]
     assert link.to_client(at(99)) == MS // 2

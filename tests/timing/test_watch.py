@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.tables.rows.transport import transport_row
 from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
-from kafkasniff.timing import Link, LinkWatch
+from kafkasniff.timing import LinkWatch
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, FIN, RST, SYN, Packet
 
@@ -41,15 +41,15 @@ def packets_of(steps: Sequence[Step]) -> list[Packet]:
 
 def rows(packets: Sequence[Packet], cuts: Collection[int], sweeps: Collection[int]) -> list[str]:
     """The rows of connections in batches that end before these packets, some of them with a sweep."""
-    links: list[Link] = []
-    watch = LinkWatch(over=links.append, looks_up=False)
+    found: list[str] = []
+    watch = LinkWatch(over=lambda link: found.append(str(transport_row(link))), looks_up=False)
     ends = sorted({*cuts, len(packets)})
     for begin, end in zip([0, *ends], ends, strict=False):
         watch.feed(batch(packets[begin:end], range(begin, end)))
         if end in sweeps:
             watch.sweep()
     watch.close()
-    return sorted(str(transport_row(link)) for link in links)
+    return sorted(found)
 
 
 # A connection is closed, the clock of another one goes back, and a late packet follows.

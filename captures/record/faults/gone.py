@@ -52,6 +52,19 @@ def _restarted(stage: Stage) -> None:
         time.sleep(2)
 
 
+def _flapping(stage: Stage) -> None:
+    first, second = _cluster(stage)
+    stage.run(rdkafka(stage, 1, second.bootstrap()))
+    with stage.recording(first.port(), second.port()):
+        bootstrap = f"{second.bootstrap()},{first.bootstrap()}"
+        stage.start(rdkafka(stage, 90, bootstrap, linger_ms="500", reconnect_backoff_ms="1000"))
+        for _ in range(3):
+            time.sleep(2)
+            second.kill()
+            second.start()
+        time.sleep(2)
+
+
 def _alone(stage: Stage) -> None:
     broker = stage.broker(properties={"auto.create.topics.enable": "true"})
     stage.run(rdkafka(stage, 1, broker.bootstrap()))
@@ -105,6 +118,12 @@ FAULTS = [
         "broker-restarted.pcap",
         "the second of two brokers is stopped and started again; their clients, and the controller's listener",
         _restarted,
+        sniff=SniffOptions(until_quiet=False),
+    ),
+    Fault(
+        "broker-flaps.pcap",
+        "the second of two brokers is killed and started again three times",
+        _flapping,
         sniff=SniffOptions(until_quiet=False),
     ),
     Fault(

@@ -71,24 +71,28 @@ def _black_hole(at_clients: bool) -> Callable[[Stage], None]:
     return play
 
 
-def _lossy(stage: Stage) -> None:
-    """Each 25th frame is lost, in both directions, and repaired at once."""
-    with Wire() as wire:
-        broker = _on_wire(stage)
-        stage.run([*wire.clients, *rdkafka(stage, 1, broker.bootstrap())])
-        with stage.recording(broker.port()):
-            _writes(stage, wire, broker, "steady", ".1", size="3000", linger_ms="0")
-            time.sleep(1)
-            count = 0
+def _lossy(every: int, larger_than: int = 0) -> Callable[[Stage], None]:
+    """Frames above a size are lost now and then, in both directions, and repaired at once."""
 
-            def some(_frame: bytes, _to_broker: bool) -> bool:
-                nonlocal count
-                count += 1
-                return count % 25 > 0
+    def play(stage: Stage) -> None:
+        with Wire() as wire:
+            broker = _on_wire(stage)
+            stage.run([*wire.clients, *rdkafka(stage, 1, broker.bootstrap())])
+            with stage.recording(broker.port()):
+                _writes(stage, wire, broker, "steady", ".1", size="3000", linger_ms="0")
+                time.sleep(1)
+                count = 0
 
-            wire.passes = some
-            time.sleep(5)
-        broker.stop()
+                def some(frame: bytes, _to_broker: bool) -> bool:
+                    nonlocal count
+                    count += len(frame) > larger_than
+                    return len(frame) <= larger_than or count % every > 0
+
+                wire.passes = some
+                time.sleep(5)
+            broker.stop()
+
+    return play
 
 
 def _three(stage: Stage) -> Sequence[RealBroker]:
@@ -104,6 +108,9 @@ _SLOW_SESSIONS = {
     "metadata.max.idle.interval.ms": "0",
     "min.insync.replicas": "1",
 }
+
+QUICK_SESSIONS = {**_SLOW_SESSIONS, "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
+"""A broker that is killed is known to be gone after two seconds."""
 
 
 def _frozen(stage: Stage) -> None:
@@ -137,9 +144,8 @@ def _gives_up(stage: Stage) -> None:
 
 
 def _unmet(stage: Stage) -> None:
-    quick = {**_SLOW_SESSIONS, "broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-    first = stage.broker(properties=quick | {"min.insync.replicas": "2"})
-    second = stage.broker(properties=quick, controller=first)
+    first = stage.broker(properties=QUICK_SESSIONS | {"min.insync.replicas": "2"})
+    second = stage.broker(properties=QUICK_SESSIONS, controller=first)
     stage.run(java_waits("topic", first.bootstrap(), "orders", "1,2"))
     with stage.recording(first.port(), second.port()):
         settings = {"acks": "all", "request_timeout_ms": "1500", "topic_metadata_refresh_interval_ms": "2000"}
@@ -234,7 +240,14 @@ FAULTS = [
     Fault(
         "losses-at-broker.pcap",
         "each 25th frame between a busy producer and its broker is lost; captured at the broker",
-        _lossy,
+        _lossy(25),
+        sniff=_AT_WIRE,
+    ),
+    Fault(
+        "large-frames-lost.pcap",
+        f"each 8th frame of more than {LARGEST_FRAME} bytes is lost, and repaired; captured at the broker",
+        _lossy(8, LARGEST_FRAME),
+        looks_like="mtu-black-hole-at-broker.pcap",
         sniff=_AT_WIRE,
     ),
     Fault(

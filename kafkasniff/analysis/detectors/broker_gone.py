@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.absences import (
 from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
@@ -47,6 +47,8 @@ _CONTROLLER: Final = (
     " It was the active controller: until another one is elected, no leader moves, topics cannot be created or "
     "changed, and brokers that stop or start are not noticed, so the metadata of the others is outdated."
 )
+OFTEN: Final = 3
+"""This many absences of a broker are an error although it returns."""
 SLACK_NS: Final = 30_000_000_000
 """How long after an absence the first message with the new epoch may follow."""
 NODE_NS: Final = 100_000_000
@@ -82,6 +84,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     controller's. A broker that clients do not contact is a warning if the metadata of others no longer lists it and
     shows partitions that lost it as a replica. If clients asked for metadata before and afterwards, the
     finding names the new leaders.
+
+    All absences of a broker are one finding; three are an error.
 
     Listeners of one address that are gone at the same time are one broker, unless metadata gives them different
     numbers.
@@ -159,8 +163,32 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                     listed = None  # connects prove more than what others believe
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
             found.append(self._finding(broker, absence, others, restarted, listed, moved, controls=controls))
+        found = [self._again_and_again(some) for some in _by_subject(found)]
         found += self._missing(history, reported)
         return [*found, *self._restarts(history, explained, sorted(unknown))]
+
+    @staticmethod
+    def _again_and_again(found: list[Finding]) -> Finding:
+        """One finding for all absences of a broker."""
+        worst, *others = worst_first(found)
+        if not others:
+            return worst
+        evidence = sorted(
+            (one for each in found for one in each.evidence), key=lambda one: (one.time_ns or 0, one.connection_id)
+        )
+        first = min((one.first for one in found if one.first is not None), default=None)
+        often = sum(one.severity != "note" for one in found) >= OFTEN
+        return msgspec.structs.replace(
+            worst,
+            severity="error" if often else worst.severity,
+            title=f"{worst.title}; {plural(len(others), 'more absence')} in the capture",
+            meaning=f"{worst.meaning} It was gone {len(found):,} times: it stops again and again.",
+            count=sum(one.count for one in found),
+            first=first,
+            last=max((one.last for one in found if one.last is not None), default=None),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={**worst.values, "absences": len(found)},
+        )
 
     def _missing(self, history: BrokerHistory, reported: set[tuple[str | None, int]]) -> Iterator[Finding]:
         """Findings for brokers that only Metadata of others shows to be gone: partitions lost a replica."""
@@ -356,3 +384,10 @@ def _note(link: TcpLink) -> str:
     if link.opening == "refused":
         return f"connect from {who} refused"
     return f"connect from {who} unanswered, {plural(link.syns, 'SYN')}"
+
+
+def _by_subject(found: Iterable[Finding]) -> list[list[Finding]]:
+    groups: dict[str, list[Finding]] = {}
+    for one in found:
+        groups.setdefault(str(one.subject), []).append(one)
+    return list(groups.values())

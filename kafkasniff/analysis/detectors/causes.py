@@ -27,25 +27,29 @@ _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "
 """What each client may have of its own."""
 
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "not-leader": ("56", "broker-gone"),
-    "unanswered-requests": ("broker-gone", "wrong-protocol"),
+    "not-leader": ("56", "unreached-listeners", "broker-gone"),
+    "unanswered-requests": ("broker-gone", "wrong-protocol", "unreached-listeners"),
     "late-answers": ("broker-gone",),
     "slow-broker": ("broker-gone", "late-answers"),
-    "unreached-listeners": ("broker-gone",),
-    "metadata-storms": ("broker-gone", "hidden-errors", "not-leader"),
+    "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
+    "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader"),
     "lost-members": ("broker-gone",),
     "rebalance-storms": ("broker-gone", "lost-members"),
     "refused-commits": ("broker-gone", "lost-members", "rebalance-storms"),
-    "connection-churn": ("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol"),
+    "connection-churn": ("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol", "unreached-listeners"),
     "wrong-protocol": ("broker-gone",),
     "repeated-sequences": ("broker-gone", "hidden-errors", "not-leader", "late-answers"),
+    "overwritten-records": ("broker-gone",),
+    "offsets-out-of-range": ("overwritten-records", "missing-topics"),
     "lost-records": ("broker-gone", "hidden-errors", "not-leader", "oversized-messages"),
 }
 """Detectors, and error codes, that may explain the findings of another, the likeliest first. For error codes, see
 `dissectors/errors.txt`."""
 _MERE: Final = frozenset({"connection-churn", "unanswered-requests"})
 """Detectors whose findings become a part of their cause, unless they are worse: they show the same connections."""
-_SPECIFIC: Final = frozenset({"missing-topics", "offsets-out-of-range", "shared-instances"})
+_SPECIFIC: Final = frozenset(
+    {"fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries", "shared-instances"}
+)
 """Detectors that judge an error code by what came of it: its own finding becomes a part of theirs."""
 SHOWN: Final = 3
 """Effects that a sentence names."""

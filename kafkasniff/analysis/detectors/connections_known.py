@@ -17,7 +17,18 @@ MAX_CONNECTIONS: Final = 1 << 18
 
 _COLUMNS: Final = ("connection_id", "time_ns", "client_ip", "client_port", "broker_ip", "broker_port", "verdict")
 CONNECTIONS: Final = TableReading(
-    (*_COLUMNS, "client_ids", "sasl_mechanism", "ended", "end_time_ns", "captured", "broker_bytes"), optional=True
+    (
+        *_COLUMNS,
+        "client_ids",
+        "sasl_mechanism",
+        "principal",
+        "authentication_error",
+        "ended",
+        "end_time_ns",
+        "captured",
+        "broker_bytes",
+    ),
+    optional=True,
 )
 _KEYS: Final = (
     ("connection_id", pa.int64()),
@@ -28,6 +39,8 @@ _KEYS: Final = (
     ("broker", pa.string()),
     ("verdict", pa.string()),
     ("sasl_mechanism", pa.string()),
+    ("principal", pa.string()),
+    ("authentication_error", pa.string()),
     ("ended", pa.string()),
     ("end_time_ns", pa.int64()),
     ("captured", pa.string()),

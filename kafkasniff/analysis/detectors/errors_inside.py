@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
+from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker, is_work
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only, with_topics
+from kafkasniff.analysis.detectors.denied import DENIED
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -28,7 +29,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, shortened, some
-from kafkasniff.analysis.error_causes import Cause, carries_messages, causes
+from kafkasniff.analysis.error_causes import Cause, carries_messages, causes_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
@@ -37,8 +38,8 @@ from kafkasniff.text.printable import word
 
 __all__ = ["HiddenErrors"]
 
-_ANYWHERE: Final = frozenset({47, 90})
-"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them."""
+_ANYWHERE: Final = frozenset({47, 90, *DENIED})
+"""INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them; denials: `denied`."""
 _OF_PARTITIONS: Final = frozenset({6, 74, 75})
 """Codes of leaders, which `not-leader` reports if they belong to a partition."""
 _OF_COMMITS: Final = frozenset({22, 25, 27, 82, 110, 113})
@@ -95,7 +96,12 @@ class HiddenErrorThresholds(Parameters, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Ignore fewer errors than this of one client that it solves by itself.")
     ] = 3
     lasting: Annotated[
-        Duration, Meta(ge=0, description="Errors that clients solve by themselves are a warning from this duration …")
+        Duration,
+        Meta(
+            ge=0,
+            description="Errors that clients solve by themselves are a warning from this duration, an error if no "
+            "attempt in the capture succeeded …",
+        ),
     ] = 5_000_000_000
     stuck: Annotated[
         Duration, Meta(ge=0, description="… and an error from this one, if no later attempt succeeded.")
@@ -109,6 +115,8 @@ class _Case(msgspec.Struct):
     error: KafkaError | None
     solved: bool
     """A later request of the client to the same API for the same thing succeeded."""
+    worked: bool
+    """An earlier or later one did."""
     lasted: int
     """Nanoseconds from the first error that no success followed to the last; if solved, from the first."""
     severity: Severity | None
@@ -218,7 +226,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         simple = (found_parts >= integers(column(batch, "error_count"))) & ~explains
         # The usual case as columns: codes of partitions, without messages.
         parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
-        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in _causes_of(batch, int(row))]
+        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in causes_of(batch, int(row))]
         api_names = column(batch, "api").to_pylist()
         listed = [(row, cause) for row, cause in listed if not _is_elsewhere(api_names[row], cause)]
         codes = column(parts, "error_code").cast(pa.int64())
@@ -337,7 +345,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 solved = done is not None and done > row["last"]
                 start = row["first"] if solved or done is None else max(row["first"], done)
                 lasted = row["last"] - start
-            case = _Case(row, error, solved, lasted, None)
+            case = _Case(row, error, solved, done is not None, lasted, None)
             tally = tallies.get(case.cause)
             if tally is not None:
                 case.severity = self._severity(case, tally[0]["count"])
@@ -348,7 +356,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         """`total`: exchanges of the client and API with this error, whatever they are about."""
         limits, row, error = self.thresholds, case.row, case.error
         settles = "program" if error is None else error.settled_by(row["api"])
-        works = _is_work(row["api"])
+        works = is_work(row["api"])
         many = row["count"] >= limits.many or total >= limits.many * FLOOD
         found: Severity | None
         if settles == "protocol" and case.solved:
@@ -356,16 +364,19 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         if settles == "answer":
             found = "warning" if many else "note"
         elif (settles not in ("client", "protocol") and (error is None or not error.retriable or not case.solved)) or (
-            not case.solved and case.lasted >= limits.stuck and total >= limits.at_least
+            not case.solved
+            and case.lasted >= (limits.stuck if case.worked or settles == "protocol" else limits.lasting)
+            and total >= limits.at_least
         ):
             found = "error" if works else "warning"
         elif many or (case.lasted >= limits.lasting and total >= limits.at_least):
             found = "warning"
         else:
             found = "note" if total >= limits.at_least else None
-        # Brokers and controllers resolve most refusals among themselves.
+        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to.
         if found is not None and (is_broker(row["client_id"], ()) or _is_internal(row["api"])):
-            found = "warning" if found == "error" else "note"
+            stays = not case.solved and settles in ("operator", "program", "rights")
+            found = "warning" if found == "error" or (found == "warning" and stays) else "note"
         return found
 
     def _finding(
@@ -508,13 +519,6 @@ def _name_of(code: int) -> str:
 
 
 @lru_cache(maxsize=1024)  # names come from the tables
-def _is_work(name: str | None) -> bool:
-    """Whether an API moves records, offsets, members or transactions; an unknown one may."""
-    found = None if name is None else api_by_name(name)
-    return found is None or not (found.definition.administers or is_between_brokers(found.key))
-
-
-@lru_cache(maxsize=1024)
 def _is_internal(name: str | None) -> bool:
     found = None if name is None else api_by_name(name)
     return found is not None and is_between_brokers(found.key)
@@ -572,22 +576,3 @@ def _are_elsewhere(apis: pa.Array, codes: pa.Array) -> pa.Array:
     for api, some_codes in _ELSEWHERE.items():
         found = pc.or_(found, pc.and_(pc.fill_null(pc.equal(apis, api), False), among(some_codes)))
     return found
-
-
-def _causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
-    """The errors of an exchange, with details from its body."""
-    names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-    api_key, first, count, partitions, body = (column(batch, name)[row].as_py() for name in names)
-    found = [
-        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
-        for one in partitions or ()
-        if one["error_code"]
-    ]
-    if api_key is None or body is None:
-        return found or ([Cause(first)] if first else [])
-    try:
-        inside = list(causes(api_key, msgspec.json.decode(body)))
-    except msgspec.DecodeError:
-        inside = []
-    # The body may be truncated, or have more errors than are examined.
-    return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])

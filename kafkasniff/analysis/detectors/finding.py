@@ -16,6 +16,17 @@ Severity = Literal["error", "warning", "note"]
 """error: something failed, or data is lost or repeated; warning: it will be, or costs a lot; note: worth knowing."""
 SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 """Worst first."""
+_LASTING: Final = frozenset(
+    {
+        "plaintext-credentials",
+        "plaintext-scram",
+        "old-tls",
+        "weak-cipher",
+        "expiring-certificate",
+        "without-authentication",
+    }
+)
+"""Detectors of what is as it always was: what has happened comes before it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -69,12 +80,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """By severity, then causes before their effects, then the most frequent first; ties in a deterministic order."""
+    """By severity, causes before their effects, what has happened before what lasts, then the most frequent first."""
     return sorted(
         findings,
         key=lambda one: (
             SEVERITIES.index(one.severity),
             one.rank,
+            one.detector in _LASTING,
             -one.count,
             one.detector,
             [(name, value is None, str(value)) for name, value in one.subject.items()],

@@ -103,7 +103,8 @@ class SharedInstances(GroupDetector):
             fenced = any(row["error_code"] == FENCED_INSTANCE_ID for row, _ in rows)
             # A member that is fenced still runs; one that holds the name of a refused one may be dead.
             both = fenced or any((alive.get((*group, one)) or 0) > since for one in members if one not in refused)
-            yield self._finding(group, instance, members, rows, client_names(events.get(group, ())), both=both)
+            names = client_names(events.get(group, ()))
+            yield self._finding(group, instance, members, rows, names, both=both, fenced=fenced)
 
     def _rows(self, part: str) -> list[Row]:
         found: list[Row] = self.resolved(part).to_pylist()
@@ -118,6 +119,7 @@ class SharedInstances(GroupDetector):
         names: dict[str, str],
         *,
         both: bool,
+        fenced: bool,
     ) -> Finding:
         count = sum(row["count"] for row, _ in rows)
         known = [row for row, _ in rows]
@@ -138,8 +140,13 @@ class SharedInstances(GroupDetector):
             f"{title}: {plural(count, 'request')} refused with {' and '.join(str(one) for one in codes)}",
             meaning=(
                 "Two programs that run at the same time have the same name. The coordinator knows only one of them: "
-                "the other one is shut out, and stops with a fatal error. If it is started again, it shuts out the "
-                "first, and each reads records again that the other has not committed."
+                "the other one is shut out, and stops with a fatal error. "
+                + (
+                    "If it is started again, it shuts out the first, and each reads records again that the other has "
+                    "not committed."
+                    if fenced
+                    else "It gets no partitions as long as the first one runs."
+                )
                 if both
                 else "The last member of this name ended without leaving; the group waits until its session times out."
             ),

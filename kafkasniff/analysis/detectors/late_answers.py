@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters
+from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
@@ -17,6 +18,8 @@ from kafkasniff.text.times import clock_time
 __all__ = ["LateAnswers"]
 
 _NS_PER_MS: Final = 1_000_000
+_GREETINGS: Final = ("ApiVersions", "SaslHandshake")
+"""APIs of a connection's first request, which take a broker no time."""
 
 
 class LateThresholds(Parameters, frozen=True, kw_only=True):
@@ -26,6 +29,10 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
         Duration, Meta(ge=1, description="A response is late if it arrives this long after the request's own wait.")
     ] = LATE_NS
     at_least: Annotated[int, Meta(ge=1, description="This many late responses are a warning; fewer are a note.")] = 5
+    long: Annotated[
+        Duration,
+        Meta(ge=1, description="A response to a client's work, no administration, this late is a warning."),
+    ] = 2_500_000_000
     timeout: Annotated[
         Duration, Meta(ge=1, description="A single response this late is an error (request.timeout.ms).")
     ] = 30_000_000_000
@@ -141,20 +148,33 @@ class LateAnswers(OwedResponses[LateThresholds]):
             severity: Severity = "note"
             if worst * 1000 >= self.thresholds.timeout:
                 severity = "error"
-            elif count >= self.thresholds.at_least:
+            elif count >= self.thresholds.at_least or (
+                worst * 1000 >= self.thresholds.long and is_work(row["api"]) and not is_broker(row["client_id"], ())
+            ):
                 severity = "warning"
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
+            # The kernel accepts connections that the broker does not serve yet.
+            accepted = count > 1 and row["api"] in _GREETINGS and all(one["exchange_id"] == 0 for one in rows)
+            which = ", each the first of its connection," if accepted else ""
             yield self.finding(
                 severity,
-                f"{requests} of {client(row)} answered late by {row['broker']}, by up to {elapsed(worst * 1000)}",
+                f"{requests} of {client(row)}{which} answered late by {row['broker']}, by up to "
+                f"{elapsed(worst * 1000)}",
                 meaning=(
-                    "The broker was slow to process the requests, or to start on them; with acks=all a replica "
+                    "The broker let new connections wait and answered normally after that: it limits how many it "
+                    "accepts in a second or at a time, or its threads for new connections and authentication are busy."
+                    if accepted
+                    else "The broker was slow to process the requests, or to start on them; with acks=all a replica "
                     "may be the slow one. Waits that the requests allow, earlier requests of the connection and "
                     "quotas are not included in these times. After request.timeout.ms (30 s by default) clients "
                     "give up and retry. Packets do not show the cause."
                 ),
                 advice=(
-                    "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
+                    "Compare the number of new connections with max.connection.creation.rate, max.connections and the "
+                    "quota connection_creation_rate of the address, and find clients that connect too often "
+                    "(connection-churn)."
+                    if accepted
+                    else "Compare the brokers (slow-broker), and look for retransmissions on the connection. On the "
                     "broker, check for full request queues, slow disks, long garbage collections, and with "
                     "acks=all for lagging replicas."
                 ),

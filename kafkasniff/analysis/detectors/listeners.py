@@ -41,9 +41,14 @@ OPENING: Final = (
 MANY_ASKS: Final = 5
 """A client that asks for the same topics this often in a row although it learns their leaders cannot reach them."""
 
+_SAME_ADDRESS: Final = (("broker", pa.string()), ("node", pa.int64()), ("other", pa.int64()))
 _LED: Final = r'"leader_id":[0-9]'
 _BROKERS: Final = re.compile(r'"brokers":(\[[^\]]*\])')
-_NEVER: Final[Mapping[str, str]] = {"refused": "refused", "unanswered": "unanswered"}
+_NEVER: Final[Mapping[str, str]] = {
+    "refused": "refused",
+    "unanswered": "unanswered",
+    "silent": "accepted, but requests never answered",
+}
 
 
 class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
@@ -53,18 +58,23 @@ class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
     asks: Annotated[
         int, Meta(ge=1, description="Report clients that asked for metadata this often and sent nothing else.")
     ] = 3
+    patience: Annotated[
+        Duration,
+        Meta(ge=0, description="Connections without any response count if the capture continues for this long."),
+    ] = 3_000_000_000
     pace: Annotated[
         Duration, Meta(ge=1, description="Clients that ask again this soon on average want to reach the brokers.")
     ] = 3_000_000_000
 
 
 class UnreachedListeners(Detector[UnreachedThresholds]):
-    """Advertised listeners that a client never reaches.
+    """Advertised listeners that a client never reaches, and addresses that two brokers advertise (an error).
 
-    Either all its attempts to connect to an advertised IP address failed (an error; captures only). Or it repeatedly
-    asks for metadata, sends nothing else, and reaches none of the advertised addresses: an error if these are loopback
-    addresses and the client is elsewhere, otherwise a warning. For host names, whose addresses are unknown, it is a
-    note unless the responses named leaders for its topics and it asked again at once, time after time.
+    Either all its attempts to connect to an advertised IP address failed (captures only), or nothing there ever answers
+    a request: an error. Or it repeatedly asks for metadata, sends nothing else, and reaches none of the advertised
+    addresses: an error if these are loopback addresses and the client is elsewhere, otherwise a warning. For host
+    names, whose addresses are unknown, it is a note unless the responses named leaders for its topics and it asked
+    again at once, time after time.
 
     Caveats: a program that polls the metadata of a topic looks the same.
     """
@@ -75,13 +85,16 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
 
     _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
+    _same = Tally("same", _SAME_ADDRESS)
     _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
         return {
             "exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
-            "connections": TableReading((*ends, "broker_bytes")),
+            "connections": TableReading(
+                (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
+            ),
             TABLE: TableReading((*ends, "connection_id", "time_ns", "opening"), optional=True),
         }
 
@@ -91,14 +104,22 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         return {
             **self._asks.shapes(),
             **self._failed.shapes(),
+            **self._same.shapes(),
             "advertised": Shape(keys=keys, measures=one, weight="count", bound=MAX_ADVERTISED),
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
+            "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
             "reached": Shape(keys=(("client_ip", pa.string()), *BROKER), measures=one, weight="count"),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == "connections":
-            batch = only(batch, pc.greater(column(batch, "broker_bytes"), 0))
+            last = pc.max(column(batch, "end_time_ns")).as_py()
+            self.parts["whole"].add({"one": [0], "end_ns": [last]})
+            nothing = pc.and_(pc.greater(column(batch, "requests"), 0), pc.equal(column(batch, "responses"), 0))
+            silent = only(batch, pc.and_(nothing, in_any(batch, "captured", ["both"])))
+            opening = pa.array(["silent"] * silent.num_rows, pa.string())
+            self._failed.add(self, silent, {**_pair(silent), "opening": opening})
+            batch = only(batch, pc.and_(pc.greater(column(batch, "broker_bytes"), 0), pc.invert(nothing)))
             self.parts["reached"].add({**_pair(batch), "count": _ones(batch)})
         elif table == TABLE:
             batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
@@ -116,31 +137,79 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
         found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
         # Many requests get the same response, so each text is read only once.
-        read: dict[str, list[tuple[str, int]]] = {}
+        read: dict[str, list[tuple[str, int, int | None]]] = {}
+        shared: dict[str, list[tuple[str, int, int]]] = {}
         for row in rows.group_by([*CLIENT_COLUMNS, "body"]).aggregate([([], "count_all")]).to_pylist():
             brokers = read.get(row["body"])
             if brokers is None:
                 brokers = read[row["body"]] = _brokers(row["body"])
-            for host, port in brokers:
+                shared[row["body"]] = list(_shared(brokers))
+            for host, port, _ in brokers:
                 values = (row["client_id"], row["client_ip"], host, port, row["count_all"])
                 for name, value in zip(found, values, strict=True):
                     found[name].append(value)
         self.parts["advertised"].add(found)
+        self._add_shared(batch, {body: places for body, places in shared.items() if places})
+
+    def _add_shared(self, batch: pa.RecordBatch, shared: Mapping[str, list[tuple[str, int, int]]]) -> None:
+        bodies = column(batch, "response_body").to_pylist() if shared else []
+        found = [(row, *place) for row, body in enumerate(bodies) for place in shared.get(body, ())]
+        rows = batch.take(pa.array([row for row, *_ in found], pa.int64()))
+        columns = zip(*(place for _, *place in found), strict=True) if found else ((), (), ())
+        keys = {name: pa.array(list(values), kind) for (name, kind), values in zip(_SAME_ADDRESS, columns, strict=True)}
+        self._same.add(self, rows, keys)
 
     def findings(self) -> list[Finding]:
         advertised: dict[tuple[str | None, str | None], list[tuple[str, int]]] = {}
         for row in self.parts["advertised"].table().to_pylist():
             advertised.setdefault((row["client_id"], row["client_ip"]), []).append((row["host"], row["port"]))
         reached = {(row["client_ip"], row["broker"]) for row in self.parts["reached"].table().to_pylist()}
-        return [*self._failures(advertised, reached), *self._stuck(advertised, reached)]
+        failed = list(self._failures(advertised, reached))
+        # What cannot be reached explains why these clients do nothing else.
+        known = {(one.subject["client_ip"], one.subject["broker"]) for one in failed}
+        stuck = {
+            who: brokers
+            for who, brokers in advertised.items()
+            if not any((who[1], _endpoint(*broker)) in known for broker in brokers)
+        }
+        return [*self._same_address(), *failed, *self._stuck(stuck, reached)]
+
+    def _same_address(self) -> Iterator[Finding]:
+        for row, evidence in self._same.rows(self):
+            broker = row["broker"]
+            yield self.finding(
+                "error",
+                f"brokers {row['node']} and {row['other']} advertise the same address, {broker}",
+                meaning=(
+                    "Clients that mean one of them reach the other, which refuses their requests "
+                    "(NOT_LEADER_OR_FOLLOWER, REBOOTSTRAP_REQUIRED). They ask for metadata, get the same address, and "
+                    "try again."
+                ),
+                advice=(
+                    "Give each broker its own host or port in advertised.listeners: a setting that was copied from one "
+                    "broker to another is the usual reason."
+                ),
+                subject={"client_id": None, "client_ip": None, "broker": broker},
+                count=row["count"],
+                first=row["first"],
+                last=row["last"],
+                evidence=evidence,
+                values={"brokers": [row["node"], row["other"]]},
+            )
 
     def _failures(
         self, advertised: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]
     ) -> Iterator[Finding]:
+        end = pc.max(self.parts["whole"].table().column("end_ns")).as_py() or 0
+        answering = {broker for _, broker in reached}
         endpoints = {(ip, _endpoint(*broker)) for (_, ip), brokers in advertised.items() for broker in brokers}
         for row, evidence in self._failed.rows(self):
             pair = (row["client_ip"], row["broker"])
             if pair not in endpoints or pair in reached or row["count"] < self.thresholds.attempts:
+                continue
+            if row["opening"] == "silent" and (
+                row["broker"] in answering or row["first"] is None or end - row["first"] < self.thresholds.patience
+            ):
                 continue
             yield self._finding(
                 "error",
@@ -217,8 +286,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         )
 
 
-def _brokers(body: str) -> list[tuple[str, int]]:
-    """Hosts and ports that a response names; none if it is not valid."""
+def _brokers(body: str) -> list[tuple[str, int, int | None]]:
+    """Hosts, ports and node ids that a response names; none if it is not valid."""
     # The body of a large cluster is long; the brokers precede the topics.
     match = _BROKERS.search(body)
     try:
@@ -229,8 +298,19 @@ def _brokers(body: str) -> list[tuple[str, int]]:
     for one in found[:MAX_BROKERS]:
         host, port = (one.get("host"), one.get("port")) if isinstance(one, dict) else (None, None)
         if isinstance(host, str) and isinstance(port, int) and host:
-            brokers.append((host, port))
+            node = one.get("node_id", one.get("broker_id"))
+            brokers.append((host, port, node if isinstance(node, int) else None))
     return brokers
+
+
+def _shared(brokers: list[tuple[str, int, int | None]]) -> Iterator[tuple[str, int, int]]:
+    """Addresses that two brokers have, with the ids of both."""
+    known: dict[str, int] = {}
+    for host, port, node in brokers:
+        if node is not None:
+            other = known.setdefault(_endpoint(host, port), node)
+            if other != node:
+                yield _endpoint(host, port), min(other, node), max(other, node)
 
 
 def _endpoint(host: str, port: int) -> str:

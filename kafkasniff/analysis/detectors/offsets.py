@@ -33,7 +33,12 @@ __all__ = ["OffsetsOutOfRange"]
 OFFSET_OUT_OF_RANGE: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1
+NO_OFFSET: Final = -1
+"""In the response of OffsetFetch."""
 _PARTITION: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
+_GROUP: Final = ("group_id", pa.string())
+MAX_COMMITS: Final = 1 << 17
+"""Maximum number of commits that are kept: the last one of each connection."""
 MAX_ANSWERS: Final = 1 << 16
 """Maximum number of offsets in ListOffsets responses that are kept, the earliest."""
 MAX_LOGS: Final = 1 << 17
@@ -60,7 +65,7 @@ _ASKED: Final = msgspec.json.Decoder(_Asked)
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """An offset that was refused, and how the client continued."""
+    """An offset that was refused or lost, and how the client continued."""
 
     row: dict[str, Any]
     evidence: tuple[Evidence, ...]
@@ -68,6 +73,8 @@ class _Refusal(msgspec.Struct, frozen=True):
     """The answer that says where to."""
     start: int | None
     end: int | None
+    group: str | None = None
+    """The group that had committed the offset, if the broker no longer has it."""
 
     @property
     def to(self) -> int | None:
@@ -110,7 +117,7 @@ class OffsetOutOfRangeThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
-    """Fetches at an offset that the log does not have, and where the consumer continued.
+    """Offsets that the log no longer has, or that a group had committed and lost, and where the consumer continued.
 
     It continues where its next ListOffsets response for the partition says (`auto.offset.reset`). If that is a higher
     offset, the records between were deleted before it read them, or are skipped. If it is a lower one, it reads records
@@ -126,10 +133,12 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     parts_clusters = True
 
     _refused = Tally("refused", (*CLIENT, *_PARTITION, ("offset", pa.int64())))
+    _absent = Tally("absent", (*CLIENT, *_PARTITION, _GROUP))
+    """Answers that a group has no committed offset."""
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "partitions", "request_body")
-        return {"exchanges": TableReading(own, ("Fetch", "ListOffsets"))}
+        own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions", "request_body")
+        return {"exchanges": TableReading(own, ("Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch"))}
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
@@ -138,9 +147,16 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             **super().shapes(),
             "answers": Shape(keys=answers, order=ORDER, keep="earliest", bound=MAX_ANSWERS),
             "ends": Shape(keys=_PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
+            "commits": Shape(
+                keys=(_GROUP, *_PARTITION, ("connection_id", number)),
+                measures=tuple((name, number, "last") for name in ("time_ns", "exchange_id", "offset")),
+                order=ORDER,
+                bound=MAX_COMMITS,
+            ),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self._committed(only(batch, in_any(batch, "api", ["OffsetCommit", "OffsetFetch"])))
         batch = only(batch, in_any(batch, "api", ["Fetch", "ListOffsets"]))
         batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
         batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
@@ -153,6 +169,18 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         self.parts["ends"].add({**clusters(fetched), **place, "end": column(fetched, "high_watermark")})
         known = pc.and_(fine, pc.greater_equal(column(rows, "offset"), 0))
         self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)), column(batch, "request_body"))
+
+    def _committed(self, batch: pa.RecordBatch) -> None:
+        batch = only(batch, pc.and_(pc.is_valid(column(batch, "group_id")), pc.is_valid(column(batch, "time_ns"))))
+        rows = named(exploded(batch, [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id"]))
+        rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "offset"))))
+        commits = only(rows, in_any(rows, "api", ["OffsetCommit"]))
+        names = ("group_id", "topic", "partition", *ORDER, "offset")
+        self.parts["commits"].add({**clusters(commits), **{name: column(commits, name) for name in names}})
+        absent = pc.and_(in_any(rows, "api", ["OffsetFetch"]), pc.equal(column(rows, "offset"), NO_OFFSET))
+        rows = only(rows, absent)
+        keys = {name: column(rows, name) for name in ("topic", "partition", "group_id")}
+        self._absent.add(self, rows, {**clients(rows), **clusters(rows), **keys}, "no committed offset")
 
     def _refuse(self, rows: pa.RecordBatch) -> None:
         names = ("topic", "partition", "offset")
@@ -183,7 +211,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             if row["timestamp"] == LATEST:
                 ends[_place(row)] = max(ends.get(_place(row), 0), row["offset"])
         found: dict[tuple[Any, ...], list[_Refusal]] = {}
-        for row, evidence in self._refused.rows(self):
+        for row, evidence in [*self._refused.rows(self), *self._lost()]:
             who, place = (row["client_id"], row["client_ip"]), _place(row)
             later = [
                 one
@@ -191,11 +219,30 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 if one["time_ns"] is not None and row["first"] is not None and one["time_ns"] >= row["first"]
             ]
             reset = min(later, key=lambda one: tuple(one[name] for name in ORDER), default=None)
-            one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place))
-            found.setdefault((*who, row["cluster"], row["topic"]), []).append(one)
+            one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place), row.get("group_id"))
+            found.setdefault((*who, row["cluster"], row["topic"], one.group), []).append(one)
         for refusals in found.values():
             refusals.sort(key=lambda one: (one.reset is not None, -one.skipped, -one.again, one.row["partition"]))
             yield self._finding(refusals)
+
+    def _lost(self) -> Iterator[tuple[dict[str, Any], tuple[Evidence, ...]]]:
+        """Groups without the offset that they had committed before."""
+        commits: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.resolved("commits").to_pylist():
+            commits.setdefault((row["group_id"], *_place(row)), []).append(row)
+        for row, evidence in self._absent.rows(self):
+            before = [
+                one
+                for one in commits.get((row["group_id"], *_place(row)), ())
+                if row["last"] is not None and one["time_ns"] < row["last"]
+            ]
+            if before:
+                last = max(before, key=lambda one: (one["time_ns"], one["connection_id"]))
+                shown = Evidence(
+                    last["connection_id"], last["exchange_id"], last["time_ns"], f"commits {last['offset']:,}"
+                )
+                # A new group has no offsets, either: only the last answer counts.
+                yield {**row, "offset": last["offset"], "first": row["last"], "count": 1}, (shown, *evidence[-1:])
 
     def _finding(self, refusals: list[_Refusal]) -> Finding:
         worst = refusals[0]
@@ -213,19 +260,28 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         likewise = f"; likewise {', '.join([plural(len(refusals) - 1, 'other offset'), *more])}" if refusals[1:] else ""
         shown = [one for refusal in refusals for one in refusal.shown]
         times = [one.row[name] for one in refusals for name in ("first", "last") if one.row[name] is not None]
+        place = f"{word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])}"
+        if worst.group is not None:
+            title = f"{client(row)} found no committed offset of group {word(worst.group)} for {place}, which had " + (
+                f"committed {at:,}"
+            )
+        else:
+            title = f"{client(row)} fetched {place} at {offset}, which is out of range"
         return self.finding(
             severity,
-            f"{client(row)} fetched {word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])} "
-            f"at {offset}, which is out of range{has}: {worst.then}{likewise}",
+            f"{title}{has}: {worst.then}{likewise}",
             meaning=(
                 "The records at this offset were deleted before the consumer read them (retention, DeleteRecords), or "
                 "never existed: the topic was created again, an unclean leader election cut the log off, or the offset "
                 "belongs to another cluster."
+                if worst.group is None
+                else "The group's offsets were deleted, or expired because the group had no members for longer than "
+                "offsets.retention.minutes. The consumer starts where auto.offset.reset says, as a new group does."
             ),
             advice=(
                 "If the consumer was down or slow, keep records for longer (retention.ms, retention.bytes, "
-                "offsets.retention.minutes). Otherwise find out who set the offset, and choose auto.offset.reset "
-                "deliberately: earliest reads again, latest skips, none stops."
+                "offsets.retention.minutes). Otherwise find out who set or deleted the offset, and choose "
+                "auto.offset.reset deliberately: earliest reads again, latest skips, none stops."
             ),
             subject=subject(row, "client_id", "client_ip", "topic"),
             count=sum(one.row["count"] for one in refusals),

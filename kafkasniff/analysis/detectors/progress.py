@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -24,7 +25,7 @@ from kafkasniff.analysis.columns import (
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, clusters
-from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, span
+from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, span, subject
 from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -58,13 +59,18 @@ class RepeatedStartThresholds(Parameters, frozen=True, kw_only=True):
         int,
         Meta(ge=2, description="Report a group from this many consecutive starts at the same offset of a partition."),
     ] = 3
+    returns: Annotated[
+        int, Meta(ge=2, description="Or from this many fetches of its records at the same offset on one connection.")
+    ] = 5
 
 
 class RepeatedStarts(Detector[RepeatedStartThresholds]):
     """Groups whose consumers begin at the same offset again and again, although they receive its records.
 
     Each new connection that receives records begins where the group's last commit was. If that does not move, either no
-    record is processed to its end (a record on which the program fails), or nothing is committed.
+    record is processed to its end (a record on which the program fails), or nothing is committed. A program that fails
+    without a restart returns to the same offset on its connection: an error if it does not get beyond it, otherwise a
+    warning.
 
     Caveats: programs that read a topic from its beginning on purpose, with the same group, look the same. Clients with
     the same id in several groups are not judged.
@@ -84,6 +90,17 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         first: Any = tuple((name, pa.int64(), "first") for name in ("time_ns", "exchange_id", "offset"))
         return {
             "starts": Shape(keys=keys, measures=first, order=ORDER, keep="earliest", bound=MAX_SESSIONS),
+            "fetched": Shape(
+                keys=(*keys, ("offset", pa.int64())),
+                measures=(
+                    ("count", pa.int64(), "sum"),
+                    ("first", pa.int64(), "min"),
+                    ("last", pa.int64(), "max"),
+                    ("exchange_id", pa.int64(), "max"),
+                ),
+                weight="count",
+                bound=MAX_SESSIONS,
+            ),
             "members": MEMBER_SHAPE,
         }
 
@@ -95,10 +112,14 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         asked = pc.and_(pc.equal(column(rows, "error_code"), 0), pc.greater_equal(column(rows, "offset"), 0))
         rows = only(rows, pc.and_(asked, pc.greater(column(rows, "record_count"), 0)))
         names = (*CLIENT_COLUMNS, "topic", "partition", *ORDER, "offset")
-        self.parts["starts"].add({**clusters(rows), **{name: column(rows, name) for name in names}})
+        values = {**clusters(rows), **{name: column(rows, name) for name in names}}
+        self.parts["starts"].add(values)
+        time = values.pop("time_ns")
+        self.parts["fetched"].add({**values, "count": np.ones(rows.num_rows, np.int64), "first": time, "last": time})
 
     def findings(self) -> Iterator[Finding]:
         groups = groups_by_client(self.parts["members"])
+        yield from self._returning(groups)
         starts: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.resolved("starts").to_pylist():
             group = groups.get((row["client_id"], row["client_ip"]))
@@ -147,7 +168,62 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
             },
         )
 
+    def _returning(self, groups: Mapping[tuple[Any, Any], str | None]) -> Iterator[Finding]:
+        """Consumers that return to an offset on the same connection."""
+        last: dict[tuple[Any, ...], Row] = {}
+        often: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.resolved("fetched").to_pylist():
+            key = (row["client_id"], row["client_ip"], row["connection_id"], *_place(row))
+            if key not in last or (row["last"], row["offset"]) > (last[key]["last"], last[key]["offset"]):
+                last[key] = row
+            if row["count"] >= self.thresholds.returns:
+                often.setdefault(key, []).append(row)
+        found: dict[tuple[Any, ...], list[Row]] = {}
+        for key, rows in often.items():
+            worst = max(rows, key=lambda row: (row["count"], -row["offset"]))
+            end = last[key]
+            beyond = end["offset"] > worst["offset"] and end["last"] > worst["last"]
+            found.setdefault((*key[:2], worst["cluster"]), []).append({**worst, "beyond": beyond})
+        for (client_id, client_ip, cluster), rows in found.items():
+            rows.sort(key=lambda row: (row["beyond"], -row["count"], _name(row), row["connection_id"]))
+            yield self._return(groups.get((client_id, client_ip)), cluster, rows)
+
+    def _return(self, group: str | None, cluster: str | None, rows: Sequence[Row]) -> Finding:
+        worst = rows[0]
+        who = client(worst) if group is None else f"{client(worst)} of group {word(group)}"
+        more = f" (and {plural(len(rows) - 1, 'other partition')})" if rows[1:] else ""
+        then = "then continued" if worst["beyond"] else "did not get beyond it"
+        return self.finding(
+            "warning" if worst["beyond"] else "error",
+            f"{who}{in_cluster(self.clusters, cluster)} fetched the records at offset {worst['offset']:,} of "
+            f"{_name(worst)}{more} {worst['count']:,} times on one connection{span(worst['first'], worst['last'])}, "
+            f"and {then}",
+            meaning=(
+                "The consumer received these records and returned to them each time. Usually the program fails at a "
+                "record at or soon after this offset (a poison record), and its error handler seeks back to try again; "
+                "the records that follow wait."
+            ),
+            advice=(
+                "Look at the program's log for the error, and at the record at this offset. Limit the attempts of the "
+                "error handler, and write records that fail to a dead letter topic."
+            ),
+            subject={
+                **({"group_id": group} if group is not None else subject(worst, *CLIENT_COLUMNS)),
+                **({} if cluster is None else {"cluster": cluster}),
+            },
+            count=worst["count"],
+            first=worst["first"],
+            last=worst["last"],
+            evidence=tuple(
+                Evidence(row["connection_id"], row["exchange_id"], row["last"], f"the last fetch at {row['offset']:,}")
+                for row in rows[:MAX_EVIDENCE]
+            ),
+            values={name: worst[name] for name in ("topic", "partition", "offset", "beyond")},
+        )
+
     def effects(self, finding: Finding) -> Iterator[Effect]:
+        if "group_id" not in finding.subject:
+            return
         group = {"group_id": finding.subject["group_id"], "cluster": finding.subject.get("cluster")}
         yield "rebalance-storms", group
         yield "lost-members", group
@@ -264,7 +340,9 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         found: dict[tuple[Any, ...], list[tuple[bool, list[Row]]]] = {}
         for key, positions in series.items():
             seen = alive.get((key[0], key[2]))
-            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), seen)
+            # A group may commit rarely, but a consumer that reads fetches.
+            unmoved = None if key in commits else self.thresholds.samples - 1
+            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), seen, unmoved)
             if self._grows(samples):
                 found.setdefault(key[:3], []).append((key in commits, samples))
         for (group, who, cluster), grown in found.items():
@@ -314,7 +392,9 @@ class GrowingLag(Detector[GrowingLagThresholds]):
             ),
             advice=(
                 "Find out what limits the consumer: work per record, a slow database, commits that wait. Add members "
-                "up to the number of partitions, or partitions; look at the busiest partition if others keep up."
+                "up to the number of partitions, or partitions; look at the busiest partition if others keep up. A "
+                "consumer with isolation.level=read_committed that gets nothing may wait for the end of an open "
+                "transaction (kafka-transactions.sh find-hanging)."
             ),
             subject={
                 **({"group_id": group} if group is not None else named_client),
@@ -331,11 +411,11 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         )
 
 
-def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | None) -> list[Row]:
+def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | None, unmoved: int | None) -> list[Row]:
     """Positions with their lag, in order: those that moved, since any lag grows between two commits.
 
     `alive`: when the group's members were last seen. If they still are at the end, and the position has stopped, there
-    is a last sample of the end.
+    is a last sample of the end. A position that never moved has stopped after `unmoved` spans.
     """
     samples: list[Row] = []
     place, end = 0, 0
@@ -345,10 +425,11 @@ def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | Non
             place += 1
         if place and (not samples or row["offset"] != samples[-1]["offset"]):
             samples.append({**row, "lag": max(end - row["offset"], 0)})
-    if len(samples) > 1:
-        pause = max(after["span"] - before["span"] for before, after in pairwise(samples))
+    pauses = [after["span"] - before["span"] for before, after in pairwise(samples)]
+    patience = _STOPPED * max(pauses) if pauses else unmoved
+    if samples and patience is not None:
         last = samples[-1]
-        if alive is not None and min(ends[-1][0], alive) - last["span"] > _STOPPED * pause:
+        if alive is not None and min(ends[-1][0], alive) - last["span"] > patience:
             end = max(offset for when, offset in ends if when <= alive)
             lag = max(end - last["offset"], 0)
             samples.append({**last, "span": min(ends[-1][0], alive), "lag": lag, "stopped": True})

@@ -41,6 +41,9 @@ POLL_TIMEOUT: Final = "poll timeout"
 FENCED_INSTANCE_ID: Final = 82
 """`SharedInstances` reports what it follows from."""
 
+_LEAVE: Final = -1
+"""Member epoch of a heartbeat that leaves for good; static members that may return send -2."""
+
 Row = dict[str, Any]
 GroupKey = tuple[str | None, str]
 """Its cluster, if there are several, and its id."""
@@ -119,6 +122,21 @@ def _note(event: Row) -> str:
     if event["reason"]:
         return f"{event['api']} of {who}: {word(event['reason'], 120)}"
     return f"{event['api']} of {who}"
+
+
+def _away(events: Sequence[Row], at_least_ns: int) -> list[Row]:
+    """Leaves of members that join again later, in the newer protocols."""
+    left: dict[str, Row] = {}
+    found = []
+    for event in events:
+        if event["asked"] is None or event["time_ns"] is None:
+            continue
+        before = left.pop(event["member_id"], None)
+        if event["asked"] == _LEAVE:
+            left[event["member_id"]] = event
+        elif event["asked"] == 0 and before is not None and event["time_ns"] - before["time_ns"] >= at_least_ns:
+            found.append(before)
+    return found
 
 
 def _leaves(event: Row) -> bool:
@@ -221,6 +239,10 @@ class LostMemberThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `LostMembers`."""
 
     at_least: Annotated[int, Meta(ge=1, description="Report a group from this many losses.")] = 1
+    away: Annotated[
+        Duration,
+        Meta(ge=0, description="Without a reason, a member that leaves and joins again after this time did not poll."),
+    ] = 100_000_000
 
 
 class LostMembers(GroupDetector):
@@ -229,7 +251,11 @@ class LostMembers(GroupDetector):
     The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. This is known if a later
     response to the member says so, or if the leader's list of members lacks it.
 
-    Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator.
+    A member of the newer protocols gives no reason when it leaves. If it joins again later with the same member id, its
+    program did not poll in the meantime.
+
+    Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator. A
+    program that unsubscribes for a while looks like one that does not poll.
     """
 
     name: ClassVar[str] = "lost-members"
@@ -240,6 +266,7 @@ class LostMembers(GroupDetector):
         rebalances = self._rebalances()
         for group, events in self._events().items():
             late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
+            late += _away(events, self.thresholds.away)
             # `SharedInstances` reports those that another program has replaced.
             fenced = {event["member_id"] for event in events if event["error_code"] == FENCED_INSTANCE_ID}
             lost = [(row, one) for row in rebalances.get(group, ()) for one in row["lost"] if one not in fenced]

@@ -21,6 +21,7 @@ from kafkasniff.analysis.detectors.connections_known import (
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
 from kafkasniff.analysis.detectors.problems_known import (
+    MAX_DETAIL,
     REJECTED,
     add_problems,
     cause_of,
@@ -32,13 +33,14 @@ from kafkasniff.analysis.detectors.problems_known import (
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, subject
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_name
-from kafkasniff.text.printable import word
+from kafkasniff.kafka.schema.errors import error_by_code, error_name
+from kafkasniff.text.printable import cut, printable, word
 
 __all__ = ["SASL_REFUSED", "SaslFailures", "taken_mechanisms"]
 
 SASL_REFUSED: Final = "sasl-refused"
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+SASL_AUTHENTICATION_FAILED: Final = 58
 _TAKES: Final = re.compile(r"; it takes (.+)$")
 """How `connection.opening` ends when a client asks for a mechanism that the listener does not take."""
 
@@ -109,20 +111,25 @@ class SaslFailures(Detector[SaslThresholds]):
                 continue
             connection = known.get(problem["connection_id"])
             if connection is not None:
-                key = tuple(connection[name] for name in ("client_id", "client_ip", "broker", "sasl_mechanism"))
+                key = tuple(
+                    connection[name] for name in ("client_id", "client_ip", "broker", "sasl_mechanism", "principal")
+                )
                 closed.setdefault(key, []).append(problem)
         found = []
         for row, evidence in self._refused.rows(self):
             shown = evidence[0].connection_id if evidence else 0
-            mechanism = known.get(shown, {}).get("sasl_mechanism")
+            mechanism, principal = (known.get(shown, {}).get(name) for name in ("sasl_mechanism", "principal"))
             reason = error_name(row["error_code"]) or f"error {row['error_code']}"
+            words = known.get(shown, {}).get("authentication_error") or ""
+            if words.startswith(f"{reason}: "):
+                reason = cut(printable(words), MAX_DETAIL)
             times = {"first": row["first"], "last": row["last"]}
-            found += self._finding(row, reason, mechanism, takes.get(shown), row["count"], evidence, times)
+            found += self._finding(row, reason, mechanism, principal, takes.get(shown), row["count"], evidence, times)
         for key, rows in closed.items():
             who = dict(zip(("client_id", "client_ip", "broker"), key[:3], strict=True)) | {"error_code": None}
             evidence = problem_evidence(rows)
             found += self._finding(
-                who, "it closed the connection", key[3], None, len(rows), evidence, problem_times(rows)
+                who, "it closed the connection", key[3], key[4], None, len(rows), evidence, problem_times(rows)
             )
         return found
 
@@ -131,6 +138,7 @@ class SaslFailures(Detector[SaslThresholds]):
         row: dict[str, Any],
         reason: str,
         mechanism: str | None,
+        principal: str | None,
         takes: str | None,
         count: int,
         evidence: tuple[Evidence, ...],
@@ -140,6 +148,7 @@ class SaslFailures(Detector[SaslThresholds]):
         if count < self.thresholds.at_least:
             return []
         how = "" if mechanism is None else f" with {word(mechanism)}"
+        error = None if row["error_code"] is None else error_by_code(row["error_code"])
         why = reason if takes is None else f"{reason}, the listener takes {takes}"
         return [
             self.finding(
@@ -148,7 +157,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 meaning=(
                     "The broker does not know the user, or the password or token is wrong. Older clients only show it "
                     "as a connection that is closed again and again."
-                    if takes is None
+                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
+                    else f"{error.name}: {error.meaning}. No user and password were checked."
+                    if takes is None and error is not None
                     else (
                         "The client asks for a SASL mechanism that the listener does not have "
                         "(sasl.enabled.mechanisms). Its user and password were not checked."
@@ -157,7 +168,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 advice=(
                     "Compare the client's sasl.jaas.config, sasl.mechanism and security.protocol with the listener's "
                     "settings; the broker's log has more detail than its response to the client."
-                    if takes is None
+                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
+                    else f"{error.advice}."
+                    if takes is None and error is not None
                     else (
                         f"Set the client's sasl.mechanism to what the listener takes ({takes}), or add the mechanism "
                         "to sasl.enabled.mechanisms of the listener."
@@ -167,6 +180,10 @@ class SaslFailures(Detector[SaslThresholds]):
                 count=count,
                 **times,
                 evidence=evidence,
-                values={"mechanism": mechanism} if takes is None else {"mechanism": mechanism, "taken": takes},
+                values={
+                    "mechanism": mechanism,
+                    "principal": principal,
+                    **({} if takes is None else {"taken": takes}),
+                },
             )
         ]

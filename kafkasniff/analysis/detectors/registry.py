@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.errors import UsageError
 
-__all__ = ["DETECTORS", "detector_names", "find_detector"]
+__all__ = ["DETECTORS", "SECURITY", "detector_names", "find_detector"]
 
 DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("undecoded-traffic", "kafkasniff.analysis.detectors.undecoded"),
@@ -37,6 +37,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("repeated-sequences", "kafkasniff.analysis.detectors.producers"),
     ("acks-zero", "kafkasniff.analysis.detectors.producers"),
     ("lost-records", "kafkasniff.analysis.detectors.lost_records"),
+    ("overwritten-records", "kafkasniff.analysis.detectors.overwritten"),
     ("hanging-transactions", "kafkasniff.analysis.detectors.transactions"),
     ("fenced-producers", "kafkasniff.analysis.detectors.transactions"),
     ("throttled-clients", "kafkasniff.analysis.detectors.throttling"),
@@ -49,9 +50,22 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("tls-failures", "kafkasniff.analysis.detectors.tls_failures"),
     ("slow-broker", "kafkasniff.analysis.detectors.slow_broker"),
     ("transport-trouble", "kafkasniff.analysis.detectors.transport_trouble"),
+    ("denied", "kafkasniff.analysis.detectors.denied"),
+    ("plaintext-credentials", "kafkasniff.analysis.detectors.insecure"),
+    ("plaintext-scram", "kafkasniff.analysis.detectors.insecure"),
+    ("old-tls", "kafkasniff.analysis.detectors.insecure"),
+    ("weak-cipher", "kafkasniff.analysis.detectors.insecure"),
+    ("bad-certificate", "kafkasniff.analysis.detectors.insecure"),
+    ("expiring-certificate", "kafkasniff.analysis.detectors.insecure"),
+    ("without-authentication", "kafkasniff.analysis.detectors.insecure"),
     ("skewed-partitions", "kafkasniff.analysis.detectors.skew"),
 )
 """Name and module, in the order of listings."""
+SECURITY: Final = (
+    *("denied", "plaintext-credentials", "plaintext-scram", "old-tls", "weak-cipher", "bad-certificate"),
+    *("expiring-certificate", "without-authentication", "sasl-failures", "tls-failures"),
+)
+"""Those that `security` shows."""
 
 
 def detector_names() -> tuple[str, ...]:

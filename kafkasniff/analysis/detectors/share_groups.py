@@ -110,6 +110,8 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
                 for partition in topic.partitions:
                     self._count(partition, counts)
             found += [(row, topic, counts) for topic, counts in by_topic.items() if any(counts.values())]
+        # Without bodies and lists, which would be copied for each topic.
+        batch = batch.select([*ORDER, "api", "group_id", *CLUSTER_COLUMNS])
         batch = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
         keys = {
             **clusters(batch),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.wording import elapsed, some, times_as_much
@@ -22,6 +22,7 @@ from kafkasniff.text.times import duration
 
 __all__ = ["SlowBroker"]
 
+_REPLICAS: Final = " (acks=all)"
 MAX_SLOWEST: Final = 1 << 16
 """Maximum number of exchanges that are kept as evidence, the slowest."""
 
@@ -34,13 +35,16 @@ class SlowBrokerThresholds(Parameters, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Minimum number of responses of a broker to an API; fewer are not judged.")
     ] = 20
     beyond: Annotated[Duration, Meta(ge=0, description="Minimum difference from its peers' median.")] = 5_000_000
+    grave: Annotated[Duration, Meta(ge=0, description="A difference of at least this is a warning, less a note.")] = (
+        20_000_000
+    )
 
 
 class SlowBroker(Detector[SlowBrokerThresholds]):
     """Brokers whose median time to answer an API is longer than that of their peers.
 
     Exchanges with a possible requested wait are excluded; time queued after earlier requests and throttle times are
-    subtracted.
+    subtracted. Produce with acks=all is compared with Produce with acks=all only.
 
     Caveats: network time is included, so a broker in another zone looks slow. With acks=all another replica may be the
     slow one. A higher load is a good reason to be slower.
@@ -72,6 +76,11 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         # The numbers of brokers may become known late or halfway through, so brokers are identified by endpoint.
         place = batch.schema.get_field_index("broker_id")
         batch = batch.set_column(place, "broker_id", pa.nulls(batch.num_rows, pa.int32()))
+        # A leader that waits for replicas is compared with others that do.
+        waits = pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False)
+        api = column(batch, "api")
+        labels = pc.if_else(waits, pc.binary_join_element_wise(api, _REPLICAS, ""), api)
+        batch = batch.set_column(batch.schema.get_field_index("api"), "api", labels)
         self.asked["slow"].update(batch)
         known = pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "api")))
         batch = only(batch, pc.and_(known, pc.invert(may_have_waited(batch))))
@@ -99,13 +108,15 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
         worst = rows[0]
         apis = [row["api"] for row in rows]
         others = f" (and {some(apis[1:])})" if apis[1:] else ""
+        difference = (worst["p50_us"] - worst["peers_p50_us"]) * 1000
         return self.finding(
-            "warning",
+            "warning" if difference >= self.thresholds.grave else "note",
             f"{broker}: median {worst['api']}{others} latency is {elapsed(worst['p50_us'] * 1000)}, "
             f"{times_as_much(worst['ratio'])} its peers' ({elapsed(worst['peers_p50_us'] * 1000)})",
             meaning=(
                 "The same requests take longer at this broker than at the others: it has more work, or a slower disk, "
                 "network or machine."
+                + (" With acks=all, it may wait for a slow follower." if any(map(_waits, apis)) else "")
             ),
             advice=(
                 "Check how leaders and traffic are spread (skewed-partitions), and this broker's disks, request queue "
@@ -134,3 +145,8 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
             Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], duration(-row["faster_us"] * 1000))
             for row in rows[:MAX_EVIDENCE]
         )
+
+
+def _waits(api: str) -> bool:
+    """Whether the broker waits for replicas."""
+    return api.endswith(_REPLICAS)

@@ -139,14 +139,14 @@ class TlsThresholds(Parameters, frozen=True, kw_only=True):
     at_least: Annotated[
         int, Meta(ge=1, description="Report from this many failed handshakes of an address with a broker.")
     ] = 1
-    silent: Annotated[int, Meta(ge=1, description="The same for handshakes that ended without an alert.")] = 3
+    silent: Annotated[int, Meta(ge=1, description="The same for handshakes that ended without a visible alert.")] = 3
 
 
 class TlsFailures(Detector[TlsThresholds]):
     """Failed TLS handshakes; no keys are needed.
 
-    It is an error if an alert is in clear text (up to TLS 1.2), and a warning if TLS 1.3 hides it or if other
-    connections from the address work. `cause` in the subject is one of:
+    It is an error if an alert is in clear text (up to TLS 1.2), or if TLS 1.3 hides it at least `silent` times; a
+    warning if TLS 1.3 hides fewer, or if other connections from the address work. `cause` in the subject is one of:
 
     - `expired`: the alert `certificate_expired`, or a refused certificate that was not valid at the time of the
       capture.
@@ -210,7 +210,8 @@ class TlsFailures(Detector[TlsThresholds]):
         alerts = [found[1] for one in rows if (found := alert_in(one["detail"])) is not None]
         flaws = dict.fromkeys(flaw for one in rows for flaw in flaws_in(cause_of(one)))
         others = (row["client_ip"], row["broker"]) in works
-        severity: Severity = "error" if alerts and not others else "warning"
+        sure = alerts or (row["cause"] != "unknown" and len(rows) >= self.thresholds.silent)
+        severity: Severity = "error" if sure and not others else "warning"
         details = [*flaws]
         if alerts:
             details.append(f"alert {some(list(dict.fromkeys(alerts)))}")

@@ -38,6 +38,8 @@ UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 UNKNOWN_TOPIC_ID: Final = 100
 _CODES: Final = (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID)
 _TOPIC: Final = (*CLUSTER, ("topic", pa.string()))
+_PLACES: Final = [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]
+"""Columns of exchanges without bodies and lists, which would be copied for each of their topics."""
 MAX_TOPICS: Final = 1 << 17
 """Maximum number of topics that are known to exist, and of those that were deleted."""
 
@@ -57,7 +59,8 @@ class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
 class MissingTopics(Detector[MissingTopicThresholds]):
     """Topics that clients read or write and that do not exist, from the first request on or after a deletion.
 
-    A topic that appears later in the capture is not reported.
+    A topic that appears later in the capture is not reported, except if its id shows that it was deleted and created
+    again meanwhile: a warning.
 
     Caveats: programs that wait for a topic to be created look the same until it is. If all requests that found the
     topic are missing from the capture, a deleted topic looks as if it had never existed.
@@ -78,11 +81,13 @@ class MissingTopics(Detector[MissingTopicThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         last: Any = (("last", pa.int64(), "max"),)
+        ids: Any = (("first", pa.int64(), "min"),)
         deleted: Any = tuple((name, kind, "last") for name, kind in (*((one, pa.int64()) for one in ORDER), *CLIENT))
         return {
             **super().shapes(),
             "there": Shape(keys=_TOPIC, measures=last, bound=MAX_TOPICS),
             "deleted": Shape(keys=_TOPIC, measures=deleted, order=ORDER, bound=MAX_TOPICS),
+            "ids": Shape(keys=(*_TOPIC, ("topic_id", pa.string())), measures=ids, bound=MAX_TOPICS),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -93,12 +98,15 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         there = pc.invert(pc.is_in(code, value_set=pa.array(_CODES, code.type)))
         rows = only(rows, pc.and_(there, pc.and_(pc.is_valid(code), pc.is_valid(column(rows, "time_ns")))))
         self.parts["there"].add({**clusters(rows), "topic": column(rows, "topic"), "last": column(rows, "time_ns")})
+        rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "topic_id"))))
+        ids = {name: column(rows, name) for name in ("topic", "topic_id")}
+        self.parts["ids"].add({**clusters(rows), **ids, "first": column(rows, "time_ns")})
         self._refusals(only(batch, pc.greater(column(batch, "error_count"), 0)))
 
     def _deletions(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.equal(column(batch, "error_count"), 0))
         lists = column(batch, "topics")
-        rows = batch.take(pc.list_parent_indices(lists))
+        rows = batch.select(_PLACES).take(pc.list_parent_indices(lists))
         topics = pc.list_flatten(lists).cast(pa.string())
         places = {name: column(rows, name) for name in (*ORDER, *CLIENT_COLUMNS)}
         self.parts["deleted"].add({**clusters(rows), "topic": topics, **places})
@@ -114,7 +122,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
             if body is not None and api_key is not None:
                 topics += [one.topic for one in causes(api_key, msgspec.json.decode(body)) if one.code in _CODES]
             found += [(row, topic) for topic in dict.fromkeys(topics) if topic]
-        rows = batch.take(pa.array([row for row, _ in found], pa.int64()))
+        rows = batch.select(_PLACES).take(pa.array([row for row, _ in found], pa.int64()))
         api = column(rows, "api")
         keys = {**clients(rows), **clusters(rows), "topic": pa.array([topic for _, topic in found], pa.string())}
         sums = {
@@ -126,14 +134,63 @@ class MissingTopics(Detector[MissingTopicThresholds]):
     def findings(self) -> Iterator[Finding]:
         there = {_key(row): row["last"] for row in self.resolved("there").to_pylist()}
         deleted = {_key(row): row for row in self.resolved("deleted").to_pylist()}
+        ids: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.resolved("ids").to_pylist():
+            ids.setdefault(_key(row), []).append(row)
         found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+        again: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in self._refused.rows(self):
             known = there.get(_key(row))
             if known is None or row["last"] is None or known < row["last"]:
                 found.setdefault(_key(row), []).append((row, evidence))
+            elif len(ids.get(_key(row), ())) > 1:
+                again.setdefault(_key(row), []).append((row, evidence))
         for key, rows in found.items():
             rows.sort(key=lambda one: (-one[0]["count"], client(one[0])))
             yield self._finding(key, rows, known=key in there, deletion=deleted.get(key))
+        for key in again.keys() - found.keys():
+            rows = sorted(again[key], key=lambda one: (-one[0]["count"], client(one[0])))
+            yield self._created_again(key, rows, ids[key], deleted.get(key))
+
+    def _created_again(
+        self,
+        key: tuple[Any, ...],
+        rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]],
+        ids: list[dict[str, Any]],
+        deletion: dict[str, Any] | None,
+    ) -> Finding:
+        cluster, topic = key
+        ids.sort(key=lambda one: (one["first"], one["topic_id"]))
+        who = [client(row) for row, _ in rows]
+        users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
+        by = "" if deletion is None else f" by {client(deletion)}"
+        times = [one["first"] for one in ids[1:]]
+        evidence = sorted((one for _, some_evidence in rows for one in some_evidence), key=lambda one: one.time_ns or 0)
+        return self.finding(
+            "warning",
+            f"topic {word(topic)}{in_cluster(self.clusters, cluster)} was deleted{by} and created again while "
+            f"{users} used it: its id changed from {ids[0]['topic_id']} to {ids[-1]['topic_id']}",
+            meaning=(
+                "The new topic of the same name is empty. All earlier records are gone, offsets start at 0, and "
+                "committed offsets of groups belong to the old topic: consumers skip the first records of the new one, "
+                "or start over."
+            ),
+            advice=(
+                "If this was not intended, find out who deletes the topic; if auto.create.topics.enable is on, any "
+                "client that still uses a deleted topic creates it again. Reset the offsets of its groups."
+            ),
+            subject={"topic": topic, **({} if cluster is None else {"cluster": cluster})},
+            count=len(ids) - 1,
+            first=min(times),
+            last=max(times),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={
+                "deleted": True,
+                "clients": len(rows),
+                "used": [],
+                "names": [[row["client_id"], row["client_ip"]] for row, _ in rows[:_NAMED]],
+            },
+        )
 
     def _finding(
         self,

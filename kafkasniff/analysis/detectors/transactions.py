@@ -12,7 +12,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
 from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
     CLIENT_COLUMNS,
@@ -37,6 +37,10 @@ _FENCES: Final = "fenced"
 _OPEN: Final = "open"
 """Kinds of events of a transaction, or of how it ended."""
 _NAME: Final = ("transactional_id", pa.string())
+SHOWN: Final = 3
+"""Clients that a sentence names."""
+MAX_TAKERS: Final = 1 << 16
+"""Maximum number of producers whose InitProducerId is remembered."""
 MAX_SECONDS: Final = 1 << 18
 """Maximum number of seconds of transactional ids in which something began or ended, the earliest."""
 _SECOND: Final = 1_000_000_000
@@ -46,6 +50,8 @@ _ENDS: Final = ("EndTxn", "InitProducerId")
 """InitProducerId aborts an open transaction of its predecessor (KIP-98)."""
 _FENCED: Final = (47, 90)
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED."""
+_INVALID_STATE: Final = 48
+"""INVALID_TXN_STATE: with KIP-890, EndTxn of a producer whose transaction another one has aborted."""
 
 
 class HangingThresholds(Parameters, frozen=True, kw_only=True):
@@ -209,11 +215,16 @@ def _spans(rows: list[dict[str, Any]], end: int | None, timeout: int) -> Iterato
 class FencedThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `FencedProducers`."""
 
-    at_least: Annotated[int, Meta(ge=1, description="This many fenced requests are a warning; fewer are a note.")] = 3
+    at_least: Annotated[
+        int, Meta(ge=1, description="This many fenced requests are a warning; fewer by the same client are a note.")
+    ] = 3
 
 
 class FencedProducers(Detector[FencedThresholds]):
     """Producers that are refused because another one has taken over their transactional id.
+
+    It is a warning if a client with another id or address has taken over, and an error if clients take it over from
+    each other.
 
     Caveats: new instances take over from old ones this way. INVALID_PRODUCER_EPOCH also follows a transaction that the
     coordinator aborted.
@@ -231,14 +242,22 @@ class FencedProducers(Detector[FencedThresholds]):
         more = ("error_code", "error_count", "partitions", "response_body")
         return {"exchanges": TableReading((*ORDER, *own, *more))}
 
+    def shapes(self) -> Mapping[str, Shape]:
+        last: Any = (("last", pa.int64(), "max"),)
+        return {**super().shapes(), "takers": Shape(keys=(_NAME, *CLIENT), measures=last, bound=MAX_TAKERS)}
+
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        takes = only(batch, pc.and_(in_any(batch, "api", ["InitProducerId"]), pc.equal(column(batch, "error_code"), 0)))
+        takes = only(takes, pc.is_valid(column(takes, "transactional_id")))
+        name = {"transactional_id": column(takes, "transactional_id")}
+        self.parts["takers"].add({**name, **clients(takes), "last": column(takes, "time_ns")})
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found: list[tuple[int, int]] = []
         names = ("api_key", "error_code", "error_count", "partitions", "response_body")
         rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         for row, (api_key, first, count, partitions, body) in enumerate(rows):
             codes = {code for code, _ in error_codes(api_key, first, count, partitions or [], body)}
-            found += [(row, code) for code in _FENCED if code in codes]
+            found += [(row, code) for code in (*_FENCED, _INVALID_STATE) if code in codes]
         batch = batch.take(pa.array([row for row, _ in found], pa.int64()))
         keys = {
             **clients(batch),
@@ -248,22 +267,47 @@ class FencedProducers(Detector[FencedThresholds]):
         self._fenced.add(self, batch, keys, column(batch, "api"))
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._fenced.rows(self):
-            name = "" if row["transactional_id"] is None else f" ({word(row['transactional_id'])})"
+        takers: dict[str, set[tuple[Any, Any]]] = {}
+        for row in self.parts["takers"].table().to_pylist():
+            takers.setdefault(row["transactional_id"], set()).add((row["client_id"], row["client_ip"]))
+        rows = [
+            (row, evidence)
+            for row, evidence in self._fenced.rows(self)
+            if row["error_code"] != _INVALID_STATE
+            or takers.get(row["transactional_id"], set()) - {(row["client_id"], row["client_ip"])}
+        ]
+        fenced: dict[str | None, set[tuple[Any, Any]]] = {}
+        for row, _ in rows:
+            fenced.setdefault(row["transactional_id"], set()).add((row["client_id"], row["client_ip"]))
+        for row, evidence in rows:
+            known = row["transactional_id"]
+            name = "" if known is None else f" ({word(known)})"
+            who = (row["client_id"], row["client_ip"])
+            others = takers.get(known, set()) - {who} if known is not None else set()
+            severity: Severity = "warning" if others or row["count"] >= self.thresholds.at_least else "note"
+            mutual = known is not None and len(fenced[known]) > 1
+            names = " and ".join(sorted(client({"client_id": one, "client_ip": ip}) for one, ip in others)[:SHOWN])
+            by = f"; {names} took it over" if others else ""
             yield self.row_finding(
                 row,
                 evidence,
-                "warning" if row["count"] >= self.thresholds.at_least else "note",
+                "error" if mutual else severity,
                 f"{plural(row['count'], 'request')} of {client(row)}{name} refused with "
-                f"{error_name(row['error_code'])}",
+                f"{error_name(row['error_code'])}{by}",
                 meaning=(
                     "Another producer started with the same transactional id, or the coordinator aborted a "
                     "transaction that timed out. This producer can no longer write."
+                    if not others
+                    else "Two producers with the same transactional id ran at the same time. The coordinator aborted "
+                    "the transaction of the older one, which can no longer write."
                 ),
                 advice=(
                     "Nothing if an instance replaced one that was assumed dead. Otherwise two programs share a "
                     "transactional.id, or transactions last longer than transaction.timeout.ms."
+                    if not others
+                    else "Give each program its own transactional.id. If one instance replaced another, stop the old "
+                    "one before the new one starts."
                 ),
                 subject=("client_id", "client_ip", "transactional_id", "error_code"),
-                values={"requests": row["count"]},
+                values={"requests": row["count"], "mutual": mutual},
             )

@@ -85,7 +85,9 @@ class FetchEfficiency(Accumulator[FetchEfficiencyParameters]):
             rows = pa.concat_tables([rows.drop_columns("topic"), every], promote_options="default")
             rows = rows.group_by("row").aggregate([("bytes", "sum"), ("record_count", "sum")])
             rows = rows.rename_columns(["row", "bytes", "record_count"])
-        fetches = batch.take(rows.column("row").combine_chunks())
+        # Without the lists, which would be copied for each topic.
+        fetches = batch.select(["client_id", "client_ip", "error_count", "latency_us"])
+        fetches = fetches.take(rows.column("row").combine_chunks())
         size, records = integers(rows.column("bytes")), integers(rows.column("record_count"))
         failed = integers(column(fetches, "error_count")) > 0
         empty = (size == 0) & ~failed

@@ -84,7 +84,8 @@ class Topic(Accumulator[TopicParameters]):
         batch = batch.append_column("role", role)
         rows = per_topic(batch)
         rows = rows.filter(self._wanted(rows.column("topic")))
-        talks = batch.take(rows.column("row").combine_chunks())
+        # Without the lists, which would be copied for each topic.
+        talks = batch.select(["time_ns", "role", *_CLIENT]).take(rows.column("row").combine_chunks())
         times = column(talks, "time_ns")
         self.parts["clients"].add(
             {

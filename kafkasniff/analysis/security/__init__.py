@@ -1,13 +1,6 @@
-"""Who connects as whom: transport, authentication and authorization, as the packets show them.
+"""Who connects as whom: transport, authentication and authorization. Detectors find the weaknesses."""
 
-logins.py       what one connection shows of its authentication
-identities.py   connections that look alike, counted together
-denials.py      what brokers did not authorize
-judging.py      findings
-view.py         all of it, from an inspector's events
-"""
+from kafkasniff.analysis.detectors.identities import ClientIdentity
+from kafkasniff.analysis.security.view import SecurityView, security_findings
 
-from kafkasniff.analysis.security.identities import ClientIdentity
-from kafkasniff.analysis.security.view import SecurityView
-
-__all__ = ["ClientIdentity", "SecurityView"]
+__all__ = ["ClientIdentity", "SecurityView", "security_findings"]

@@ -38,8 +38,11 @@ from kafkasniff.sinks.formats import FORMATS
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.capture.timeline.read_ahead import ReadAhead
-    from kafkasniff.cli.running.pipeline import Sink
+    from kafkasniff.cli.running.pipeline import Ordered
+    from kafkasniff.cli.running.write_matching import Selected
     from kafkasniff.engine.lines_ahead import LinesAhead
+    from kafkasniff.sinks.formats import FormatSink
+    from kafkasniff.sinks.ordered_sink import OrderedSink
 
 __all__ = ["decode_command"]
 
@@ -127,17 +130,26 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 payload=payload,
                 secrets=arguments["show_secrets"],
             )
-            sink, to_terminal = FORMATS[wanted.form].open(output, settings), settings.terminal
-            # Someone may be waiting: at a pipe's other end, or at the terminal.
-            flush = sink.flush if "-" in captures or to_terminal else None
+            open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
+            ordered: Ordered | None = None
             selected: Selected | None = None
-            target: Sink = sink
-            if writing is not None:
-                from kafkasniff.cli.running.write_matching import Selected
+            lines: OrderedSink | FormatSink
+            late: OrderedSink | None = None
+            if predicate is None and writing is None:
+                lines = sink = open_sink(output, settings)
+            else:
+                from kafkasniff.sinks.ordered_sink import OrderedSink
 
-                selected = target = Selected(None if quiet and wanted.output is None else sink, limit)
+                lines = ordered = late = OrderedSink(output, lambda to: open_sink(to, settings), limit)
+                sink = late.inner
+                if writing is not None:
+                    from kafkasniff.cli.running.write_matching import Selected
+
+                    selected = ordered = Selected(None if quiet and wanted.output is None else late, limit)
+            # Someone may be waiting: at a pipe's other end, or at the terminal.
+            flush = lines.flush if "-" in captures or to_terminal else None
             enricher = Enricher(catalog, summary=inspector.summary)
-            selector = make_selector(predicate)
+            selector = make_selector(predicate, holds=True)
             ahead: LinesAhead | None = None
             if has_threads:
                 source = _read_ahead(threads, opened)
@@ -149,12 +161,13 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             run = Pipeline(
                 environment,
                 inspector,
-                target,
+                lines if selected is None else selected,
                 enricher=enricher,
                 selector=selector,
                 limit=None if selected else limit,
                 flush=flush,
                 ended=selected.ended if selected else None,
+                ordered=ordered,
             )
             if writing is None and begin_lines(
                 inspector,
@@ -167,7 +180,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 left=None if limit is None else run.left,
                 ahead=ahead,
             ):
-                run.lines = sink
+                run.lines = lines
             shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
                 if two_pass:
@@ -176,7 +189,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 run.close()
             except Interrupted:
                 # The decoded lines are complete; write them before reporting the interruption.
-                sink.close()
+                lines.close()
                 if not quiet:
                     environment.say(f"interrupted: {summary_line(inspector.summary)}")
                 raise
@@ -200,6 +213,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         if not quiet:
             shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
             environment.say(prefix + summary_line(inspector.summary, shown))
+            if late is not None and late.late:
+                environment.say(
+                    f"{late.late:,} requests are shown with their responses: too many lines waited for them"
+                )
         if source.broken:
             return Exit.BROKEN
         # Without a filter, problems show what the captures hold.

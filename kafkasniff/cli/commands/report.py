@@ -8,7 +8,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import quiet_option, traceback_option
-from kafkasniff.cli.options.filter_options import make_selector, take_predicate
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -43,7 +43,6 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     _need_parts()
 
     from kafkasniff.analysis.detectors.numbers import Numbers
-    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output, WholeFile
     from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
     from kafkasniff.report.contents import Gathering
@@ -53,7 +52,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     exports = [open_export(folder, "the report needs") for folder in folders]
     file = None if output == "-" else WholeFile(output, inputs=captures)
     gathering = Gathering()
-    numbers, security = Numbers(), SecurityView(make_selector(predicate))
+    numbers = Numbers()
     reading = CountedCaptures(
         environment,
         gathering,
@@ -61,7 +60,6 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         predicate,
         quiet=quiet,
         events=numbers.feed,
-        security=security,
     )
     for export in exports:
         gathering.read(export)
@@ -69,14 +67,14 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         reading.read(captures)
     contents = gathering.contents(reading.names)
     names = [capture_name(name_of(one)) or "" for one in sources]
-    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers, security=security)
+    page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
         file.write(page)
     else:
         with Output(environment) as stream:
             stream.write(page)
     if not quiet:
-        say_notes(environment, contents.notes + security.notes(), contents.answer.visibility)
+        say_notes(environment, contents.notes, contents.answer.visibility)
     reading.end()
     if reading.broken:
         return Exit.BROKEN

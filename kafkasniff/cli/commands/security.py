@@ -14,7 +14,7 @@ from kafkasniff.cli.options.answer_options import (
     output_option,
     presentation_options,
 )
-from kafkasniff.cli.options.filter_options import make_selector, take_predicate
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -24,7 +24,8 @@ from kafkasniff.runtime.addresses import name_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.model import Message
+    from kafkasniff.analysis.detectors import Detectors
+    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["security_command"]
 
@@ -52,17 +53,29 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     taken = take_captures(environment, captures)
     divided = Sources(taken, ())
 
+    from kafkasniff.analysis.detectors import Detectors
+    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.registry import SECURITY
+    from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.running.counted_captures import CountedCaptures
 
-    view = SecurityView(make_selector(predicate))
-    # Filters on records look at those of exchanges.
-    tables = () if predicate is None else ("exchanges",)
+    detectors, view, numbers = Detectors(only=SECURITY), SecurityView(), Numbers()
     with Output(environment, options["output"], inputs=taken) as output:
-        reading = CountedCaptures(environment, _NoRows(), options, predicate, quiet=quiet, tables=tables, security=view)
+        reading = CountedCaptures(
+            environment,
+            _Rows(detectors, view),
+            options,
+            predicate,
+            quiet=quiet,
+            tables=tables_for(detectors),
+            events=numbers.feed,
+        )
         reading.read(taken)
-        identities, findings, sources = view.identities(), view.findings(), tuple(map(name_of, captures))
+        identities, sources = view.identities(), tuple(map(name_of, captures))
+        findings = numbers.numbered(detectors.findings(reading.names))
+        notes = [*view.notes(), *detectors.notes()]
         if options["form"] == "json":
             from kafkasniff.cli.render.check_text import finding_object
             from kafkasniff.cli.render.security_text import identity_object
@@ -72,9 +85,9 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
                     "sources": list(sources),
                     "broken": reading.broken,
                     "connections": view.connections,
-                    "identities": [identity_object(one) for one in identities],
+                    "identities": [identity_object(one, numbers) for one in identities],
                     "findings": [finding_object(one) for one in findings],
-                    "notes": view.notes(),
+                    "notes": notes,
                 }
             )
         else:
@@ -94,7 +107,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     if not quiet:
         from kafkasniff.cli.running.pipeline import summary_line
 
-        for note in view.notes():
+        for note in notes:
             environment.say(note)
         if reading.summary is not None:
             environment.say(summary_line(reading.summary))
@@ -106,15 +119,17 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     return Exit.OK if view.identities() else reading.say_nothing()
 
 
-class _NoRows:
-    """The view takes events."""
+class _Rows:
+    """Passes rows to detectors and to the view."""
+
+    def __init__(self, detectors: Detectors, view: SecurityView) -> None:
+        self._detectors = detectors
+        self._view = view
+        self.wants_body = detectors.wants_body
 
     def has(self, table: str) -> None:
-        """Nothing reads tables."""
+        """Neither needs to know."""
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Drop rows."""
-
-    def wants_body(self, message: Message) -> bool:
-        """Rows need no bodies."""
-        return False
+        self._detectors.update(batch, table)
+        self._view.update(batch, table)

@@ -9,7 +9,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import make_selector, take_predicate
+from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkasniff.analysis.detectors import Detectors, Finding
+    from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.model import Message
@@ -48,8 +49,8 @@ _FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "
 def stats_command(environment: Environment, /, sources: tuple[str, ...], **options: Any) -> int:
     """Summarize captures or exports (folders): brokers, clients, APIs, topics, groups, errors, problems.
 
-    Several captures form one timeline, as in decode. Filters apply to captures only. For captures, the summary shows
-    who connects as whom; `security` shows more. It ends with findings; `check` explains them.
+    Several captures form one timeline, as in decode. Filters apply to captures only. The summary shows who connects as
+    whom; `security` shows more. It ends with findings; `check` explains them.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = take_predicate(options)
@@ -61,29 +62,31 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     output, colour = options.pop("output"), options.pop("color")
 
     from kafkasniff.analysis.detectors import Detectors
+    from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.overview import Overview
-    from kafkasniff.analysis.security import SecurityView
+    from kafkasniff.analysis.security import SecurityView, security_findings
     from kafkasniff.cli.output import Output
 
-    overview, detectors, security = Overview(), Detectors(), SecurityView(make_selector(predicate))
+    overview, detectors, security, numbers = Overview(), Detectors(), SecurityView(), Numbers()
     if options["no_records"]:
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
-        taker = _Both(overview, detectors)
-        reading = CountedCaptures(environment, taker, options, predicate, quiet=quiet, security=security)
+        taker = _Together(overview, detectors, security)
+        reading = CountedCaptures(environment, taker, options, predicate, quiet=quiet, events=numbers.feed)
         for folder in folders:
-            _read_export(overview, detectors, folder, records=not options["no_records"])
+            _read_export(overview, detectors, security, folder, records=not options["no_records"])
         if captures:
             reading.read(captures)
         answer = overview.answer(names=reading.names, **_rows(form, top))
         findings = detectors.findings(reading.names)
         answer.notes += [f"findings: {note}" for note in detectors.notes()]
+        insecure = security_findings(findings)
         shown = _rows(form, top).get("top", len(findings))
         answer.more["findings"] = max(len(findings) - shown, 0)
         findings = findings[:shown]
         if form == "json":
             result = _json(answer, findings, sources, broken=reading.broken)
-            result["security"] = _security(security, top) if captures else None
+            result["security"] = _security(security, insecure, numbers, top)
             stream.write_json(result)
         else:
             from kafkasniff.cli.render.stats_text import stats_text
@@ -119,12 +122,13 @@ def _rows(form: str, top: int | None) -> dict[str, int]:
     return {"top": top}
 
 
-class _Both:
-    """Passes the same rows to an overview and to detectors."""
+class _Together:
+    """Passes the same rows to an overview, to detectors, and to the security view."""
 
-    def __init__(self, overview: Overview, detectors: Detectors) -> None:
+    def __init__(self, overview: Overview, detectors: Detectors, security: SecurityView) -> None:
         self._overview = overview
         self._detectors = detectors
+        self._security = security
 
     def has(self, table: str) -> None:
         self._overview.has(table)
@@ -132,13 +136,16 @@ class _Both:
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         self._overview.update(batch, table)
         self._detectors.update(batch, table)
+        self._security.update(batch, table)
 
     def wants_body(self, message: Message) -> bool:
         return self._overview.wants_body(message) or self._detectors.wants_body(message)
 
 
-def _read_export(overview: Overview, detectors: Detectors, folder: str, *, records: bool) -> None:
-    """Pass the rows of an export to an overview and detectors. Raises CaptureError, UsageError."""
+def _read_export(
+    overview: Overview, detectors: Detectors, security: SecurityView, folder: str, *, records: bool
+) -> None:
+    """Pass the rows of an export to all three. Raises CaptureError, UsageError."""
     export = open_export(folder, "stats needs")
     for table, reading in overview.reads().items():
         # Without keys and values there are no sizes, and with hashes wrong ones.
@@ -147,6 +154,7 @@ def _read_export(overview: Overview, detectors: Detectors, folder: str, *, recor
             for batch in export.batches(table, reading):
                 overview.update(batch, table)
     detectors.read(export)
+    security.read(export)
 
 
 def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool) -> Any:
@@ -163,13 +171,13 @@ def _finding_objects(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
 
 
-def _security(view: SecurityView, top: int | None) -> dict[str, Any]:
+def _security(view: SecurityView, findings: Sequence[Finding], numbers: Numbers, top: int | None) -> dict[str, Any]:
     """The security view as in JSON, its lists cut at `top`."""
     from kafkasniff.cli.render.security_text import identity_object
 
-    identities, findings = view.identities(), view.findings()
+    identities = view.identities()
     return {
-        "identities": [identity_object(one) for one in identities[:top]],
+        "identities": [identity_object(one, numbers) for one in identities[:top]],
         "findings": _with_times(_finding_objects(findings[:top])),
         "more": {"identities": len(identities[top:] if top else ()), "findings": len(findings[top:] if top else ())},
         "notes": view.notes(),

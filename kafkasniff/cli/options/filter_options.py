@@ -151,14 +151,14 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
     )
 
 
-def make_selector(predicate: Predicate | None) -> Selector | None:
-    """A selector for a predicate; None if everything is selected."""
+def make_selector(predicate: Predicate | None, *, holds: bool = False) -> Selector | None:
+    """A selector for a predicate; None if everything is selected. `holds`: it returns `HeldRequest` requests."""
     if predicate is None:
         return None
     # Imported only if there is a filter: otherwise the first line appears sooner.
     from kafkasniff.filters import Selector
 
-    return Selector(predicate)
+    return Selector(predicate, holds=holds)
 
 
 def _expression(text: str) -> Predicate:

@@ -100,7 +100,10 @@ def check_text(
     shown = [one for finding in findings for one in finding.evidence]
     hints = list(how_to_look(shown, captures)) if captures else []
     if not captures and shown:
-        hints = ["connection_id and exchange_id are the key of the export's tables"]
+        hints = [
+            "connection_id and exchange_id are the key of the export's tables; "
+            "decode --exchange CONNECTION_ID/EXCHANGE_ID CAPTURE... shows an exchange"
+        ]
     if hints:
         lines += ["", *(f"{paint.dim}{line}{paint.reset}" for line in hints)]
     return "".join(f"{line}\n" for line in lines)

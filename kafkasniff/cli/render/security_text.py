@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from kafkasniff.analysis.detectors import Finding
+from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.security import ClientIdentity
 from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
 from kafkasniff.enrich.hosts import Hosts
@@ -28,12 +29,16 @@ from kafkasniff.text.wrapping import wrapped
 __all__ = ["identity_object", "named_identities", "security_text"]
 
 
-def identity_object(identity: ClientIdentity) -> dict[str, Any]:
-    """An identity as in JSON: times as RFC 3339."""
+def identity_object(identity: ClientIdentity, numbers: Numbers) -> dict[str, Any]:
+    """An identity as in JSON: times as RFC 3339, and numbers as in `decode`."""
     fields: dict[str, Any] = msgspec.to_builtins(identity)
     fields["examples"] = [
-        {"connection": number, "exchange": exchange, "time": rfc3339(time)}
-        for _, number, exchange, time in identity.examples
+        {
+            "connection": numbers.connection(connection_id),
+            "exchange": numbers.exchange(connection_id, exchange_id),
+            "time": rfc3339(time),
+        }
+        for connection_id, exchange_id, time in identity.examples
     ]
     for name in ("first", "last"):
         fields[name] = rfc3339(fields[name])

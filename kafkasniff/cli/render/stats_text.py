@@ -59,12 +59,11 @@ def stats_text(
 
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, sources)]
     days = spans_days(answer)
-    identities, insecure = ([], []) if security is None else (security.identities(), security.findings())
-    more = {**answer.more, "security": len(identities) - top, "security findings": len(insecure) - top}
+    identities = [] if security is None else security.identities()
+    more = {**answer.more, "security": len(identities) - top}
     tables = [
         *_sections(answer, days),
         ("Security", identities[:top], SECURITY),
-        ("Security findings", insecure[:top], _findings("security")),
         ("Findings", findings, _findings("check")),
     ]
     for name, rows, columns_of in tables:

@@ -12,7 +12,6 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.analysis.security import SecurityView
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
     from kafkasniff.enrich import Catalog
@@ -42,8 +41,8 @@ class Taker(Protocol):
 class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
-    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` and `security`
-    also receive the inspector's events.
+    `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` also receives
+    the inspector's events.
     """
 
     def __init__(
@@ -56,7 +55,6 @@ class CountedCaptures:
         quiet: bool,
         tables: tuple[str, ...] = _TABLES,
         events: Callable[[Sequence[Output]], object] | None = None,
-        security: SecurityView | None = None,
     ) -> None:
         self._environment = environment
         self._overview = overview
@@ -65,7 +63,6 @@ class CountedCaptures:
         self._quiet = quiet
         self._tables = tables
         self._events = events
-        self._security = security
         self.names: LearnedNames | None = None
         """Names learned from the captures, after reading."""
         self.summary: Summary | None = None
@@ -96,12 +93,6 @@ class CountedCaptures:
             arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
 
-        def feed_security(output: Sequence[Output]) -> None:
-            assert self._security is not None
-            self._security.feed(output, rows.start_ns)
-            if self._events is not None:
-                self._events(output)
-
         def take(batch: pa.RecordBatch, table: str) -> None:
             if table == "exchanges":
                 self.exchanges += batch.num_rows
@@ -114,7 +105,7 @@ class CountedCaptures:
             wants_body=overview.wants_body,
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
-            events=self._events if self._security is None else feed_security,
+            events=self._events,
             memory=self._options["memory"],
         )
         for table in options.tables:

@@ -47,7 +47,9 @@ def begin_lines(
     native, maker = kernel(), FORMATS[options.form].line_maker
     if native is None:
         return False
-    if left is not None and left() < FEW:
+    holds = filtered is not None and filtered[1].holds
+    if left is not None and (holds or left() < FEW):
+        # Lines that wait for a request are counted one by one.
         maker = None
     if filtered is None:
         make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -150,6 +151,8 @@ def _read(
     from kafkasniff.enrich import Catalog, Enricher
     from kafkasniff.timing import LinkWatch
 
+    # What the first reading has left in pieces is given back as a whole before the second one.
+    gc.collect()
     arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
     if not scoped:
         arguments["ports"] = ()
@@ -157,7 +160,8 @@ def _read(
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)
-    watch = LinkWatch(ports=arguments["ports"], over=held.link, memory=inspector.memory)
+    watch = LinkWatch(ports=arguments["ports"], over=held.link, looks_up=False, memory=inspector.memory)
+    inspector.count_watch(watch)
     shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
     with open_captures(captures, stdin=environment.stdin) as source:
         for part in shown_parts(source, Progress(environment, source) if shows else None):

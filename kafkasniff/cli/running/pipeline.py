@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.filters import Selector
 
-__all__ = ["BatchParts", "Event", "LineSink", "Pipeline", "Sink", "learn_names", "shown_parts", "summary_line"]
+__all__ = [
+    "BatchParts",
+    "Event",
+    "LineSink",
+    "Ordered",
+    "Pipeline",
+    "Sink",
+    "learn_names",
+    "shown_parts",
+    "summary_line",
+]
 
 Event = Message | SaslToken | Exchange | Problem
 
@@ -42,6 +52,20 @@ class LineSink(Sink, Protocol):
 
     def write_lines(self, lines: Lines) -> None:
         """Take finished lines, in turn with events."""
+
+
+class Ordered(LineSink, Protocol):
+    """Consumer of events and lines that keeps the places of held requests (`sinks.ordered_sink`)."""
+
+    @property
+    def shown(self) -> int:
+        """Messages shown."""
+
+    def hold(self, request: Message) -> None:
+        """Keep the place of a request."""
+
+    def decide(self, exchange: int, request: Message | None) -> None:
+        """The held request of an exchange is shown, or not if it is None."""
 
 
 class BatchParts:
@@ -78,8 +102,8 @@ class Pipeline:
     """Feeds packets to an inspector and its events to a sink: those that `selector` selects, up to `limit` messages.
 
     `enricher`: adds names to events before they are selected. `flush`: called after events were written, for a reader
-    who watches; `ended`: called with each `Connection` that the
-    inspector yields, after the events of the same batch.
+    who watches; `ended`: called with each `Connection` that the inspector yields, after the events of the same batch.
+    `ordered`: the sink, if the selector holds requests; it applies the limit, too.
     """
 
     def __init__(
@@ -93,6 +117,7 @@ class Pipeline:
         limit: int | None = None,
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
+        ordered: Ordered | None = None,
     ) -> None:
         self._environment = environment
         self._inspector = inspector
@@ -106,6 +131,7 @@ class Pipeline:
         self._limit = limit
         self._flush = flush
         self._ended = ended
+        self._ordered = ordered
         self.shown = 0
         """Messages passed to the sink."""
         self.tokens = 0
@@ -162,7 +188,9 @@ class Pipeline:
         if self._selector is not None:
             events = self._selector.feed(events)
         write = self._sink.write
-        if self._limit is None:
+        if self._ordered is not None:
+            self._take_ordered(events, self._ordered)
+        elif self._limit is None:
             for event in events:
                 if type(event) is Lines:
                     assert self.lines is not None
@@ -193,6 +221,24 @@ class Pipeline:
                 self._ended(connection)
         if self._flush is not None and events:
             self._flush()
+
+    def _take_ordered(self, events: Sequence[Any], sink: Ordered) -> None:
+        from kafkasniff.filters import DecidedRequest, HeldRequest
+
+        for event in events:
+            if self.full:
+                return
+            kind = type(event)
+            if kind is Lines:
+                sink.write_lines(event)
+            elif kind is HeldRequest:
+                sink.hold(event.request)
+            elif kind is DecidedRequest:
+                sink.decide(event.exchange, event.request)
+            else:
+                self.tokens += kind is SaslToken
+                sink.write(event)
+            self.shown = sink.shown
 
 
 def learn_names(

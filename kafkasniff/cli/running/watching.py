@@ -218,6 +218,7 @@ class Watch:
             lambda: inspector.level > 0,
             catalog=self._catalog,
             selects=self._selects,
+            ports=inspector.state.ports,
             clock=self._environment.clock,
         )
 
@@ -264,6 +265,7 @@ class Watch:
             if self._findings is not None:
                 # The batch is about to be decoded at this level.
                 self._findings.look()
+                self._findings.packets(batch)
             yield batch
             self._tick(batch)
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.model import Connection, Message, SaslToken
+from kafkasniff.model import Connection, Lines, Message, SaslToken
 
 if TYPE_CHECKING:
-    from kafkasniff.cli.running.pipeline import Event, Sink
+    from kafkasniff.cli.running.pipeline import Event
     from kafkasniff.enrich import Catalog
     from kafkasniff.model import Endpoint
     from kafkasniff.redact.matching import Written
+    from kafkasniff.sinks.ordered_sink import OrderedSink
 
 __all__ = ["Selected", "write_selected", "written_line"]
 
@@ -20,28 +21,54 @@ __all__ = ["Selected", "write_selected", "written_line"]
 class Selected:
     """A sink in front of another one that notes whose messages were selected.
 
-    `limit`: the number of messages passed on to `sink`; None: none are.
+    `limit`: the number of messages passed on to `sink`; None: all are.
     """
 
-    def __init__(self, sink: Sink | None, limit: int | None) -> None:
+    def __init__(self, sink: OrderedSink | None, limit: int | None) -> None:
         self._sink = sink
         self._limit = limit
         self._numbers: set[int] = set()
         """Selected connections that have not ended."""
         self.connections: list[tuple[Endpoint, Endpoint, int]] = []
         """Both ends and `connection_id` of selected connections that have ended."""
-        self.shown = 0
-        """Messages passed on."""
+        self._selected = 0
+
+    @property
+    def shown(self) -> int:
+        """Messages passed on; without a sink, those selected."""
+        return self._selected if self._sink is None else self._sink.shown
 
     def write(self, event: Event) -> None:
         """Take an event."""
-        if isinstance(event, Message | SaslToken) and event.connection is not None:
+        if isinstance(event, Message | SaslToken):
+            self._note(event)
+        if (sink := self._open_sink()) is not None:
+            sink.write(event)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Raise AssertionError: the messages of lines are unknown."""
+        raise AssertionError(lines)
+
+    def hold(self, request: Message) -> None:
+        """Keep the place of a request."""
+        if (sink := self._open_sink()) is not None:
+            sink.hold(request)
+
+    def decide(self, exchange: int, request: Message | None) -> None:
+        """The held request of an exchange is selected, or not if it is None."""
+        if request is not None:
+            self._note(request)
+        if (sink := self._open_sink()) is not None:
+            sink.decide(exchange, request)
+
+    def _note(self, event: Message | SaslToken) -> None:
+        self._selected += isinstance(event, Message)
+        if event.connection is not None:
             self._numbers.add(event.connection)
-        if self._limit is not None and self.shown >= self._limit:
-            return
-        self.shown += isinstance(event, Message)
-        if self._sink is not None:
-            self._sink.write(event)
+
+    def _open_sink(self) -> OrderedSink | None:
+        """The sink until the limit is reached."""
+        return None if self._limit is not None and self.shown >= self._limit else self._sink
 
     def ended(self, connection: Connection) -> None:
         """A connection has ended, and all its events were written."""

@@ -255,16 +255,18 @@ class KafkaConnection(Recognition):
 
     def _gap_in_search(self, item: Gap) -> None:
         direction = item.direction
-        if direction != self._log.client:
-            self._dialogue.lose_responses(item.resumed_ns, has_head=False)
         stream = self._streams[direction]
         trial = stream.trial
         if trial is None:
             trial = self._boundaries.begin_trial(item, kafka=self.verdict == "kafka")
         self._boundaries.release(direction)
         if trial is None:
+            self._lose_in_search(direction, item.resumed_ns)
             return
         in_step, frame = trial.framer.gap(item)
+        if not in_step:
+            # Otherwise, if the trial is right, no message begins in the gap.
+            self._lose_in_search(direction, item.resumed_ns)
         if frame is not None:
             trial.add([frame])
         stream.begin_trial(trial)

@@ -231,7 +231,7 @@ class Recognition:
         assert trial is not None
         trial.add(trial.framer.cut(run, index, index + 1))
         if trial.framer.lost_at is not None:
-            self._streams[direction].leave()
+            self._drop_trial(direction)
             self._boundaries.searcher(direction).add(run, index)
             self._search(direction)
             return
@@ -246,7 +246,17 @@ class Recognition:
         if in_step:
             self._end_trial(direction, trial)
         else:
-            self._streams[direction].leave()
+            self._drop_trial(direction)
+
+    def _drop_trial(self, direction: int) -> None:
+        """The stream of `direction` is not in step as its trial says: messages may begin in its gaps."""
+        self._streams[direction].leave()
+        self._lose_in_search(direction, self._log.time_ns)
+
+    def _lose_in_search(self, direction: int, resumed_ns: int) -> None:
+        """Bytes are missing, up to a packet of this time, of a stream whose frames are unknown."""
+        if direction != self._log.client:
+            self._dialogue.lose_responses(resumed_ns, has_head=False)
 
     def _match_trials(self) -> bool:
         """Recognize a connection as Kafka if a truncated request is followed by a response with its id."""

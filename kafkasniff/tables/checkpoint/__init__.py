@@ -53,7 +53,7 @@ def dump(state: object) -> bytes:
     """The state of `state`, which remains usable: an object of a class that states may contain (else TypeError)."""
     graph = _graph()
     header = _MAGIC + f"{FORMAT} {graph.fingerprint} {kafkasniff.__version__}\n".encode()
-    return header + graph.dump(state)
+    return graph.dump(state, header)
 
 
 def load(state: bytes, kind: type[_Kind]) -> _Kind:

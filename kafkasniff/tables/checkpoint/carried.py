@@ -11,6 +11,7 @@ import msgspec
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.timing import LinkWatch
 
@@ -26,6 +27,8 @@ class ShardState(msgspec.Struct):
     selected: set[int]
     start_ns: int | None = None
     """Time of the first packet, for relative filters."""
+    logins: Logins | None = None
+    """The authentication of open connections, for the table `connections`; None without it."""
     links: LinkWatch | None = None
     """The packets of connections, for the table `transport`; None without it."""
 

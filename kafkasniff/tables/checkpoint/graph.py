@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kafkasniff.tables.checkpoint.stored_names import described
-from kafkasniff.tables.checkpoint.wire import Codec, DamagedError, codec_of, decoder, encode, fields_of
+from kafkasniff.tables.checkpoint.wire import Codec, DamagedError, array_head, codec_of, decoder, encode, fields_of
 
 __all__ = ["Graph", "Layout"]
 
@@ -200,12 +200,13 @@ class Graph:
         self.fingerprint: Final = hashlib.blake2b("\n".join(text).encode(), digest_size=8).hexdigest()
         """Differs if the stored data differs."""
 
-    def dump(self, root: object) -> bytes:
-        """An object and all that it refers to, which stay unchanged.
+    def dump(self, root: object, header: bytes = b"") -> bytes:
+        """An object and all that it refers to, which stay unchanged, after a header.
 
         Raises TypeError for an object of a class that a state may not contain.
         """
-        table: list[Any] = []
+        # Encoded one by one: as lists, the objects of many connections would need as much memory again.
+        table: list[bytes] = []
         numbers: dict[int, int] = {}
         kept: list[object] = []
         by_class = self._by_class
@@ -221,15 +222,17 @@ class Graph:
             if plan.made is not None:
                 written = plan.write(found, number)
                 place = numbers[id(found)] = len(table)
-                table.append(written)
+                table.append(encode(written))
                 return place
             place = numbers[id(found)] = len(table)
-            table.append(None)
-            table[place] = plan.write(found, number)
+            table.append(b"")
+            table[place] = encode(plan.write(found, number))
             return place
 
         number(root)
-        return encode(table)
+        numbers.clear()
+        kept.clear()
+        return b"".join((header, array_head(len(table)), *table))
 
     def load(self, data: bytes | memoryview, kind: type[_Kind]) -> _Kind | None:
         """The dumped object, created anew; None if it was of another kind.

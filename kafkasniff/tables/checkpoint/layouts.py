@@ -62,9 +62,13 @@ def _complete(inspector: Inspector) -> None:
     for tcp in state.reassembler:
         owner = tcp.owner
         assert isinstance(owner, connection_stats.InspectedConnection), "its layout says so"
-        kafka = owner.kafka
-        used = (kafka._options.detail, kafka._dialogue._detail, state.options.detail)
-        if any(detail._full != wanted for detail in used) or kafka._options.max_frame != state.options.max_frame:
+        every = [state.options, owner._options]
+        used = [state.options.detail, owner._options.detail]
+        if owner.has_begun:
+            every.append(owner.kafka._options)
+            used += [owner.kafka._options.detail, owner.kafka._dialogue._detail]
+        most = {options.max_frame for options in every}
+        if any(detail._full != wanted for detail in used) or len(most) > 1:
             raise DamagedError("a connection has other options than its inspector")
     inspector._memory.recount(state.reassembler)
     try:

@@ -1,4 +1,4 @@
-"""Layouts of the packets of connections, for the table `transport`."""
+"""Layouts of what tables need besides events: logins for `connections`, packets for `transport`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.wire import DamagedError
+from kafkasniff.tables.rows.logins import MAX_OPEN, Login, Logins, Outcome
 from kafkasniff.timing.link import MAX_FLYING, MAX_RECORDS, RECENT, Link, LinkHalf
 from kafkasniff.timing.stalls import MAX_HOLES, MAX_STALLS, MissingData, Stall, StallKind
 from kafkasniff.timing.trouble import Budget
@@ -51,17 +52,33 @@ def _parts(half: LinkHalf) -> list[tuple[int, int, int]]:
 
 def _join(half: LinkHalf) -> None:
     recent: Any = half._recent
-    counts: Any = half.trouble
-    half._holes = [MissingData(*one) for one in half._holes]
-    half.stalls = [Stall(*one) for one in half.stalls]
+    counts: Any = half._trouble
+    half._holes = tuple(MissingData(*one) for one in half._holes)
+    half.stalls = tuple(Stall(*one) for one in half.stalls)
     half._recent = [wire << 64 | seq << 32 | ident for wire, seq, ident in recent]
-    if len(counts) != len(TroubleLog(Budget.none()).counts):
-        raise DamagedError("other numbers of problems")
-    half.trouble = TroubleLog(Budget.none())
-    half.trouble.counts = counts
+    half._trouble = None if counts is None else TroubleLog(Budget.none())
+    if half._trouble is not None:
+        if len(counts) != len(half._trouble.counts):
+            raise DamagedError("other numbers of problems")
+        half._trouble.counts = counts
 
 
 LINKS: Final = (
+    Layout(Logins, {"_found": most(dict[int, Login], MAX_OPEN)}, new=Logins),
+    Layout(
+        Login,
+        {
+            "credentials": bool,
+            "exchange": int | None,
+            "mechanism": str | None,
+            "outcome": Outcome,
+            "principal": str | None,
+            "reason": str | None,
+            "served": bool,
+            "token": bool,
+        },
+        new=Login,
+    ),
     Layout(
         LinkWatch,
         {"_ports": list[int], "_halves": list[Link], "_clock": int},
@@ -104,7 +121,7 @@ LINKS: Final = (
             "_closed_since": int | None,
             "_flying": most(list[tuple[int, int, int]], MAX_FLYING),
             "_heard": int,
-            "_holes": most(list[tuple[int, int, int, int, int]], MAX_HOLES),
+            "_holes": most(tuple[tuple[int, int, int, int, int], ...], MAX_HOLES),
             "_next": int | None,
             "_owed_since": int | None,
             "_recent": most(list[tuple[int, int, int]], RECENT),
@@ -123,19 +140,19 @@ LINKS: Final = (
             "packets": int,
             "passed": int,
             "peer": LinkHalf,
-            "records": most(list[tuple[int, int]], MAX_RECORDS),
+            "records": most(tuple[tuple[int, int], ...], MAX_RECORDS),
             "samples": int,
             "spoke": int | None,
-            "stalls": most(list[tuple[int, int, StallKind, int, int, int, int, bool]], MAX_STALLS),
+            "stalls": most(tuple[tuple[int, int, StallKind, int, int, int, int, bool], ...], MAX_STALLS),
             "total_ns": int,
-            "trouble": list[int],
+            "_trouble": list[int] | None,
         },
         new=lambda: LinkHalf(_new_link()),
         views={
-            "_holes": lambda half: [tuple(one) for one in half._holes],
+            "_holes": lambda half: tuple(map(tuple, half._holes)),
             "_recent": _parts,
-            "stalls": lambda half: [tuple(one) for one in half.stalls],
-            "trouble": lambda half: half.trouble.counts,
+            "_trouble": lambda half: half._trouble and half._trouble.counts,
+            "stalls": lambda half: tuple(map(tuple, half.stalls)),
         },
         after=_join,
     ),

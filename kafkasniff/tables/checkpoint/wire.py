@@ -20,7 +20,7 @@ import msgspec
 from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
 from kafkasniff.model import Message
 
-__all__ = ["Codec", "DamagedError", "Reference", "codec_of", "decoder", "encode", "fields_of"]
+__all__ = ["Codec", "DamagedError", "Reference", "array_head", "codec_of", "decoder", "encode", "fields_of"]
 
 
 class DamagedError(ValueError):
@@ -362,6 +362,11 @@ def encode(value: Any) -> bytes:
     except UnicodeEncodeError:
         # Names of captures that are not UTF-8 (PEP 383); tables have them like this, too (`rows.capture_name`).
         return _ENCODER.encode(_as_text(value))
+
+
+def array_head(count: int) -> bytes:
+    """What precedes `count` encoded values that are an array (array 32 of MessagePack)."""
+    return b"\xdd" + count.to_bytes(4)
 
 
 def _as_text(value: Any) -> Any:

@@ -16,6 +16,7 @@ from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.exports.manifest import Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
+from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.timing import LinkWatch
 
@@ -64,7 +65,8 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
     enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
     enricher.notes_missed = options.bodies and "exchanges" in options.tables
     links = LinkWatch(ports=options.ports, looks_up=False) if "transport" in options.tables else None
-    return ShardState(inspector, enricher, set(), links=links)
+    logins = Logins() if "connections" in options.tables else None
+    return ShardState(inspector, enricher, set(), logins=logins, links=links)
 
 
 def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
@@ -78,7 +80,8 @@ def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
     state.inspector.limit_messages(DEFAULT_MEMORY)
     if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
         raise UsageError(f"this state has other options than its export: {WAY_OUT}")
-    if (state.links is None) != ("transport" not in options.tables):
+    wanted = [table in options.tables for table in ("connections", "transport")]
+    if [state.logins is not None, state.links is not None] != wanted:
         raise UsageError(f"this state has other tables than its export: {WAY_OUT}")
     return state
 
@@ -102,6 +105,10 @@ def first_states(
                 state.enricher.missed |= one.enricher.missed
                 state.enricher.catalog.absorb(one.enricher.catalog)
             state.start_ns = before[0].start_ns
+            logins = [one.logins for one in before if one.logins is not None]
+            if logins:
+                state.logins = logins[0]
+                logins[0].absorb(logins[1:], state.inspector.open_numbers)
             watches = [one.links for one in before if one.links is not None]
             if watches:
                 state.links = watches[0]

@@ -13,7 +13,7 @@ from kafkasniff.engine.paired import PairColumns
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.native import kernel
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json, json_default
@@ -24,6 +24,7 @@ from kafkasniff.tables.rows import ExchangeRows
 from kafkasniff.tables.rows.column_rows import exchange_rows, record_rows
 from kafkasniff.tables.rows.connections import ConnectionRows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.transport import TransportRows
@@ -61,7 +62,7 @@ class Stager:
     The enricher's catalog needs `Catalog.learned_facts`, and the enricher the names that it missed (`notes_missed`).
     `selector`: selects exchanges, and the connections of selected exchanges. `wants_body`: the messages whose bodies
     are wanted as JSON, if bodies are wanted at all. `memory`: the process's budget in bytes; rows wait within a part of
-    it. `limits`: bounds of each message.
+    it. `limits`: bounds of each message. `logins`: the authentication of open connections, by default of none yet.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Stager:
         wants_body: Callable[[Message], bool] | None = None,
         memory: int = DEFAULT_MEMORY,
         limits: DecodeOptions = _DEFAULT,
+        logins: Logins | None = None,
     ) -> None:
         assert enricher.catalog.learned_facts is not None
         self._learned_facts = enricher.catalog.learned_facts
@@ -104,6 +106,7 @@ class Stager:
             limits=limits,
         )
         self._connections = ConnectionRows()
+        self._logins = Logins() if logins is None else logins
         self._transport = TransportRows()
         self._problems = ProblemRows()
 
@@ -122,6 +125,10 @@ class Stager:
     def take(self, events: Sequence[Any]) -> None:
         """Take the output of an inspector. Raises OSError if rows cannot be written."""
         connections = [event for event in events if type(event) is Connection]
+        logins = self._logins
+        for event in events:
+            if type(event) is Exchange or type(event) is SaslToken:
+                logins.feed(event)
         if self._selector is not None:
             events = self._selector.feed([event for event in events if type(event) is not Connection])
         exchanges = [event for event in events if type(event) is Exchange]
@@ -176,12 +183,15 @@ class Stager:
 
     def _connection(self, connection: Connection) -> None:
         self._learned_facts.connection(connection)
+        login = self._logins.pop(connection.connection)
+        if connection.served:
+            login.serve()
         if self._selector is not None:
             if connection.connection not in self.selected:
                 return
             self.selected.discard(connection.connection)
         if "connections" in self._wanted:
-            self._connections.append(connection)
+            self._connections.append(connection, login)
         if "problems" in self._wanted:
             self._problems.connection(connection)
 

@@ -53,6 +53,7 @@ def new_stager(
         wants_body=wants_body,
         memory=state.inspector.memory,
         limits=state.inspector.decode_options,
+        logins=state.logins,
     )
     if state.links is not None:
         state.links.over = stager.take_link

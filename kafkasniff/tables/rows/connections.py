@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.model import Connection
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
+from kafkasniff.tables.rows.logins import Login
 from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tables.rows.waiting_rows import WaitingRows
+from kafkasniff.tls.ciphers import suite
+from kafkasniff.tls.descriptions import version_name
 
 __all__ = ["ConnectionRows", "connection_row"]
 
 
-def connection_row(connection: Connection) -> dict[str, Any]:
+_NO_LOGIN: Final = Login()
+
+
+def connection_row(connection: Connection, login: Login = _NO_LOGIN) -> dict[str, Any]:
     """One row of `connections`, values by column in the order of `CONNECTIONS`; `broker_id` is not known yet."""
+    tls = connection.tls
+    known = None if tls is None or tls.suite is None else suite(tls.suite)
     client, broker = connection.client_stream, connection.broker_stream
     return {
         "capture": capture_name(connection.capture),
@@ -39,7 +48,7 @@ def connection_row(connection: Connection) -> dict[str, Any]:
         "requests": connection.requests,
         "responses": connection.responses,
         "unanswered": connection.unanswered,
-        "sasl_mechanism": connection.sasl_mechanism,
+        "sasl_mechanism": connection.sasl_mechanism or login.mechanism,
         "client_bytes": connection.client_bytes,
         "broker_bytes": connection.broker_bytes,
         "bytes_decoded": connection.bytes_decoded,
@@ -52,23 +61,48 @@ def connection_row(connection: Connection) -> dict[str, Any]:
         "bytes_ignored": client.ignored + broker.ignored,
         "protocol": connection.protocol,
         "captured": connection.captured,
+        "authentication": authentication(connection, login),
+        "authentication_error": login.reason if login.outcome == "failed" else None,
+        "authentication_exchange": login.exchange,
+        "principal": login.principal,
+        "by_token": login.token,
+        "credentials": login.credentials,
+        "tls": tls is not None,
+        "tls_version": None if tls is None or tls.version is None else version_name(tls.version),
+        "tls_cipher": known.name if known else None if tls is None or tls.suite is None else f"0x{tls.suite:04x}",
+        "tls_server_name": None if tls is None else tls.server_name,
+        "tls_resumed": tls is not None and tls.resumed,
+        "tls_certificate": None if tls is None else tls.certificate,
+        "tls_client_certificate": None if tls is None else tls.client_certificate,
+        "tls_lacks_client_certificate": tls is not None and tls.lacks_certificate,
     }
+
+
+def authentication(connection: Connection, login: Login) -> str:
+    """The value of that column."""
+    if login.outcome != "none":
+        return login.outcome
+    if connection.tls is not None and connection.protocol != "Kafka over TLS":
+        return "hidden"
+    if not connection.syn_seen:
+        # SASL may have been before the capture.
+        return "unknown"
+    return "none" if login.served else "unserved"
 
 
 class ConnectionRows:
     """Rows of `connections` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._rows = WaitingRows(STAGED["connections"])
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def append(self, connection: Connection) -> None:
+    def append(self, connection: Connection, login: Login = _NO_LOGIN) -> None:
         """Add the row of a connection that has ended."""
-        self._rows.append(connection_row(connection))
+        self._rows.append(connection_row(connection, login))
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=STAGED["connections"])
+        return self._rows.take()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.staged import STAGED, place_name
+from kafkasniff.tables.rows.waiting_rows import WaitingRows
 
 __all__ = ["NOT_KAFKA", "ProblemRows"]
 
@@ -21,7 +22,7 @@ class ProblemRows:
     """Rows of `problems` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._rows = WaitingRows(STAGED["problems"])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -73,9 +74,8 @@ class ProblemRows:
             None,
             connection.verdict_time_ns,
             connection.verdict_packet,
+            places=None if connection.forced else " ".join(place_name(end.address, end.port) for end in ends),
         )
-        if not connection.forced:
-            self._rows[-1]["_endpoints"] = " ".join(place_name(end.address, end.port) for end in ends)
 
     def _add(  # noqa: PLR0917 - the columns in their order
         self,
@@ -86,6 +86,8 @@ class ProblemRows:
         time_ns: int | None,
         packet: int | None,
         direction: str | None = None,
+        *,
+        places: str | None = None,
     ) -> None:
         self._rows.append(
             {
@@ -100,11 +102,10 @@ class ProblemRows:
                 "direction": direction or problem.direction,
                 "bytes": problem.bytes,
                 "offset": problem.offset,
-                "_endpoints": None,
+                "_endpoints": places,
             }
         )
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=STAGED["problems"])
+        return self._rows.take()

@@ -301,6 +301,30 @@ _CONNECTIONS: Final = (
         pa.string(),
         "whose packets are in the capture: `both`; `client` or `broker` if only one direction was captured",
     ),
+    Column(
+        "authentication",
+        pa.string(),
+        "none (served without SASL), begun (the end of SASL was not seen), succeeded, failed, unserved (no SASL, and "
+        "no request was answered), hidden (encrypted), unknown (it began before the capture); the last one after "
+        "re-authentication",
+    ),
+    Column("authentication_error", pa.string(), "why it failed: the error, and the broker's words"),
+    Column("authentication_exchange", pa.int64(), "the exchange that decided, as in exchanges"),
+    Column("principal", pa.string(), "the user that authenticates with SASL, by name alone"),
+    Column("by_token", pa.bool_(), "whether that is the id of a delegation token"),
+    Column("credentials", pa.bool_(), "whether messages of the SASL mechanism were sent"),
+    Column("tls", pa.bool_(), "whether it is TLS"),
+    Column("tls_version", pa.string(), "null if its handshake was not seen"),
+    Column("tls_cipher", pa.string(), "the cipher suite, or its number if it has no known name"),
+    Column("tls_server_name", pa.string(), "the host that the client asks for (SNI)"),
+    Column("tls_resumed", pa.bool_(), "whether an earlier session is resumed, without a certificate"),
+    Column("tls_certificate", pa.binary(), "the broker's certificate in DER; TLS 1.3 encrypts it"),
+    Column("tls_client_certificate", pa.binary(), "the client's, likewise"),
+    Column(
+        "tls_lacks_client_certificate",
+        pa.bool_(),
+        "whether the client was asked for a certificate and has none",
+    ),
 )
 CONNECTIONS: Final = pa.schema(_fields(_CONNECTIONS))
 """Schema of the table `connections`."""

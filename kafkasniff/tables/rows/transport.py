@@ -13,6 +13,7 @@ import pyarrow as pa
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.tables.rows.exchanges import microseconds
 from kafkasniff.tables.rows.staged import STAGED
+from kafkasniff.tables.rows.waiting_rows import WaitingRows
 from kafkasniff.timing import Link, LinkHalf
 
 __all__ = ["TABLE", "TransportRows", "transport_row"]
@@ -26,7 +27,7 @@ class TransportRows:
     """Rows of `transport` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._rows = WaitingRows(STAGED[TABLE])
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -37,8 +38,7 @@ class TransportRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        rows, self._rows = self._rows, []
-        return pa.RecordBatch.from_pylist(rows, schema=STAGED[TABLE])
+        return self._rows.take()
 
 
 def transport_row(link: Link) -> dict[str, Any]:

@@ -52,8 +52,8 @@ SHOWN = [
     Case("hidden-errors", "partition", scenes.hidden),
     Case("hidden-errors", "message of a record", scenes.refused_record),
     Case("hidden-errors", "hostile message", scenes.hostile_message),
-    Case("hidden-errors", "group", partial(scenes.refused_coordinator, "workers", 0)),
-    Case("hidden-errors", "transactional id", partial(scenes.refused_coordinator, "payments", 1)),
+    Case("denied", "group", partial(scenes.refused_coordinator, "workers", 0)),
+    Case("denied", "transactional id", partial(scenes.refused_coordinator, "payments", 1)),
     Case("hidden-errors", "one cause", scenes.one_cause),
     Case("hidden-errors", "two clients and two codes", scenes.two_causes),
     Case("hidden-errors", "one client of a group with another protocol", scenes.joins(23)),
@@ -138,6 +138,7 @@ SHOWN = [
 """Scenes in which the detector finds something."""
 
 LOOK_ALIKES = [
+    Case("denied", "another refusal", scenes.one_cause),
     Case("undecoded-traffic", "stopped broker", scenes.stopped),
     Case("undecoded-traffic", "acks 0", scenes.silent_by_request),
     Case("unanswered-requests", "waiting consumer", scenes.waiting_consumer),

@@ -536,7 +536,7 @@ def message_without_an_error() -> list[Talk]:
 
 def refused_coordinator(key: str, key_type: int) -> list[Talk]:
     talk = Talk()
-    answer = {"coordinators": [{"key": key, "error_code": 30, "error_message": "Not authorized."}]}
+    answer = {"coordinators": [{"key": key, "error_code": 53 if key_type else 30, "error_message": "Not authorized."}]}
     talk.ask("FindCoordinator", 4, {"coordinator_keys": [key], "key_type": key_type}, answer)
     return [talk.ended()]
 

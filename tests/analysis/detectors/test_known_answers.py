@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.analysis.detectors import detector_names, run
+from kafkasniff.analysis.detectors.registry import SECURITY
 from tests.analysis.detectors import network_scenes, scenes
 from tests.analysis.detectors.known_answers import FOLDER, LOOK_ALIKES, NAMES, SHOWN, answer, cases_of, look
 from tests.analysis.detectors.talks import capture_of
@@ -14,8 +15,13 @@ from tests.analysis.detectors.test_faults import CAUSES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
-ELSEWHERE = {"lost-records", *(detector for _, detector, _ in CAUSES)}
-"""Detectors with known answers for rows (`test_lost_records`), and with captures of both kinds (`test_faults`)."""
+ELSEWHERE = {"lost-records", "overwritten-records", *(detector for _, detector, _ in CAUSES), *SECURITY} - {
+    "denied",
+    "sasl-failures",
+    "tls-failures",
+}
+"""Detectors with known answers for rows (`test_lost_records`, `test_overwritten`, `test_insecure`), or with captures of
+both kinds (`test_faults`)."""
 
 
 def test_every_detector_has_both_kinds_of_scenes() -> None:
@@ -65,7 +71,7 @@ def test_one_direction_of_tls(tmp_path: Path) -> None:
 
 def test_batches_in_flight_after_a_refused_one(tmp_path: Path) -> None:
     """Nothing above a note if all of them are accepted when they are sent again."""
-    for again, worst in ((3, {"note"}), (2, {"error"})):
+    for again, worst in ((3, {"note"}), (2, {"error", "note"})):
         path = capture_of(tmp_path / "crafted.pcap", scenes.concurrent(again)())
         assert {one.severity for one in run([str(path)]).findings} == worst
 
@@ -73,11 +79,11 @@ def test_batches_in_flight_after_a_refused_one(tmp_path: Path) -> None:
 def test_a_member_that_asks_for_its_id_is_healthy(tmp_path: Path) -> None:
     """MEMBER_ID_REQUIRED is how a broker gives an id."""
     path = capture_of(tmp_path / "crafted.pcap", scenes.member_id_asked(1)())
-    assert run([str(path)]).findings == []
+    assert {one.detector for one in run([str(path)]).findings} == {"without-authentication"}
 
 
 def test_an_end_that_another_finding_explains() -> None:
     """The request that made the broker close the connection is not reported once more; alone it is."""
     path = str(ROOT / "captures" / "faults" / "old-client.pcap")
-    assert {one.detector for one in run([path]).findings} == {"wrong-protocol"}
+    assert {one.detector for one in run([path]).findings} == {"wrong-protocol", "without-authentication"}
     assert [one.count for one in run([path], only=["unanswered-requests"]).findings] == [5]

@@ -55,6 +55,41 @@ def test_starts_at_one_offset() -> None:
     assert found("repeated-starts", MEMBER, *idle) == []
 
 
+def test_returns_to_one_offset() -> None:
+    """An error if the consumer does not get beyond it. Fetches without records do not count."""
+    returns = [fetch(place, 7, connection_id=1) for place in range(5)]
+    (one,) = found("repeated-starts", MEMBER, *returns)
+    assert (one.severity, one.subject, one.values["offset"], one.count) == ("error", {"group_id": "g"}, 7, 5)
+    (one,) = found("repeated-starts", *returns, fetch(6, 8, connection_id=1))
+    assert (one.severity, one.subject["client_ip"]) == ("warning", "10.0.0.5")
+    assert found("repeated-starts", MEMBER, *returns[:4]) == []
+    assert found("repeated-starts", *(fetch(place, 7, connection_id=1, record_count=0) for place in range(9))) == []
+
+
+def commit(at: float, offset: int) -> Row:
+    return exchange("OffsetCommit", at, group_id="g", partitions=[partition(offset=offset)])
+
+
+def test_offsets_that_a_group_has_lost() -> None:
+    """A group without offsets may be new, so only those that it had committed before are lost."""
+    nothing = exchange("OffsetFetch", 3, group_id="g", partitions=[partition(offset=-1)])
+    body = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
+    latest = exchange("ListOffsets", 4, partitions=[partition(offset=50)], request_body=body)
+    (one,) = found("offsets-out-of-range", commit(1, 10), commit(2, 20), nothing, latest)
+    assert (one.severity, one.values["offset"], one.values["skipped"]) == ("error", 20, 30)
+    assert "no committed offset of group g" in one.title
+    assert found("offsets-out-of-range", nothing, latest, commit(5, 20)) == []
+
+
+def test_members_that_leave_and_come_back() -> None:
+    """In the newer protocols members give no reason; one that ends or subscribes anew does not come back later."""
+    late = [heartbeat(at, "slow", epoch) for at, epoch in ((0, 0), (3, -1), (5, 0))]
+    (one,) = found("lost-members", *late)
+    assert (one.severity, one.values["poll_timeouts"]) == ("warning", 1)
+    assert found("lost-members", *late[:2]) == []
+    assert found("lost-members", *late[:2], heartbeat(3.05, "slow", 0)) == []
+
+
 def consumer(speed: int, every: int, seconds: int = 60) -> Iterator[Row]:
     """100 records a second are produced; the group commits `speed` of them, once in `every` seconds."""
     for second in range(seconds):
@@ -65,6 +100,10 @@ def consumer(speed: int, every: int, seconds: int = 60) -> Iterator[Row]:
 
 
 def test_growth_of_lag() -> None:
+    waiting = [heartbeat(place, "reader") for place in range(40)]
+    ends = [fetch(place, 7, 100 * place, client_id="reader", record_count=0) for place in range(40)]
+    (one,) = found("growing-lag", *waiting, *ends)
+    assert one.severity == "warning", "it never moved, as if a transaction were open"
     (one,) = found("growing-lag", *consumer(50, 1))
     assert (one.severity, one.subject) == ("warning", {"group_id": "g"})
     assert 2000 < one.values["lag"] - one.values["before"] < 3000

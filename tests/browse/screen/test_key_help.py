@@ -344,7 +344,7 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
                     wrong.append(f"{name}: {binding.key} ({binding.description}) is not listed")
             await pilot.press("escape")
             # The one that ends the run is last.
-            for name, binding in one_in(4, sorted(bindings(), key=lambda pair: pair[1].action == "quit")):
+            for name, binding in one_in(8, sorted(bindings(), key=lambda pair: pair[1].action == "quit")):
                 try:
                     await check(app, pilot, name, binding)
                 except AssertionError as error:

@@ -38,7 +38,8 @@ def test_findings_open_their_evidence() -> None:
         assert len(rows.index) == 8
         # The overview is that of the selection.
         screen = await opened(app, pilot)
-        assert len([line for line in screen.query_one(ReportPane).lines if line.severity is not None]) == 1
+        found = [line.severity for line in screen.query_one(ReportPane).lines if line.severity is not None]
+        assert found == ["error", "note"]
         await pilot.press("escape", "backspace")
         await settled(app, pilot)
         assert len(listed(app).index) == 49

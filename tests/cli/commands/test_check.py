@@ -75,12 +75,12 @@ def test_an_export(too_large: Path, tmp_path: Path) -> None:
     kafkasniff("export", too_large, "-o", folder)
     result = kafkasniff("check", folder, *ONLY)
     assert result.code == Exit.FINDINGS
-    # Rows have no numbers, only the key of the tables: there is no number to look up.
+    # Rows have no numbers, only the key of the tables, which leads to the exchange in its capture.
     (finding,) = answered(folder, *ONLY)["findings"]
     place = finding["evidence"][0]
     assert f"connection_id {place['connection_id']} exchange_id {place['exchange_id']}" in " ".join(result.text.split())
     assert (place["exchange"], place["connection"]) == (None, None)
-    assert "--exchange" not in result.text
+    assert "decode --exchange CONNECTION_ID/EXCHANGE_ID CAPTURE" in result.text
     together = answered(folder, too_large, *ONLY)
     assert together["findings"][0]["count"] == 4
 

@@ -48,8 +48,19 @@ def test_denials_by_principal_and_resource() -> None:
     ]
     (document,) = command("security", "-q", "--format", "json", DENIED).objects
     found = [one for one in document["findings"] if one["detector"] == "denied"]
-    assert {(one["severity"], one["subject"]["principal"]) for one in found} == {("warning", "alice")}
-    subjects = [tuple(one["subject"][key] for key in ("error", "api", "resource_type", "resource")) for one in found]
-    assert sorted(subjects, key=str) == sorted(((failed[one], *what) for one, what in DENIALS.items()), key=str)
-    (refused,) = [one["subject"] for one in document["findings"] if one["detector"] == "failed-authentication"]
+    # One finding for each kind of resource; those of administration alone are warnings.
+    assert [(one["severity"], one["subject"]["principal"], one["subject"]["resource_type"]) for one in found] == [
+        ("error", "alice", "topic"),
+        ("error", "alice", "cluster"),
+        ("error", "alice", "group"),
+        ("error", "alice", "transactional id"),
+        ("warning", "alice", "delegation token"),
+    ]
+    denials = [
+        (one["subject"]["error"], each["api"], one["subject"]["resource_type"], each["resource"])
+        for one in found
+        for each in one["values"]["denials"]
+    ]
+    assert sorted(denials, key=str) == sorted(((failed[one], *what) for one, what in DENIALS.items()), key=str)
+    (refused,) = [one["values"] for one in document["findings"] if one["detector"] == "sasl-failures"]
     assert (refused["principal"], refused["mechanism"]) == ("bob", "SCRAM-SHA-512")

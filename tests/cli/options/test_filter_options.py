@@ -10,7 +10,9 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from tests.cli.console import Result, kafkasniff
-from tests.craft.write import pcap_bytes
+from tests.conftest import ROOT
+from tests.craft.read import read_packets
+from tests.craft.write import pcap_bytes, write_rotated
 from tests.enrich import talks
 from tests.tables.exports.exported import manifest, rows
 
@@ -116,6 +118,19 @@ def test_numbers_and_keys_of_exported_rows_lead_to_each_other(capture: Path, tmp
     for wrong in ("1/", "/2", "1/2/3", "1/-2", "x/2"):
         refused = kafkasniff("decode", f"--exchange={wrong}", capture)
         assert (refused.code, "is not a number, nor CONNECTION_ID/EXCHANGE_ID" in refused.err) == (Exit.USAGE, True)
+
+
+def test_keys_of_several_runs_lead_to_the_exchanges_of_their_captures(tmp_path: Path) -> None:
+    captures = write_rotated(tmp_path, read_packets(ROOT / "captures" / "java-errors.pcap"), 2)
+    for one in captures:
+        assert kafkasniff("export", "-q", "-o", tmp_path / "tables", one).code == 0
+    found = rows(tmp_path / "tables", "exchanges")
+    first = {row["connection_id"] for row in found if row["capture"] == str(captures[0])}
+    spans = [row for row in found if row["capture"] == str(captures[1]) and row["connection_id"] in first]
+    for row in (found[0], spans[-1]):
+        key = f"{row['connection_id']}/{row['exchange_id']}"
+        lines = kafkasniff("decode", "-q", "--format", "json", "--exchange", key, *captures).objects
+        assert {(line["api"], line["correlation_id"]) for line in lines} == {(row["api"], row["correlation_id"])}
 
 
 def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: Path) -> None:

@@ -91,7 +91,10 @@ def test_commands_can_be_pasted() -> None:
         "To look at #N: kafkasniff decode -v 'a b.pcap' 'c;d.pcap' --exchange N",
         "To look at conn N: kafkasniff decode -v 'a b.pcap' 'c;d.pcap' --connection N",
     ]
-    assert shown(finding(at(1)), captures=())[-1] == "connection_id and exchange_id are the key of the export's tables"
+    assert shown(finding(at(1)), captures=())[-1] == (
+        "connection_id and exchange_id are the key of the export's tables; "
+        "decode --exchange CONNECTION_ID/EXCHANGE_ID CAPTURE... shows an exchange"
+    )
     assert shown()[-1] == "no problems found in a.pcap"
 
 

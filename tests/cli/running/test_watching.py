@@ -162,7 +162,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
 
     def steps() -> None:
         person.waits_for("findings none")
-        person.waits_for("1 note")
+        person.waits_for("2 notes")
         person.types("9")
         person.waits_for("A leader has moved")
         person.waits_for("not-leader, 1×")
@@ -170,7 +170,7 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
         person.waits_for("latest exchanges")
         wire.backlog = 0.6
         person.types("\x1b")
-        person.waits_for(f"findings paused: {BEHIND}, before that 1 note")
+        person.waits_for(f"findings paused: {BEHIND}, before that 2 notes")
         person.types("q")
 
     assert watched(person, steps).code == 0

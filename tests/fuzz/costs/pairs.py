@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tests.fuzz.costs import captures, contents, streams
+from tests.fuzz.costs import captures, contents, findings, streams
 
 __all__ = ["PAIRS", "Pair", "Quantity"]
 
@@ -86,6 +86,20 @@ PAIRS: Final = {
         ),
         _pair("interfaces-options", captures.interfaces_options, interfaces=(1, 20_000), option=(0, 60_000)),
         _pair("packets-tunnels", captures.tunnels_packets, depth=(0, 12), length=(0, 1400)),
+        _pair("topics-errors", findings.topics_errors, topics=(1, 20_000), kind=(0, 3), again=(0, 1)),
+        _pair("clients-errors", findings.clients_errors, exchanges=(1, 10_000), kind=(0, 4)),
+        _pair("attempts-endpoints", findings.attempts_endpoints, brokers=(1, 60_000), answer=(0, 2), repeats=(1, 5)),
+        _pair("segments-overlaps", findings.segments_overlaps, segment=(1, 1448), back=(0, 1448), hole=(0, 1)),
+        _pair("members-groups", findings.members_groups, groups=(1, 10_000), members=(1, 10_000)),
+        _pair("leaders-topics", findings.leaders_topics, topics=(1, 20_000), brokers=(1, 1_000)),
+        _pair("connections-unanswered", findings.unanswered_connections, requests=(1, 10_000), end=(0, 2)),
+        _pair(
+            "producers-batches",
+            findings.producers_batches,
+            producers=(1, 10_000),
+            sequences=(1, 1_000),
+            refused=(0, 1),
+        ),
     )
 }
 """All pairs by name, in the order of the table."""

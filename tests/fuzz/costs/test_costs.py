@@ -105,7 +105,7 @@ def test_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     data = PAIRS["ratio-messages"].make(50_000, 1414, 3162, 4, 32)
     found = trial.run(data, "json", Base(0.2, 0), cpu_seconds=1)
     assert (found.code, found.broken) == (-signal.SIGXCPU, True)
-    monkeypatch.setattr(trial, "ADDRESS_SPACE", 64 << 20)
+    monkeypatch.setattr(trial, "MEMORY", 64 << 20)
     assert trial.run(data, "json").code != 0
 
 

@@ -17,12 +17,19 @@ import msgspec
 
 __all__ = ["OUTPUTS", "Base", "Cost", "Trial", "base_of", "run"]
 
-ADDRESS_SPACE: Final = 4 << 30
-"""Bytes of address space of a trial."""
+MEMORY: Final = 4 << 30
+"""Bytes of memory of a trial that it may write to. Not its address space, of which V8 reserves far more than it uses
+for the charts of `report`."""
 FILE_SIZE: Final = 2 << 30
 """Bytes of a file that it writes."""
 CPU_SECONDS: Final = 40
 """Twice what a megabyte may take (`climb.MAX_MICROSECONDS`)."""
+
+QUESTIONS: Final = (
+    *("batching", "churn", "errors", "fetch-efficiency", "lag", "latency", "metadata-storms", "outstanding", "racks"),
+    *("rebalances", "record-sizes", "retries", "slow-brokers", "talkers", "throttling"),
+)
+"""Those of `analyze` that need no more than a capture."""
 
 OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "json": ("decode", "--jobs", "1", "-q", "--format", "json", "{capture}"),
@@ -31,6 +38,14 @@ OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "write-matching": ("decode", "--jobs", "1", "-q", "{capture}", "--write-matching", "{folder}/kept.pcapng"),
     "stats": ("stats", "-q", "{capture}"),
     "check": ("check", "-q", "{capture}"),
+    "csv": ("decode", "--jobs", "1", "-q", "--format", "csv", "{capture}"),
+    "pattern": ("decode", "--jobs", "1", "-q", "--filter", 'client_id =~ "(a|g|c)+[0-9]+x$"', "{capture}"),
+    "report": ("report", "-q", "{capture}", "-o", "{folder}/report.html"),
+    "security": ("security", "-q", "{capture}"),
+    "timing": ("timing", "-q", "{capture}"),
+    "audit": ("audit", "-q", "--target", "4.0", "{capture}"),
+    "diff": ("diff", "-q", "{capture}", "{capture}"),
+    **{f"analyze-{name}": ("analyze", "-q", name, "{capture}") for name in QUESTIONS},
 }
 """The commands, by what they make."""
 
@@ -40,7 +55,7 @@ INTERNAL: Final = 70
 _RSS_UNIT: Final = 1 if sys.platform == "darwin" else 1024
 _LIMITED: Final = """
 import os, resource, runpy, sys
-space, seconds, file = map(int, sys.argv[1:4])
+memory, seconds, file = map(int, sys.argv[1:4])
 child = os.fork()
 if child:
     _, status, usage = os.wait4(child, 0)
@@ -48,7 +63,7 @@ if child:
     sys.exit()
 null = os.open(os.devnull, os.O_WRONLY)
 os.dup2(null, 1)
-resource.setrlimit(resource.RLIMIT_AS, (space, space))
+resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
 resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 resource.setrlimit(resource.RLIMIT_FSIZE, (file, file))
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -116,7 +131,7 @@ def run(data: bytes, output: str, base: Base | None = None, *, cpu_seconds: int 
 
 
 def _run(words: Sequence[str], size: int, base: Base, cpu_seconds: int) -> Cost:
-    command = [sys.executable, "-c", _LIMITED, str(ADDRESS_SPACE), str(cpu_seconds), str(FILE_SIZE), *words]
+    command = [sys.executable, "-c", _LIMITED, str(MEMORY), str(cpu_seconds), str(FILE_SIZE), *words]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True
     )

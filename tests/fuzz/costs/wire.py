@@ -54,12 +54,12 @@ class Wire:
 class Talk:
     """One connection of a wire."""
 
-    def __init__(self, wire: Wire, number: int = 0) -> None:
+    def __init__(self, wire: Wire, number: int = 0, broker: tuple[str, int] = ("10.0.0.9", 9092)) -> None:
         self._wire = wire
         port = 1024 + number % 60_000
         self._ends: dict[Side, tuple[str, int]] = {
             "client": (f"10.{1 + number // 60_000}.0.5", port),
-            "broker": ("10.0.0.9", 9092),
+            "broker": broker,
         }
         self.next: dict[Side, int] = {"client": 1, "broker": 1}
         """Sequence number of each side's next byte."""

@@ -4,7 +4,7 @@ once: consume and commit each record until SECONDS are over. stops-at-N: the sam
 `N`, without a commit. takes-N: the same, but the program ends after N records. slow-N: process N records a second and
 commit once a second. commit-N: commit offset N and end. again: as once, and start again after a fatal error. begun: a
 transaction of one record that is committed after SECONDS, whatever comes of it; then another one by the same program.
-deleted-N: delete the records before N. drop, create: delete or create the topic.
+deleted-N: delete the records before N. forget: delete the group's offsets. drop, create: delete or create the topic.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def transaction(producer: Producer, lasting: float) -> None:
     producer.commit_transaction(10)
 
 
-admin = AdminClient(settings) if verb in {"deleted", "drop", "create"} else None
+admin = AdminClient(settings) if verb in {"deleted", "drop", "create", "forget"} else None
 match verb:
     case "once" | "stops" | "takes" | "slow":
         consume()
@@ -93,6 +93,8 @@ match verb:
     case "deleted":
         places = [TopicPartition(topic, 0, count)]
         admin.delete_records(places)[places[0]].result(10)
+    case "forget":
+        admin.delete_consumer_groups(["readers"])["readers"].result(10)
     case "drop":
         admin.delete_topics([topic])[topic].result(10)
     case "create":

@@ -11,8 +11,8 @@ import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 /**
- * A member of a share group that releases the first records of its topic: {@code BOOTSTRAP TOPIC SECONDS RECORDS TIMES}.
- * It releases the first RECORDS records TIMES times each, and accepts all others.
+ * A member of a share group that releases the first records of its topic: {@code BOOTSTRAP TOPIC SECONDS RECORDS TIMES
+ * [MS]}. It releases the first RECORDS records TIMES times each, and accepts all others, after MS milliseconds of work.
  */
 final class ShareWorker {
     public static void main(String[] arguments) throws Exception {
@@ -28,10 +28,13 @@ final class ShareWorker {
         long deadline = System.nanoTime() + Duration.ofSeconds(Long.parseLong(arguments[2])).toNanos();
         long released = Long.parseLong(arguments[3]);
         int times = Integer.parseInt(arguments[4]);
+        long work = arguments.length > 5 ? Long.parseLong(arguments[5]) : 0;
         try (var consumer = new KafkaShareConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
             consumer.subscribe(List.of(arguments[1]));
             while (System.nanoTime() < deadline) {
-                for (var record : consumer.poll(Duration.ofMillis(500))) {
+                var records = consumer.poll(Duration.ofMillis(500));
+                Thread.sleep(records.isEmpty() ? 0 : work);
+                for (var record : records) {
                     boolean release = record.offset() < released && record.deliveryCount().orElse((short) 1) <= times;
                     consumer.acknowledge(record, release ? AcknowledgeType.RELEASE : AcknowledgeType.ACCEPT);
                 }

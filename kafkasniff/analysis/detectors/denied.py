@@ -1,0 +1,234 @@
+"""Access that brokers deny, by principal and resource."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.between_brokers import is_broker, is_work
+from kafkasniff.analysis.columns import ORDER, column, only
+from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.analysis.detectors.wording import client, plural, quoted, some
+from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, causes_of
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.kafka.schema.errors import error_by_name
+
+__all__ = ["DENIED", "Denied"]
+
+MAX_NAMES: Final = 20
+"""Maximum number of names in a finding's values."""
+SHOWN: Final = 3
+"""Clients that a finding's meaning lists."""
+MAX_RESOURCES: Final = 1 << 17
+"""Maximum number of resources of connections that are kept, the most frequent."""
+MAX_PRINCIPALS: Final = 1 << 18
+"""Maximum number of connections whose principal is kept, the earliest."""
+_KINDS: Final = {
+    "TOPIC_AUTHORIZATION_FAILED": "topic",
+    "GROUP_AUTHORIZATION_FAILED": "group",
+    "CLUSTER_AUTHORIZATION_FAILED": "cluster",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": "transactional id",
+    "DELEGATION_TOKEN_AUTHORIZATION_FAILED": "delegation token",
+}
+"""Kinds of resources by error."""
+_ERRORS: Final = {found.code: found for name in _KINDS if (found := error_by_name(name)) is not None}
+DENIED: Final = frozenset(_ERRORS)
+"""Codes of denials."""
+_NUMBERS: Final = rf":\s*(?:{'|'.join(map(str, sorted(DENIED)))})\b"
+_FIELDS: Final = {"group": ("group_id", "key"), "transactional id": ("transactional_id", "key")}
+"""Fields of a response that name a resource of a kind."""
+_DENIAL: Final = (*CLIENT, ("connection", pa.int64()), ("api", pa.string()), ("error_code", pa.int64()))
+_NAMED: Final = (*_DENIAL, ("resource", pa.string()))
+
+
+class DeniedThresholds(Parameters, frozen=True, kw_only=True):
+    """No thresholds."""
+
+
+class Denied(Detector[DeniedThresholds]):
+    """Requests that a broker denies for lack of rights. Principals, or clients, denied the same things are one case.
+
+    Caveats: requests by topic id get UNKNOWN_TOPIC_ID instead for topics that the principal may not describe. The
+    principal is unknown if its authentication is not in the capture, or is not SASL.
+    """
+
+    name: ClassVar[str] = "denied"
+    summary: ClassVar[str] = "Access that ACLs deny."
+    parameters_type = DeniedThresholds
+    error_bodies = True
+
+    _denials = Tally("denials", _DENIAL)
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *CLIENT_COLUMNS, "group_id", "transactional_id", "topics")
+        return {
+            "exchanges": TableReading((*ORDER, *own, *CAUSE_COLUMNS)),
+            "connections": TableReading(("connection_id", "time_ns", "principal"), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys = (("connection_id", pa.int64()), ("time_ns", pa.int64()), ("principal", pa.string()))
+        order = ("time_ns", "connection_id")
+        return {
+            **self._denials.shapes(),
+            "resources": Shape(
+                keys=_NAMED, measures=(("count", pa.int64(), "sum"),), weight="count", bound=MAX_RESOURCES
+            ),
+            "principals": Shape(keys=keys, order=order, keep="earliest", bound=MAX_PRINCIPALS),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            batch = only(batch, pc.is_valid(column(batch, "principal")))
+            self.parts["principals"].add(
+                {name: column(batch, name) for name in self.parts["principals"].shape.schema.names}
+            )
+            return
+        batch = only(batch, pc.greater(column(batch, "error_count"), 0))
+        # A body is read only if it has the number of a denial somewhere: other errors come by the hundred thousand.
+        inside = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _NUMBERS), True)
+        first = pc.is_in(column(batch, "error_code"), value_set=pa.array(sorted(DENIED), pa.int16()))
+        batch = only(batch, pc.or_(inside, first))
+        found = list(_denials(batch))
+        rows = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
+        codes = pa.array([one.code for _, one, _ in found], pa.int64())
+        keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": column(rows, "api")}
+        keys["error_code"] = codes
+        resources = pa.array([name for _, _, name in found], pa.string())
+        self.parts["resources"].add({**keys, "resource": resources, "count": [1] * len(found)})
+        # An exchange counts once for each of its codes.
+        once = {(row, one.code): place for place, (row, one, _) in reversed(list(enumerate(found)))}
+        places = pa.array(sorted(once.values()), pa.int64())
+        notes = pa.array([quoted(one.message) if one.message else "" for _, one, _ in found], pa.string()).take(places)
+        keys = {name: values.take(places) for name, values in keys.items()}
+        self._denials.add(self, rows.take(places), keys, notes)
+
+    def findings(self) -> Iterator[Finding]:
+        principals = {row["connection_id"]: row["principal"] for row in self.parts["principals"].table().to_pylist()}
+        tallies = [
+            ({**row, "principal": principals.get(row["connection"])}, evidence)
+            for row, evidence in self._denials.rows(self)
+        ]
+        named = [
+            {**row, "principal": principals.get(row["connection"])} for row in self.resolved("resources").to_pylist()
+        ]
+        resources: dict[tuple[Any, ...], Counter[tuple[str | None, str | None]]] = {}
+        for row in named:
+            resources.setdefault((row["error_code"], *_actor(row)), Counter())[row["resource"], row["api"]] += row[
+                "count"
+            ]
+        # Who is denied the same things is one case: an ACL for all of them is missing.
+        together: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+        for row, evidence in tallies:
+            names = resources.get((row["error_code"], *_actor(row)), Counter())
+            key = row["error_code"], row["principal"] is None, frozenset(name for name, _ in names)
+            together.setdefault(key, []).append((row, evidence))
+        for cases in together.values():
+            rows, shown = [row for row, _ in cases], [one for _, evidence in cases for one in evidence]
+            actors = {(row["error_code"], *_actor(row)) for row in rows}
+            yield self._finding(rows, sum((resources.get(one, Counter()) for one in actors), Counter()), shown)
+
+    def _finding(
+        self, rows: list[dict[str, Any]], denials: Counter[tuple[str | None, str | None]], evidence: list[Evidence]
+    ) -> Finding:
+        """`denials`: exchanges by resource and API."""
+        rows.sort(key=lambda row: (-row["count"], row["first"] or 0, row["connection"]))
+        evidence.sort(key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0))
+        code = rows[0]["error_code"]
+        error, kind = _ERRORS[code], _KINDS[_ERRORS[code].name]
+        who, apis, ips, ids = (
+            list(dict.fromkeys(value for value in values if value is not None))
+            for values in (
+                (row["principal"] for row in rows),
+                (row["api"] for row in rows),
+                (row["client_ip"] for row in rows),
+                (row["client_id"] for row in rows),
+            )
+        )
+        names = sorted({name for name, _ in denials if name is not None})
+        denied_clients = list(dict.fromkeys(map(client, rows)))
+        subject = some(who) if who else denied_clients[0]
+        if not who and len(denied_clients) > 1:
+            subject = plural(len(denied_clients), "client")
+        what = "the cluster" if kind == "cluster" else f"{kind}s that the response does not name"
+        if names:
+            what = f"{kind if len(names) == 1 else f'{kind}s'} {some(names)}"
+        count = sum(row["count"] for row in rows)
+        messages = list(dict.fromkeys(one.note for one in evidence if one.note))
+        said = f": {messages[0]}" if messages else ""
+        clients_denied = ""
+        if len(denied_clients) > 1:
+            shown = ", ".join(denied_clients[:SHOWN])
+            more = f" and {len(denied_clients) - SHOWN:,} more" if len(denied_clients) > SHOWN else ""
+            clients_denied = f" Clients: {shown}{more}."
+        caveat = ""
+        if kind == "topic":
+            caveat = " Requests by topic id get UNKNOWN_TOPIC_ID instead for topics that it may not describe."
+        return self.finding(
+            "error" if any(is_work(row["api"]) and not is_broker(row["client_id"], ()) for row in rows) else "warning",
+            f"{subject} may not use {what}: {error.name} for {some(apis) if apis else 'requests'}, "
+            f"{'once' if count == 1 else f'{count:,} times'}{said}",
+            meaning=f"{error.name}: {error.meaning}.{clients_denied} Retrying does not help.{caveat}",
+            advice=f"{error.advice}.",
+            subject={
+                "principal": _only(who),
+                "client_ip": _only(ips),
+                "client_id": _only(ids),
+                "resource_type": kind,
+                "resource": _only(names),
+                "api": _only(apis),
+                "error": error.name,
+            },
+            count=count,
+            first=min((row["first"] for row in rows if row["first"] is not None), default=None),
+            last=max((row["last"] for row in rows if row["last"] is not None), default=None),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={
+                "principals": who[:MAX_NAMES],
+                "clients": len(denied_clients),
+                "worst_clients": denied_clients[:MAX_NAMES],
+                "resources": names[:MAX_NAMES],
+                "apis": apis[:MAX_NAMES],
+                "denials": [
+                    {"resource": name, "api": api, "exchanges": number}
+                    for (name, api), number in sorted(denials.items(), key=lambda one: (-one[1], *map(str, one[0])))
+                ][:MAX_NAMES],
+            },
+        )
+
+
+def _actor(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Who is denied: the principal, else the client."""
+    return (row["principal"],) if row["principal"] is not None else (row["client_ip"], row["client_id"])
+
+
+def _only(values: list[str]) -> str | None:
+    return values[0] if len(values) == 1 else None
+
+
+def _denials(batch: pa.RecordBatch) -> Iterator[tuple[int, Cause, str | None]]:
+    """Row, error, and the name of the resource that was denied, each once per row."""
+    names = ("topics", "group_id", "transactional_id")
+    for row, (topics, group, transaction) in enumerate(
+        zip(*(column(batch, name).to_pylist() for name in names), strict=True)
+    ):
+        asked = {
+            "topic": topics[0] if topics is not None and len(topics) == 1 else None,
+            "group": group,
+            "transactional id": transaction,
+        }
+        found: dict[tuple[int, str | None], Cause] = {}
+        for one in causes_of(batch, row):
+            if one.code in DENIED:
+                kind = _KINDS[_ERRORS[one.code].name]
+                own = one.topic if kind == "topic" else one.name if one.field in _FIELDS.get(kind, ()) else None
+                found.setdefault((one.code, own or asked.get(kind)), one)
+        for (_, name), one in found.items():
+            yield row, one, name

@@ -1,0 +1,129 @@
+"""What brokers did not authorize."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkasniff.analysis.detectors import Detectors
+from tests.analysis.tables import batch_of, connection, exchange, partition
+
+DENIED = 29
+
+
+def found(*exchanges: dict[str, Any], principals: tuple[str | None, ...] = ("alice",)) -> list[tuple[Any, ...]]:
+    detectors = Detectors(only=["denied", "hidden-errors"])
+    detectors.update(batch_of(exchanges))
+    rows = [connection(connection_id=number, principal=name) for number, name in enumerate(principals, 1)]
+    detectors.update(batch_of(rows, "connections"), "connections")
+    return [
+        (
+            one.detector,
+            one.subject.get("principal"),
+            one.subject.get("resource_type"),
+            one.subject.get("resource"),
+            one.count,
+        )
+        for one in detectors.findings()
+    ]
+
+
+def denied(api: str, body: dict[str, Any], count: int = 1, code: int = DENIED, **values: Any) -> dict[str, Any]:
+    return exchange(api, error_code=code, error_count=count, response_body=body, **values)
+
+
+def test_several_partitions_of_a_topic_are_one_denial_of_an_exchange() -> None:
+    parts = [partition("x", number, error_code=DENIED) for number in (0, 1)]
+    body = {
+        "responses": [
+            {"name": "x", "partition_responses": [{"index": 0, "error_code": 29}, {"index": 1, "error_code": 29}]}
+        ]
+    }
+    assert found(denied("Produce", body, 2, partitions=parts)) == [("denied", "alice", "topic", "x", 1)]
+
+
+def test_the_topic_of_an_error() -> None:
+    body = {"topics": [{"name": "a", "error_code": 0}, {"name": "b", "error_code": 29}]}
+    row = denied("Metadata", body, topics=["a", "b"])
+    assert found(row) == [("denied", "alice", "topic", "b", 1)]
+    # 3 may be the answer about a topic that must not be described, and is mostly not.
+    other = denied("Metadata", {"topics": [{"name": "b", "error_code": 3}]}, code=3, topics=["b"])
+    assert "denied" not in [one[0] for one in found(other)]
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "values", "resource"),
+    [
+        ("JoinGroup", 30, {"group_id": "g"}, ("group", "g")),
+        ("InitProducerId", 53, {"transactional_id": "t"}, ("transactional id", "t")),
+        ("CreateAcls", 31, {}, ("cluster", None)),
+        ("Fetch", 29, {"topics": ["x", "y"]}, ("topic", None)),
+    ],
+)
+def test_errors_of_whole_responses(
+    api: str, code: int, values: dict[str, Any], resource: tuple[str, str | None]
+) -> None:
+    row = denied(api, {"error_code": code}, code=code, **values)
+    assert found(row) == [("denied", "alice", *resource, 1)]
+
+
+def test_without_bodies_the_columns_decide() -> None:
+    assert found(exchange("JoinGroup", error_code=30, error_count=1, group_id="g")) == [
+        ("denied", "alice", "group", "g", 1)
+    ]
+    parts = [partition("x", 0, error_code=DENIED)]
+    row = exchange("Produce", error_code=DENIED, error_count=1, partitions=parts)
+    assert found(row) == [("denied", "alice", "topic", "x", 1)]
+
+
+def refused(*who: tuple[int, str, str], group: str = "g") -> list[dict[str, Any]]:
+    return [
+        exchange(
+            "JoinGroup", error_code=30, error_count=1, group_id=group, connection_id=number, exchange_id=number,
+            client_id=name, client_ip=address,
+        )
+        for number, name, address in who
+    ]  # fmt: skip
+
+
+def test_who_is_denied_the_same_things_is_one_case() -> None:
+    rows = refused((1, "a", "10.0.0.1"), (2, "b", "10.0.0.2"), (3, "a", "10.0.0.1"), (4, "c", "10.0.0.3"))
+    other = refused((5, "d", "10.0.0.4"), group="h")
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of([*rows, *other]))
+    people = [connection(connection_id=number, principal=name) for number, name in enumerate("AB", 1)]
+    detectors.update(batch_of([*people, connection(connection_id=3, principal="A")], "connections"), "connections")
+    assert [(one.title, one.count, one.values["clients"]) for one in detectors.findings()] == [
+        ("A, B may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, 3 times", 3, 2),
+        ("c at 10.0.0.3 may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
+        ("d at 10.0.0.4 may not use group h: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
+    ]
+
+
+def test_many_clients_and_many_topics_are_one_finding() -> None:
+    topics = [f"t{number:03}" for number in range(60)]
+    body = {"topics": [{"name": name, "error_code": 29} for name in topics]}
+    rows = [
+        denied("Metadata", body, 60, topics=topics, connection_id=number, exchange_id=number, client_id=f"app-{number}")
+        for number in range(1, 301)
+    ]
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of(rows))
+    [one] = detectors.findings()
+    assert one.title.startswith("300 clients may not use topics t000, t001, t002")
+    assert (one.severity, one.count, one.values["clients"]) == ("error", 300, 300)
+
+
+def test_a_body_that_is_cut_or_of_other_errors() -> None:
+    cut = exchange("JoinGroup", error_code=30, error_count=1, group_id="g") | {"response_body": '{"error_code": 3'}
+    assert found(cut) == [("denied", "alice", "group", "g", 1)]
+    assert found(denied("Metadata", {"topics": [{"name": "b", "error_code": 5}], "x": 129}, code=5)) == []
+
+
+def test_administration_that_is_denied_is_a_warning() -> None:
+    detectors = Detectors(only=["denied"])
+    detectors.update(batch_of([denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)]))
+    [one] = detectors.findings()
+    assert one.severity == "warning"
+    assert one.title.endswith('may not use the cluster: CLUSTER_AUTHORIZATION_FAILED for CreateAcls, once: "Nope."')

@@ -1,0 +1,45 @@
+"""Advertised addresses: cases that the captures of real brokers do not have."""
+
+from __future__ import annotations
+
+from kafkasniff.analysis.detectors.finding import Finding
+from kafkasniff.analysis.detectors.listeners import UnreachedListeners
+from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange
+
+
+def metadata(*brokers: tuple[int, str, int]) -> Row:
+    found = [{"node_id": node, "host": host, "port": port, "rack": None} for node, host, port in brokers]
+    return exchange("Metadata", response_body={"brokers": found, "topics": []})
+
+
+def silent(port: int, *, lasting: int, responses: int = 0, client_ip: str = "10.0.0.5") -> Row:
+    """A connection with a request."""
+    times = {"time_ns": START_NS, "end_time_ns": START_NS + lasting * SECOND}
+    counts = {"requests": 1, "responses": responses, "broker_bytes": 50 * responses, "captured": "both"}
+    return connection(broker_ip="10.0.0.9", broker_port=port, client_ip=client_ip, **times, **counts)
+
+
+def found(asked: Row, *connections: Row) -> list[Finding]:
+    detector = UnreachedListeners()
+    detector.update(batch_of([asked]))
+    if connections:
+        rows = [{**row, "connection_id": place} for place, row in enumerate(connections)]
+        detector.update(batch_of(rows, "connections"), "connections")
+    return detector.findings()
+
+
+def test_brokers_with_one_address() -> None:
+    (one,) = found(metadata((1, "10.0.0.9", 9092), (2, "10.0.0.9", 9092), (3, "10.0.0.9", 9093)))
+    assert (one.severity, one.values["brokers"]) == ("error", [1, 2])
+    assert found(metadata((1, "10.0.0.9", 9092), (2, "10.0.0.9", 9093), (3, "10.0.0.8", 9092))) == []
+    assert found(metadata((1, "10.0.0.9", 9092), (1, "10.0.0.9", 9092))) == [], "a broker that is listed twice"
+
+
+def test_an_address_that_never_answers() -> None:
+    """Unless the capture ends soon after, or it answers others: then the broker is slow."""
+    asked = metadata((1, "10.0.0.9", 9999))
+    (one,) = found(asked, silent(9999, lasting=5))
+    assert (one.severity, one.values["opening"]) == ("error", "silent")
+    assert found(asked, silent(9999, lasting=1)) == []
+    assert found(asked, silent(9999, lasting=5), silent(9999, lasting=5, responses=1, client_ip="10.0.0.6")) == []
+    assert found(asked, silent(9998, lasting=5)) == [], "it is not advertised"

@@ -1,0 +1,175 @@
+"""Lines that a filter selects have the order that they have without a filter."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from kafkasniff.cli.running import pipeline
+from kafkasniff.model import Message
+from kafkasniff.sinks import ordered_output
+from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.sinks.ordered_sink import OrderedSink
+from kafkasniff.sinks.text import TextSink
+from tests.choice import in_turn, one_in
+from tests.cli.console import kafkasniff
+from tests.conftest import shipped_captures
+from tests.craft.conversation import Conversation, interleaved
+from tests.craft.write import write_pcap
+from tests.engine.talks import SAID
+from tests.native.kernel_and_walker import without_kernel
+from tests.sinks.messages import TIME_NS, message
+
+DAY_NS = 86_400 * 10**9
+
+
+def is_part(some: Sequence[Any], whole: Sequence[Any]) -> bool:
+    """Whether all of `some` are in `whole`, in its order."""
+    rest: Iterator[Any] = iter(whole)
+    return all(one in rest for one in some)
+
+
+# -- places -----------------------------------------------------------------------------------------------------------
+
+OPEN, SHOW, HIDE, WRITE = "open", "show", "hide", "write"
+STEPS = st.lists(
+    st.sampled_from([OPEN, WRITE]) | st.tuples(st.sampled_from([SHOW, HIDE]), st.integers(0, 5)), max_size=30
+)
+
+
+def request(number: int) -> Message:
+    """The request of an exchange; every third one is of the next day."""
+    return message(exchange=number, correlation_id=number, time_ns=TIME_NS + number // 3 * DAY_NS)
+
+
+def played(sink: OrderedSink, steps: Sequence[Any], limit: int | None = None) -> list[int]:
+    """Plays these steps; returns the numbers of the messages to be shown, in order."""
+    shown: dict[int, bool] = {}
+    held: list[int] = []
+    for number, step in enumerate(steps, 1):
+        if limit is not None and sink.shown >= limit:
+            break
+        if step == OPEN:
+            held.append(number)
+            shown[number] = False
+            sink.hold(request(number))
+        elif step == WRITE:
+            shown[number] = True
+            sink.write(request(number))
+        elif held:
+            other = held.pop(step[1] % len(held))
+            shown[other] = step[0] == SHOW
+            sink.decide(other, request(other) if shown[other] else None)
+    sink.close()
+    return [number for number, is_shown in shown.items() if is_shown]
+
+
+@given(steps=STEPS, limit=st.none() | st.integers(1, 5))
+@example(steps=[OPEN, WRITE, (SHOW, 0)], limit=1)
+@example(steps=[OPEN, WRITE, WRITE, (HIDE, 0)], limit=1)
+@example(steps=[OPEN, OPEN, WRITE, (SHOW, 1), (SHOW, 0)], limit=2)
+def test_places_are_filled_in_any_order(steps: list[Any], limit: int | None) -> None:
+    out = io.BytesIO()
+    sink = OrderedSink(out, JsonSink, limit)
+    expected = played(sink, steps, limit)[:limit]
+    assert [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()] == expected
+    assert sink.shown == len(expected)
+
+
+@given(steps=STEPS)
+def test_lines_of_text_are_those_of_the_shown_messages_alone(steps: list[Any]) -> None:
+    out, alone = io.BytesIO(), io.BytesIO()
+    sink, plain = OrderedSink(out, TextSink), TextSink(alone)
+    for number in played(sink, steps):
+        plain.write(request(number))
+    plain.close()
+    lines, expected = (data.getvalue().splitlines() for data in (out, alone))
+    assert [line for line in lines if b"#" in line] == [line for line in expected if b"#" in line]
+    # A date without messages may precede another one.
+    followed = [line for line, after in zip(lines, [*lines, b""][1:], strict=True) if b"#" in line or b"#" in after]
+    assert followed == expected
+
+
+def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:
+    out = io.BytesIO()
+    sink = OrderedSink(out, JsonSink)
+    sink.write(request(1))
+    sink.hold(request(2))
+    sink.write(request(3))
+    sink.flush()
+    assert out.getvalue().count(b"\n") == 1
+    sink.decide(2, None)
+    sink.flush()
+    assert out.getvalue().count(b"\n") == 2
+
+
+@pytest.mark.parametrize(("name", "bound"), [("MAX_HELD", 1_000), ("MAX_PLACES", 1)])
+def test_with_too_much_waiting_a_request_is_shown_when_it_is_decided(
+    name: str, bound: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ordered_output, name, bound)
+    out = io.BytesIO()
+    sink = OrderedSink(out, JsonSink)
+    shown = played(sink, [OPEN, OPEN, *[WRITE] * 9, (SHOW, 0)])
+    assert shown[0] == 1
+    numbers = [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()]
+    assert numbers == [*shown[1:], 1]
+    assert sink.late == 1
+
+
+# -- commands ---------------------------------------------------------------------------------------------------------
+
+FILTERS = ["latency_ms > 1", "error == 'NONE'", "topic =~ '.'", "not exists(response) or response_size > 40"]
+
+
+def lines_of(capture: Path, *options: str) -> list[str]:
+    """Lines of messages: numbers and words, since columns of text grow with what is shown."""
+    lines = kafkasniff("decode", "-q", capture, *options).lines
+    return [" ".join(line.split()) for line in lines if "#" in line or line.startswith("{")]
+
+
+def check_order(capture: Path, form: str, expression: str) -> None:
+    options = ("--format", form)
+    whole = lines_of(capture, *options)
+    some = lines_of(capture, *options, "--filter", expression)
+    assert is_part(some, whole)
+    assert lines_of(capture, *options, "--filter", expression, "-c", "7") == some[:7]
+    with without_kernel():
+        assert lines_of(capture, *options, "--filter", expression) == some
+
+
+@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4))
+def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline, "FIRST_ROWS", 7)
+    monkeypatch.setattr(pipeline, "MAX_ROWS", 29)
+    check_order(capture, "json", expression)
+
+
+@given(
+    said=st.lists(st.lists(st.sampled_from(sorted(SAID)), min_size=1, max_size=4), min_size=2, max_size=3),
+    wait_ms=st.sampled_from([0, 3]),
+    form=st.sampled_from(["text", "json"]),
+    expression=st.sampled_from(FILTERS),
+)
+def test_any_talk_keeps_its_order(
+    tmp_path_factory: pytest.TempPathFactory, said: list[list[str]], wait_ms: int, form: str, expression: str
+) -> None:
+    talks = []
+    for place, what in enumerate(said):
+        talk = Conversation(("10.0.0.5", 50_000 + place), ("10.0.0.9", 9092), step_ns=170_000 + place * 1_300)
+        talk.handshake()
+        for number, one in enumerate(what):
+            SAID[one](talk, number)
+            talk.wait(wait_ms * 1_000_000 * place)
+        talks.append(talk)
+    path = write_pcap(tmp_path_factory.getbasetemp() / "order.pcap", interleaved(talks))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pipeline, "FIRST_ROWS", 5)
+        patch.setattr(pipeline, "MAX_ROWS", 20)
+        check_order(path, form, expression)
