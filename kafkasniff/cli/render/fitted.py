@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -31,18 +32,49 @@ class FittedTable:
         self, columns: Sequence[ReportColumn], rows: Sequence[Any], *, style: str = "dim", hosts: Hosts | None = None
     ) -> None:
         self._columns = columns
-        self._rows = [[_text(column.cell(row), hosts) for column in columns] for row in rows]
+        self._rows = [[_shown(column.cell(row), hosts) for column in columns] for row in rows]
         self._style = style
         self._natural: list[int] = [
-            max(line.cell_len for cell in (Text(column.heading), *cells) for line in cell.split(allow_blank=True))
+            max(_width(cell) for cell in (column.heading, *cells))
             for column, *cells in zip(columns, *self._rows, strict=True)
         ]
+        self._is_plain = all(isinstance(cell, str) and "\n" not in cell for cells in self._rows for cell in cells)
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
         """The table, then the names of the hidden columns."""
-        shown, hidden = self._choice(options.max_width)
+        yield self._table(options.max_width, with_rows=True)
+        yield from self.note(options.max_width)
+
+    def headings(self, width: int) -> Table:
+        """The line above the rows."""
+        return self._table(width, with_rows=False)
+
+    def note(self, width: int) -> list[Text]:
+        """The line below the rows: the names of the hidden columns, if there are any."""
+        _, hidden = self._choice(width)
+        return [Text(f"hidden: {', '.join(hidden)} (--wide)", style="dim")] if hidden else []
+
+    def plain_rows(self, width: int) -> list[str] | None:
+        """The rows as Rich would show them, in a hundredth of the time; None if cells have a style or must wrap."""
+        shown, _ = self._choice(width)
+        widths = self._widths(shown, width)
+        if not self._is_plain or any(self._natural[place] > wide for place, wide in zip(shown, widths, strict=True)):
+            return None
+        if sum(widths) + GAP * (len(widths) - 1) > width:
+            return None
+        columns = []
+        for place, wide in zip(shown, widths, strict=True):
+            cells = [str(row[place]) for row in self._rows]
+            pads = [" " * (wide - _width(cell)) for cell in cells]
+            pairs = zip(pads, cells, strict=True) if self._columns[place].number else zip(cells, pads, strict=True)
+            columns.append([first + second for first, second in pairs])
+        gap = " " * GAP
+        return [gap.join(cells).rstrip() for cells in zip(*columns, strict=True)]
+
+    def _table(self, max_width: int, *, with_rows: bool) -> Table:
+        shown, _ = self._choice(max_width)
         table = Table(box=None, header_style=self._style, pad_edge=False, padding=(0, GAP, 0, 0))
-        for place, width in zip(shown, self._widths(shown, options.max_width), strict=True):
+        for place, width in zip(shown, self._widths(shown, max_width), strict=True):
             column = self._columns[place]
             table.add_column(
                 column.heading,
@@ -51,11 +83,9 @@ class FittedTable:
                 no_wrap=_whole(column) or column.clipped,
                 overflow="ellipsis" if column.clipped else "fold",
             )
-        for cells in self._rows:
-            table.add_row(*(cells[place] for place in shown))
-        yield table
-        if hidden:
-            yield Text(f"hidden: {', '.join(hidden)} (--wide)", style="dim")
+        for cells in self._rows if with_rows else ():
+            table.add_row(*(_text(cells[place]) for place in shown))
+        return table
 
     def _choice(self, width: int) -> tuple[list[int], list[str]]:
         """Places of the columns to show, and headings of those hidden."""
@@ -87,7 +117,17 @@ def _whole(column: ReportColumn) -> bool:
     return column.number or column.whole
 
 
-def _text(cell: str | Text, hosts: Hosts | None) -> Text:
-    if not isinstance(cell, str):
-        return cell
-    return Text(cell if hosts is None else hosts.shown(cell))
+def _shown(cell: str | Text, hosts: Hosts | None) -> str | Text:
+    return cell if hosts is None or not isinstance(cell, str) else hosts.shown(cell)
+
+
+def _text(cell: str | Text) -> Text:
+    """Never markup."""
+    return Text(cell) if isinstance(cell, str) else cell
+
+
+def _width(cell: str | Text) -> int:
+    """Width of its longest line."""
+    if isinstance(cell, str) and cell.isascii() and cell.isprintable():
+        return len(cell)
+    return max(cell_len(line.plain) for line in _text(cell).split(allow_blank=True))

@@ -16,6 +16,8 @@ def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> s
     """Renderables, one below the other, as lines of at most `width` columns."""
     from rich.console import Console
 
+    from kafkasniff.cli.render.fitted import FittedTable
+
     buffer = io.StringIO()
     console = Console(
         file=buffer,
@@ -27,6 +29,13 @@ def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> s
         emoji=False,
     )
     for one in parts:
-        console.print(one)
+        rows = one.plain_rows(width) if isinstance(one, FittedTable) else None
+        if rows is None or not isinstance(one, FittedTable):
+            console.print(one)
+            continue
+        console.print(one.headings(width))
+        buffer.writelines(f"{row}\n" for row in rows)
+        for note in one.note(width):
+            console.print(note)
     # Rich pads columns to their width, which is only noise in a file.
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from operator import itemgetter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
 from kafkasniff.cli.render.fitted import MIN_TEXT, FittedTable
 from kafkasniff.cli.render.rich_text import as_text
@@ -88,3 +90,25 @@ def hidden_of(columns: list[ReportColumn], places: list[int]) -> list[int]:
 def test_a_clipped_column_keeps_one_line_per_row() -> None:
     columns = [NAME, ReportColumn("summary", itemgetter(1), clipped=True)]
     assert shown(columns, ("a", "word " * 30), width=40)[1:] == ["a     " + ("word " * 30)[:33] + "…"]
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 2)), min_size=1, max_size=4),
+    st.lists(
+        st.lists(st.sampled_from(["", "a", "12.5 kB", "größer", "東京", "a b  c", "[x]"]), min_size=4, max_size=4)
+    ),
+    st.integers(1, 60),
+)
+def test_rows_that_need_no_wrapping_are_those_of_rich(
+    kinds: list[tuple[bool, int]], rows: list[list[str]], width: int
+) -> None:
+    columns = [
+        ReportColumn(f"c{place}", itemgetter(place), number=number, level=level)
+        for place, (number, level) in enumerate(kinds)
+    ]
+    table = FittedTable(columns, rows)
+    buffer = io.StringIO()
+    Console(file=buffer, width=width, highlight=False, markup=False, emoji=False).print(table)
+    lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
+    assert as_text([table], width=width, coloured=False).splitlines() == lines
+    assert table.plain_rows(200) is not None

@@ -36,7 +36,8 @@ def _begun(size: int) -> tuple[Wire, Talk]:
 
 
 def topics_errors(size: int, topics: int, kind: int, again: int) -> bytes:
-    """Responses of Produce, Fetch, Metadata or OffsetCommit with errors of this many topics, new ones or the same."""
+    """Exchanges about this many topics, new ones or the same: responses of Produce, Fetch, Metadata or OffsetCommit
+    with errors, deletions, or records that share groups get again."""
     wire, talk = _begun(size)
     topics = min(topics, size // 64)
     first, number = 0, 1
@@ -65,6 +66,17 @@ def topics_errors(size: int, topics: int, kind: int, again: int) -> bytes:
                 asked = request_bytes(3, 1, number, topics=[{"name": name} for name in names])
                 known = [{"error_code": code, "name": name} for name, code in zip(names, codes, strict=True)]
                 answer = response_bytes(3, 1, number, topics=known)
+            case 4:
+                asked = request_bytes(20, 1, number, topic_names=names, timeout_ms=1_000)
+                deleted = [{"name": name} for name in names]
+                answer = response_bytes(20, 1, number, responses=deleted)
+            case 5:
+                ids = [(first << 32 | one + 1).to_bytes(16) for one in range(topics)]
+                wanted = [{"topic_id": one, "partitions": [{}]} for one in ids]
+                asked = request_bytes(78, 1, number, group_id="g", member_id="m", topics=wanted)
+                again_acquired = [{"first_offset": 0, "last_offset": 0, "delivery_count": 5}]
+                acquired = [{"topic_id": one, "partitions": [{"acquired_records": again_acquired}]} for one in ids]
+                answer = response_bytes(78, 1, number, responses=acquired)
             case _:
                 committed = [{"name": name, "partitions": [{}]} for name in names]
                 asked = request_bytes(8, 2, number, group_id="g", topics=committed)

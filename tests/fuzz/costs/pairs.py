@@ -86,7 +86,7 @@ PAIRS: Final = {
         ),
         _pair("interfaces-options", captures.interfaces_options, interfaces=(1, 20_000), option=(0, 60_000)),
         _pair("packets-tunnels", captures.tunnels_packets, depth=(0, 12), length=(0, 1400)),
-        _pair("topics-errors", findings.topics_errors, topics=(1, 20_000), kind=(0, 3), again=(0, 1)),
+        _pair("topics-errors", findings.topics_errors, topics=(1, 20_000), kind=(0, 5), again=(0, 1)),
         _pair("clients-errors", findings.clients_errors, exchanges=(1, 10_000), kind=(0, 4)),
         _pair("attempts-endpoints", findings.attempts_endpoints, brokers=(1, 60_000), answer=(0, 2), repeats=(1, 5)),
         _pair("segments-overlaps", findings.segments_overlaps, segment=(1, 1448), back=(0, 1448), hole=(0, 1)),

@@ -1,7 +1,7 @@
 """The cost of a byte, counted as lines of Python and as memory, for each pair at its extreme numbers.
 
 Time depends on the machine; these do not. `sys.settrace` reports the lines, in kafkasniff only, so that
-quadratic work shows, and so does every turn of a loop.
+quadratic work shows, and so does every turn of a loop. What Arrow does has no lines: its memory is counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
 from kafkasniff.cli.environment import Exit
@@ -51,6 +52,14 @@ VALUES: Final[dict[str, tuple[int, ...]]] = {
     "datagrams-fragments": (8_000, 1, 0),
     "interfaces-options": (500, 0),
     "packets-tunnels": (3, 10),
+    "topics-errors": (100, 0, 0),
+    "clients-errors": (1, 1),
+    "attempts-endpoints": (60_000, 1, 1),
+    "segments-overlaps": (20, 19, 1),
+    "members-groups": (10, 1_000),
+    "leaders-topics": (100, 10),
+    "connections-unanswered": (1, 2),
+    "producers-batches": (1, 1_000, 1),
 }
 """For each pair, the numbers at which earlier code was furthest from linear, or which run most of its code."""
 
@@ -91,6 +100,53 @@ def lines(work: Callable[[], object]) -> int:
 
 def decode(path: Path) -> None:
     assert kafkasniff("decode", "-q", "--jobs", 1, "--format", "json", path).code in (Exit.OK, Exit.NOTHING)
+
+
+def check(path: Path) -> None:
+    assert kafkasniff("check", "-q", path).code in (Exit.OK, Exit.NOTHING, Exit.FINDINGS)
+
+
+@pytest.mark.parametrize("name", PAIRS if ALL else ("clients-errors",))
+def test_work_of_check_is_linear(name: str, tmp_path: Path) -> None:
+    paths = []
+    for number, size in enumerate((SMALL, MORE * SMALL)):
+        paths.append(tmp_path / f"{number}.pcap")
+        paths[-1].write_bytes(PAIRS[name].make(size, *VALUES[name]))
+    check(paths[0])
+    little, much = (lines(lambda path=path: check(path)) for path in paths)
+    sizes = [path.stat().st_size for path in paths]
+    assert much * sizes[0] * MORE <= MOST * little * sizes[1], f"{much:,} lines, of a quarter {little:,}"
+
+
+KINDS: Final = {"Produce": 0, "Fetch": 1, "Metadata": 2, "OffsetCommit": 3, "DeleteTopics": 4, "ShareFetch": 5}
+"""Exchanges with many topics (`findings.topics_errors`)."""
+READERS: Final[dict[str, tuple[object, ...]]] = {
+    "check": ("check", "-q"),
+    **{name: ("analyze", name, "-q") for name in ("topic", "fetch-efficiency", "errors", "lag", "retries")},
+}
+_POOLS: Final[list[pa.MemoryPool]] = []
+"""Kept, since constants that Arrow made with them may outlive a test."""
+MOST_COLUMNS: Final = 40 << 20
+"""Memory of columns: a copy of each exchange for each of its topics takes several times as much."""
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [(command, kind) for command in READERS for kind in KINDS]
+    if ALL
+    else [("check", "Fetch"), ("topic", "Fetch")],
+)
+def test_exchanges_are_not_copied_for_each_of_their_topics(command: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "wide.pcap"
+    path.write_bytes(PAIRS["topics-errors"].make(160_000, 2_400, KINDS[kind], 0))
+    usual, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
+    _POOLS.append(pool)
+    pa.set_memory_pool(pool)
+    try:
+        assert kafkasniff(*READERS[command], path).code in (Exit.OK, Exit.NOTHING, Exit.FINDINGS)
+    finally:
+        pa.set_memory_pool(usual)
+    assert pool.max_memory() < MOST_COLUMNS, f"{pool.max_memory():,} bytes"
 
 
 @pytest.mark.parametrize("name", PAIRS if ALL else FEW)

@@ -45,7 +45,7 @@ OUTPUTS: Final[dict[str, tuple[str, ...]]] = {
     "timing": ("timing", "-q", "{capture}"),
     "audit": ("audit", "-q", "--target", "4.0", "{capture}"),
     "diff": ("diff", "-q", "{capture}", "{capture}"),
-    **{f"analyze-{name}": ("analyze", "-q", name, "{capture}") for name in QUESTIONS},
+    **{f"analyze-{name}": ("analyze", name, "-q", "{capture}") for name in QUESTIONS},
 }
 """The commands, by what they make."""
 
