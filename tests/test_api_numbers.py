@@ -18,7 +18,6 @@ NEGOTIATION = "the versions in ApiVersions responses"
 ALLOWED = {
     "kafka/apis/named_apis.py": "the numbers themselves",
     "kafka/messages/message.py": "acks 0 of Produce; ApiVersions refused in another version (KIP-511)",
-    "engine/regular_messages.py": "acks 0 of Produce",
     "engine/stream_questions.py": "acks 0 of Produce, raw tokens after SaslHandshake 0",
     "kafka/connection/detail.py": "acks 0 of Produce: its body is read where bodies are not wanted",
     "kafka/messages/plausibility.py": "zeros look like a Produce request",
