@@ -161,6 +161,7 @@ class FollowedConnection(MessageOwner):
             protocol,
             "both" if all(heard) else "client" if heard[client] else "broker",
             end.handshake,
+            account.served,
         )
 
     @staticmethod
