@@ -39,6 +39,7 @@ from kafkasniff.tcp.reassembly import Reassembler
 __all__ = [
     "CONNECTION_BYTES",
     "DECOMPRESSED_PART",
+    "FOLLOWED_BYTES",
     "LEAST_HELD",
     "MAX_ENDPOINTS",
     "MAX_NAMES",
@@ -66,6 +67,8 @@ CONNECTION_BYTES: Final = 3_000
 STAGES_BYTES: Final = 5_000
 """What its stages take in addition, from its first data on, if they hold nothing."""
 OPENED_BYTES: Final = CONNECTION_BYTES + STAGES_BYTES
+FOLLOWED_BYTES: Final = 5_000
+"""A connection of the stream engine that holds nothing."""
 SEGMENT_BYTES: Final = 320
 """A segment after a hole, without its bytes."""
 MESSAGE_BYTES: Final = 900
@@ -187,9 +190,8 @@ class MemoryBudget:
         return self.limit - self.limit // 4
 
     def count_connections(self, count: int) -> None:
-        """Count this number of connections of the stream engine, each with its stages."""
-        self._connections = count
-        self._held = count * STAGES_BYTES
+        """Count this number of connections of the stream engine."""
+        self._held = count * FOLLOWED_BYTES
 
     def is_exceeded(self, reassembler: Reassembler) -> bool:
         """Whether the budget is exceeded."""

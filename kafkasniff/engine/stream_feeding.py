@@ -16,7 +16,7 @@ from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
-from kafkasniff.engine.memory_budget import LEAST_HELD, OPENED_BYTES, MemoryBudget
+from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed
 from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
 from kafkasniff.engine.regular_messages import Messages
@@ -323,12 +323,12 @@ class StreamFeeder:
         found.sort(key=itemgetter(0, 1), reverse=True)
         most = 0
         while most < len(found) and left > target and found[most][0] >= LEAST_HELD:
-            left -= found[most][0] + OPENED_BYTES
+            left -= found[most][0] + FOLLOWED_BYTES
             most += 1
         rest = sorted(found[most:], key=lambda one: (not one[2], one[3], one[1]))
         silent = 0
         while silent < len(rest) and left > target:
-            left -= rest[silent][0] + OPENED_BYTES
+            left -= rest[silent][0] + FOLLOWED_BYTES
             silent += 1
         dropped = [one[4] for one in (*found[:most], *rest[:silent])]
         parts = [f"{most:,} that hold most"] if most else []

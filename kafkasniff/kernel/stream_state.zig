@@ -167,7 +167,7 @@ pub fn load(e: *Engine, bytes: []const u8) Error!*Connection {
     if (!std.mem.eql(u8, try reader.take(MAGIC.len), MAGIC)) return error.Invalid;
     if (try reader.get(u32) != VERSION) return error.Invalid;
     if (try reader.get(u32) != std.hash.Crc32.hash(reader.rest)) return error.Invalid;
-    const c = e.gpa.create(Connection) catch exhausted();
+    const c = e.newConnection();
     try reader.read(e, Connection, c);
     if (reader.rest.len != 0) return error.Invalid;
     c.kafka.dialogue.ledger.reindex(e.gpa, e.secret[0]);

@@ -56,6 +56,8 @@ const ItemFields = struct {
 pub const Engine = struct {
     pool: memory.Pool = .{},
     gpa: std.mem.Allocator = undefined,
+    /// Memory of connections themselves.
+    places: std.heap.MemoryPool(Connection) = .empty,
     callback: Callback,
     secret: [2]u64,
     max_frame: i64,
@@ -254,8 +256,7 @@ pub const Engine = struct {
         transient += e.opened.capacity * @sizeOf(types.Opened) + e.endings.capacity * @sizeOf(types.Ending);
         transient += e.retired.capacity * @sizeOf([]u8) + e.saved.capacity + e.holdings.capacity * @sizeOf(types.Holding);
         for (e.retired.items) |bytes| transient += bytes.len;
-        const connection = std.math.ceilPowerOfTwoAssert(u64, @sizeOf(Connection));
-        return e.pool.used -| transient -| e.count * connection;
+        return e.pool.used -| transient;
     }
 
     fn clear(e: *Engine) void {
@@ -475,12 +476,16 @@ pub const Engine = struct {
         e.count -= 1;
         e.put(c, .{ .kind = .forgotten });
         c.free(e);
-        e.gpa.destroy(c);
+        e.places.destroy(c);
+    }
+
+    pub fn newConnection(e: *Engine) *Connection {
+        return e.places.create(std.heap.page_allocator) catch exhausted();
     }
 
     /// Begins a connection at a packet; `syn`: its SYN, if that came before.
     fn open(e: *Engine, key: *const Key, p: *const types.Packet, syn: ?types.Packet) *Connection {
-        const c = e.gpa.create(Connection) catch exhausted();
+        const c = e.newConnection();
         const first = if (syn) |one| one else p.*;
         c.* = .{
             .key = key.*,
@@ -680,8 +685,8 @@ pub const Engine = struct {
         e.clear();
         for (e.list.items) |one| if (one) |c| {
             c.free(e);
-            e.gpa.destroy(c);
         };
+        e.places.deinit(std.heap.page_allocator);
         e.clear();
         e.list.clearAndFree(e.gpa);
         e.unused.clearAndFree(e.gpa);
