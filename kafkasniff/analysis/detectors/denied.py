@@ -97,7 +97,9 @@ class Denied(Detector[DeniedThresholds]):
         first = pc.is_in(column(batch, "error_code"), value_set=pa.array(sorted(DENIED), pa.int16()))
         batch = only(batch, pc.or_(inside, first))
         found = list(_denials(batch))
-        rows = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
+        # Without bodies and lists, which would be copied for each resource.
+        narrow = batch.select([*ORDER, "api", *CLIENT_COLUMNS])
+        rows = narrow.take(pa.array([row for row, _, _ in found], pa.int64()))
         codes = pa.array([one.code for _, one, _ in found], pa.int64())
         keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": column(rows, "api")}
         keys["error_code"] = codes
