@@ -119,7 +119,7 @@ def group_of(item: pytest.Item) -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--passed", metavar="FILE", help="write the ids of tests that pass to FILE")
-    parser.addoption("--beyond", metavar="FILE", help="leave out tests of FILE, unless they do more with all tests")
+    parser.addoption("--beyond", metavar="FILE", help="omit tests of FILE, unless they do more with all tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:

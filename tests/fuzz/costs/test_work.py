@@ -132,9 +132,7 @@ MOST_COLUMNS: Final = 40 << 20
 
 @pytest.mark.parametrize(
     ("command", "kind"),
-    [(command, kind) for command in READERS for kind in KINDS]
-    if ALL
-    else [("check", "Fetch"), ("topic", "Fetch")],
+    [(command, kind) for command in READERS for kind in KINDS] if ALL else [("check", "Fetch"), ("topic", "Fetch")],
 )
 def test_exchanges_are_not_copied_for_each_of_their_topics(command: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "wide.pcap"
