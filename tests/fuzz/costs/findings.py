@@ -145,7 +145,7 @@ def attempts_endpoints(size: int, brokers: int, answer: int, repeats: int) -> by
 
 
 def segments_overlaps(size: int, segment: int, back: int, hole: int) -> bytes:
-    """Segments that begin `back` bytes before the end of the one before, behind a hole or not."""
+    """Segments that begin `back` bytes before the end of the one before, after a hole or not."""
     wire = Wire(size)
     for talk in wire.talks():
         talk.open()

@@ -106,7 +106,8 @@ def check(path: Path) -> None:
     assert kafkasniff("check", "-q", path).code in (Exit.OK, Exit.NOTHING, Exit.FINDINGS)
 
 
-@pytest.mark.parametrize("name", PAIRS if ALL else ("clients-errors",))
+@pytest.mark.extended
+@pytest.mark.parametrize("name", PAIRS)
 def test_work_of_check_is_linear(name: str, tmp_path: Path) -> None:
     paths = []
     for number, size in enumerate((SMALL, MORE * SMALL)):
@@ -132,9 +133,7 @@ MOST_COLUMNS: Final = 40 << 20
 
 @pytest.mark.parametrize(
     ("command", "kind"),
-    [(command, kind) for command in READERS for kind in KINDS]
-    if ALL
-    else [("check", "Fetch"), ("topic", "Fetch")],
+    [(command, kind) for command in READERS for kind in KINDS] if ALL else [("check", "Fetch"), ("topic", "Fetch")],
 )
 def test_exchanges_are_not_copied_for_each_of_their_topics(command: str, kind: str, tmp_path: Path) -> None:
     path = tmp_path / "wide.pcap"
