@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ from tests.fuzz.costs import family, page, trial
 from tests.fuzz.costs.climb import LEAST_SIZE, MAX_MEMORY, MAX_MICROSECONDS, Climb, climb, is_excess
 from tests.fuzz.costs.family import Results, replay, run
 from tests.fuzz.costs.pairs import PAIRS, Pair, Quantity
+from tests.fuzz.costs.test_work import VALUES
 from tests.fuzz.costs.trial import OUTPUTS, Base, Cost, Trial
 
 pytestmark = pytest.mark.extended
@@ -107,6 +109,32 @@ def test_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (found.code, found.broken) == (-signal.SIGXCPU, True)
     monkeypatch.setattr(trial, "MEMORY", 64 << 20)
     assert trial.run(data, "json").code != 0
+
+
+FAMILIES: Final = (
+    *("topics-errors", "clients-errors", "attempts-endpoints", "segments-overlaps", "members-groups"),
+    *("leaders-topics", "connections-unanswered", "producers-batches", "gaps-outstanding", "segments-holes"),
+)
+"""Hostile inputs that no decompression makes longer."""
+EACH_SIZE: Final = 1 << 17
+MOST_SECONDS: Final = 3.0
+"""CPU time for a megabyte."""
+MOST_RSS: Final = 256 << 20
+"""Memory beside that of a few exchanges."""
+
+
+@pytest.mark.parametrize("output", OUTPUTS)
+def test_every_command_keeps_to_3_s_for_a_megabyte(output: str) -> None:
+    # `report` draws charts of any exchange, with a browser's engine.
+    few = trial.run(PAIRS["connections-overhead"].make(2_000, 1, 3), output)
+    base = Base(few.seconds, few.rss)
+    costs = {
+        name: trial.run(PAIRS[name].make(EACH_SIZE, *VALUES[name]), output, base, cpu_seconds=10) for name in FAMILIES
+    }
+    assert {name: found.code for name, found in costs.items() if found.code not in {0, 1}} == {}
+    seconds = sum(found.seconds for found in costs.values())
+    assert seconds * 1e6 < MOST_SECONDS * sum(found.size for found in costs.values()), costs
+    assert max(found.rss for found in costs.values()) < MOST_RSS, costs
 
 
 def test_a_run_keeps_what_it_finds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

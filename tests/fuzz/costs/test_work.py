@@ -106,7 +106,8 @@ def check(path: Path) -> None:
     assert kafkasniff("check", "-q", path).code in (Exit.OK, Exit.NOTHING, Exit.FINDINGS)
 
 
-@pytest.mark.parametrize("name", PAIRS if ALL else ("clients-errors",))
+@pytest.mark.extended
+@pytest.mark.parametrize("name", PAIRS)
 def test_work_of_check_is_linear(name: str, tmp_path: Path) -> None:
     paths = []
     for number, size in enumerate((SMALL, MORE * SMALL)):
