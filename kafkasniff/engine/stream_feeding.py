@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamFeeder"]
 
+ENDED_AT_ONCE: Final = 4_096
+"""Connections that end in one call at the end of a capture: of each there are rows and events."""
 _SUMS: Final = (
     *(("decoded", "bytes_decoded"), ("lost", "bytes_lost"), ("repeated", "bytes_repeated")),
     *(("ignored", "bytes_ignored"), ("pending", "bytes_pending"), ("undecided", "undecided")),
@@ -247,12 +249,13 @@ class StreamFeeder:
 
     def close_each(self) -> Iterator[Collected]:
         """The same, one connection after the other."""
-        keyed = self._taken(self._engine.finish())
-        first = 0
-        for index in range(1, len(keyed) + 1):
-            if index == len(keyed) or keyed[index][1] != keyed[first][1]:
-                yield Collected(keyed[first:index])
-                first = index
+        while len(self._engine):
+            keyed = self._taken(self._engine.finish(ENDED_AT_ONCE))
+            first = 0
+            for index in range(1, len(keyed) + 1):
+                if index == len(keyed) or keyed[index][1] != keyed[first][1]:
+                    yield Collected(keyed[first:index])
+                    first = index
 
     def settle(self) -> Collected:
         """Let no request wait as a column; the results of those that did."""

@@ -647,17 +647,21 @@ pub const Engine = struct {
     }
 
     /// The end of the capture: all connections end; long silent ones ended before.
-    pub fn finish(e: *Engine) void {
+    pub fn finish(e: *Engine, most: u32) void {
         e.clear();
         const now = @max(e.clock, e.end_clock);
-        for (e.inOrder()) |c| {
+        const every = e.inOrder();
+        for (every[0..@min(most, every.len)]) |c| {
             if (!c.closed) {
                 const silent = c.clock != NO_TIME and now -| c.clock >= IDLE_NS;
                 connections.close(e, c, if (silent) .idle else .end, &farewell(c, e.end_order, now));
             }
             e.forget(c);
         }
+        if (e.count != 0) return;
         e.deadlines.free(e.gpa);
+        e.places.deinit(std.heap.page_allocator);
+        e.places = .empty;
     }
 
     /// All connections in the order of their beginnings; valid until the next row is made.
@@ -741,9 +745,9 @@ pub export fn kafkasniff_streams_take(e: *Engine, batch: *const types.Batch) voi
     e.take(batch);
 }
 
-/// Ends the capture.
-pub export fn kafkasniff_streams_finish(e: *Engine) void {
-    e.finish();
+/// Ends the capture: the first connections end, `most` of them.
+pub export fn kafkasniff_streams_finish(e: *Engine, most: u32) void {
+    e.finish(most);
 }
 
 /// Ends these connections, by their indices.

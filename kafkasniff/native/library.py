@@ -18,7 +18,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 6
+ABI: Final = 7
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -121,7 +121,7 @@ class Kernel:
             "new": (pointer, pointer, pointer),
             "free": (number, pointer),
             "take": (None, pointer, pointer),
-            "finish": (None, pointer),
+            "finish": (None, pointer, ctypes.c_uint32),
             "let_go": (None, pointer, pointer, number),
             "view": (None, pointer, pointer),
             "release": (None, pointer),

@@ -61,6 +61,9 @@ class EngineRows(msgspec.Struct, frozen=True):
     """Sums over all connections so far."""
 
 
+ALL: Final = 0xFFFF_FFFF
+
+
 class _Options(ctypes.Structure):
     _fields_ = (
         ("secret", ctypes.c_uint64 * 2),
@@ -136,9 +139,9 @@ class StreamEngine:
         self._kernel.streams_take(self._engine, ctypes.byref(call))
         return self._results()
 
-    def finish(self) -> EngineRows:
-        """End the capture: all connections end."""
-        self._kernel.streams_finish(self._engine)
+    def finish(self, most: int = ALL) -> EngineRows:
+        """End the capture: the first connections end, `most` of them."""
+        self._kernel.streams_finish(self._engine, most)
         return self._results()
 
     def let_go(self, connections: Sequence[int]) -> EngineRows:

@@ -60,6 +60,17 @@ def without_numbers(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return findings
 
 
+def without_effects(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            **one,
+            "meaning": one["meaning"].partition(" Effects: ")[0],
+            "values": {key: value for key, value in one["values"].items() if key != "effects"},
+        }
+        for one in findings
+    ]
+
+
 @every_capture
 def test_check_of_the_export(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
@@ -75,9 +86,10 @@ def test_stats_security_and_report(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
     expected = answer("check", path, *options(path))["findings"]
     assert answer("stats", path, *options(path))["findings"] == shown(expected)
-    assert answer("security", path, *options(path))["findings"] == [
-        one for one in expected if one["detector"] in SECURITY
-    ]
+    # `security` examines only these, so it does not know what follows from them.
+    assert without_effects(answer("security", path, *options(path))["findings"]) == without_effects(
+        [one for one in expected if one["detector"] in SECURITY]
+    )
     page = tmp_path / "page.html"
     # 1: a page about traffic without Kafka messages.
     assert kafkasniff("report", "--quiet", path, "-o", page, *options(path)).code in (0, 1, 4)

@@ -269,7 +269,7 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
                     if (size == 0 or saved[0] != 'k') fail("another state");
                 };
             }
-            streams.kafkasniff_streams_finish(engine);
+            streams.kafkasniff_streams_finish(engine, std.math.maxInt(u32));
             tally(run, way == 0);
             if (way == 0) run.questions += engine.questions;
             found.* = hash;
@@ -281,7 +281,7 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
         engine = streams.kafkasniff_streams_new(&answer, &options) orelse fail("no memory");
         take(run, 0, packets);
         tally(run, false);
-        streams.kafkasniff_streams_finish(engine);
+        streams.kafkasniff_streams_finish(engine, std.math.maxInt(u32));
         if (streams.kafkasniff_streams_free(engine) != 0) fail("memory is lost");
         run.packets += packets;
     }
