@@ -1,6 +1,6 @@
 """Messages of connections in step, with their exchanges: as entries that are emitted one by one, and as columns.
 
-These exchanges have both messages in one batch of packets; the others are events (`in_step.InStep.edges`).
+These exchanges have both messages in one batch of packets; the others are events (`stream_messages`).
 """
 
 from __future__ import annotations
