@@ -249,8 +249,10 @@ class StreamFeeder:
 
     def close_each(self) -> Iterator[Collected]:
         """The same, one connection after the other."""
-        while len(self._engine):
+        left = True
+        while left:
             keyed = self._taken(self._engine.finish(ENDED_AT_ONCE))
+            left = len(self._engine) > 0
             first = 0
             for index in range(1, len(keyed) + 1):
                 if index == len(keyed) or keyed[index][1] != keyed[first][1]:
