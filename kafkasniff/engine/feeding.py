@@ -49,7 +49,7 @@ class Feeder:
         deltas = state.reassembler.feed(batch)
         self._number_connections()
         keyed: list[Keyed] = []
-        for name in self._take_notes(batch, keyed):
+        for name in state.take_notes(batch, keyed):
             state.add_name(*name)
         self._take(deltas, keyed)
         for tcp in state.reassembler.forgotten:
@@ -72,27 +72,6 @@ class Feeder:
             state.connections += 1
             owner.number = owner.place = state.connections
         state.summary.connections += len(opened)
-
-    def _take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
-        """Take the problems and secrets of a batch; returns the names of addresses."""
-        names: list[tuple[str, str]] = []
-        # Before notes, whose lines are reported separately: a batch may end between the two.
-        self._report_key_log(batch.end_order - batch.packets, -1, keyed)
-        for index, note in enumerate(batch.notes):
-            if isinstance(note.value, Problem):
-                keyed.append((note.order, -1, index, None, note.value))
-            elif isinstance(note.value, bytes):
-                self._state.keys.add_captured(note.value, note.order)
-                self._report_key_log(note.order, index, keyed)
-            else:
-                names.append(note.value)
-        return names
-
-    def _report_key_log(self, order: int, index: int, keyed: list[Keyed]) -> None:
-        """Report the problems of a key log's lines."""
-        flaws = self._state.keys.take_flaws()
-        if flaws:
-            keyed.append((order, -1, index, None, Problem("tls-key-log", "; ".join(flaws))))
 
     def close_each(self) -> Iterator[Collected]:
         """End the capture; the results for what was still open, one connection after the other."""

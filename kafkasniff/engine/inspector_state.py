@@ -8,10 +8,11 @@ from __future__ import annotations
 from kafkasniff.engine.connection_stats import InspectedConnection, MessageOwner
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
+from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.connection.recognition import ConnectionOptions
-from kafkasniff.model import Summary
+from kafkasniff.model import Problem, Summary
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import End, end_index, index_of
@@ -115,3 +116,24 @@ class InspectorState:
         """The number for a new exchange. Hot."""
         self.exchanges += 1
         return self.exchanges
+
+    def take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
+        """Take the problems and secrets of a batch; returns the names of addresses."""
+        names: list[tuple[str, str]] = []
+        # Before notes, whose lines are reported separately: a batch may end between the two.
+        self._report_key_log(batch.end_order - batch.packets, -1, keyed)
+        for index, note in enumerate(batch.notes):
+            if isinstance(note.value, Problem):
+                keyed.append((note.order, -1, index, None, note.value))
+            elif isinstance(note.value, bytes):
+                self.keys.add_captured(note.value, note.order)
+                self._report_key_log(note.order, index, keyed)
+            else:
+                names.append(note.value)
+        return names
+
+    def _report_key_log(self, order: int, index: int, keyed: list[Keyed]) -> None:
+        """Report the problems of a key log's lines."""
+        flaws = self.keys.take_flaws()
+        if flaws:
+            keyed.append((order, -1, index, None, Problem("tls-key-log", "; ".join(flaws))))

@@ -124,7 +124,7 @@ class StreamFeeder:
         state.summary.tcp_packets += len(batch)
         keyed: list[Keyed] = []
         # Secrets are known from their packet on; those of a batch precede its packets.
-        names = self._take_notes(batch, keyed)
+        names = state.take_notes(batch, keyed)
         if not lines:
             for name in names:
                 state.add_name(*name)
@@ -219,27 +219,6 @@ class StreamFeeder:
         """The events of a call of the engine without packets."""
         self._begin(taken, b"")
         return self._events.events(self._events.messages(), None)
-
-    def _take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
-        """Take the problems and secrets of a batch; returns the names of addresses."""
-        names: list[tuple[str, str]] = []
-        # Before notes, whose lines are reported separately: a batch may end between the two.
-        self._report_key_log(batch.end_order - batch.packets, -1, keyed)
-        for index, note in enumerate(batch.notes):
-            if isinstance(note.value, Problem):
-                keyed.append((note.order, -1, index, None, note.value))
-            elif isinstance(note.value, bytes):
-                self._state.keys.add_captured(note.value, note.order)
-                self._report_key_log(note.order, index, keyed)
-            else:
-                names.append(note.value)
-        return names
-
-    def _report_key_log(self, order: int, index: int, keyed: list[Keyed]) -> None:
-        """Report the problems of a key log's lines."""
-        flaws = self._state.keys.take_flaws()
-        if flaws:
-            keyed.append((order, -1, index, None, Problem("tls-key-log", "; ".join(flaws))))
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
