@@ -9,7 +9,7 @@ import ipaddress
 import struct
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Literal
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.connection import KafkaConnection
@@ -19,7 +19,7 @@ from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Connection, Endpoint, Message, StreamBytes
+from kafkasniff.model import Connection, Endpoint, Message, StreamBytes, TlsHandshake
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed, Item, Started
 from kafkasniff.tls.gate import TlsGate
@@ -141,6 +141,71 @@ class MessageOwner:
         """Facts from earlier messages that later ones need."""
         raise NotImplementedError
 
+    def account_of(
+        self,
+        kind: Literal["undecided", "kafka", "not_kafka"],
+        reason: Literal["fin", "rst", "reused", "idle", "end"],
+        client: int | None,
+        *,
+        last_time: int,
+        syn_seen: bool,
+        packets: int,
+        retransmits: int,
+        streams: Sequence[StreamBytes],
+        heard: Sequence[bool],
+        encrypted: bool,
+        handshake: TlsHandshake | None,
+        capture: Callable[[int], str | None],
+    ) -> Connection:
+        """Its `Connection`. `streams`, `heard`: by direction; `capture`: the name of a packet's capture."""
+        account = self.account
+        assert account is not None
+        verdict = account.verdict
+        if client is None:
+            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
+            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        protocol = None if verdict is None else protocol_in(verdict.detail)
+        if kind == "kafka":
+            protocol = "Kafka over TLS" if encrypted else "Kafka"
+        one, other = streams[client], streams[1 - client]
+        return Connection(
+            self.number,
+            self.identify(),
+            kind,
+            reason,
+            endpoint(self.endpoints[client]),
+            endpoint(self.endpoints[1 - client]),
+            capture(self.first_packet),
+            None if self.first_time == NO_TIME else self.first_time,
+            None if last_time == NO_TIME else last_time,
+            syn_seen,
+            packets,
+            one.decoded + one.skipped,
+            other.decoded + other.skipped,
+            one.decoded + other.decoded,
+            one.lost + other.lost,
+            retransmits,
+            account.requests,
+            account.responses,
+            account.unanswered,
+            account.problems,
+            tuple(account.client_ids),
+            *account.software,
+            account.before_software and account.software[0] is not None,
+            account.mechanism,
+            self.forced,
+            "" if verdict is None else verdict.detail,
+            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
+            None if verdict is None else verdict.packet & PACKET_NUMBER,
+            None if verdict is None else capture(verdict.packet),
+            one,
+            other,
+            protocol,
+            "both" if all(heard) else "client" if heard[client] else "broker",
+            handshake,
+            account.served,
+        )
+
 
 @lru_cache(maxsize=64)
 def _shared(syns: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
@@ -229,58 +294,21 @@ class InspectedConnection(MessageOwner):
 
     def at_end(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
-        kafka, account = self.kafka, self.account
-        assert account is not None
-        verdict = account.verdict
-        client = kafka.client
-        if client is None:
-            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
-            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
-        ends = (endpoint(self.endpoints[client]), endpoint(self.endpoints[1 - client]))
-        return Connection(
-            self.number,
-            self.identify(),
+        kafka = self.kafka
+        return self.account_of(
             "not_kafka" if kafka.verdict == "not-kafka" else kafka.verdict,
             end.closed.reason,
-            *ends,
-            capture(self.first_packet),
-            None if self.first_time == NO_TIME else self.first_time,
-            None if end.last_time == NO_TIME else end.last_time,
-            end.syn_seen,
-            end.closed.packets,
-            kafka.bytes_of[client],
-            kafka.bytes_of[1 - client],
-            kafka.bytes_decoded,
-            kafka.bytes_lost,
-            kafka.retransmits,
-            account.requests,
-            account.responses,
-            account.unanswered,
-            account.problems,
-            tuple(account.client_ids),
-            *account.software,
-            account.before_software and account.software[0] is not None,
-            account.mechanism,
-            self.forced,
-            "" if verdict is None else verdict.detail,
-            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
-            None if verdict is None else verdict.packet & PACKET_NUMBER,
-            None if verdict is None else capture(verdict.packet),
-            self.stream(client, end.closed),
-            self.stream(1 - client, end.closed),
-            self.protocol(),
-            "both" if all(end.heard) else "client" if end.heard[client] else "broker",
-            None if self.tls is None else self.tls.handshake,
-            account.served,
+            kafka.client,
+            last_time=end.last_time,
+            syn_seen=end.syn_seen,
+            packets=end.closed.packets,
+            retransmits=kafka.retransmits,
+            streams=[self.stream(direction, end.closed) for direction in (0, 1)],
+            heard=end.heard,
+            encrypted=self.tls is not None,
+            handshake=None if self.tls is None else self.tls.handshake,
+            capture=capture,
         )
-
-    def protocol(self) -> str | None:
-        """Its protocol, as far as it is known."""
-        account = self.account
-        if self.kafka.verdict == "kafka":
-            return "Kafka" if self.tls is None else "Kafka over TLS"
-        verdict = None if account is None else account.verdict
-        return None if verdict is None else protocol_in(verdict.detail)
 
     def stream(self, direction: int, closed: Closed) -> StreamBytes:
         """The byte account of one of its streams, which is over."""

@@ -7,12 +7,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.engine.connection_stats import MessageOwner, endpoint
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.kafka.connection.opening import Opening
-from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, StreamBytes, TlsHandshake
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 from kafkasniff.tls.gate import TlsGate
 
 __all__ = ["REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
@@ -113,55 +111,21 @@ class FollowedConnection(MessageOwner):
 
     def at_end(self, end: FollowedEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
-        ending, account = end.ending, self.account
-        assert account is not None
-        verdict = account.verdict
+        ending = end.ending
         client = int(ending["client"])
-        if client < 0:
-            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
-            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
-        heard = ending["heard"].tolist()
-        streams = self._stream(ending, client), self._stream(ending, 1 - client)
-        last_time = int(ending["last_time"])
-        kind = _VERDICTS[ending["verdict"]]
-        protocol = None if verdict is None else protocol_in(verdict.detail)
-        if kind == "kafka":
-            protocol = "Kafka over TLS" if end.encrypted else "Kafka"
-        return Connection(
-            self.number,
-            self.identify(),
-            kind,
+        return self.account_of(
+            _VERDICTS[ending["verdict"]],
             REASONS[ending["reason"]],
-            endpoint(self.endpoints[client]),
-            endpoint(self.endpoints[1 - client]),
-            capture(self.first_packet),
-            None if self.first_time == NO_TIME else self.first_time,
-            None if last_time == NO_TIME else last_time,
-            bool(ending["syn_seen"]),
-            int(ending["packets"]),
-            streams[0].decoded + streams[0].skipped,
-            streams[1].decoded + streams[1].skipped,
-            sum(one.decoded for one in streams),
-            sum(one.lost for one in streams),
-            int(ending["retransmits"]),
-            account.requests,
-            account.responses,
-            account.unanswered,
-            account.problems,
-            tuple(account.client_ids),
-            *account.software,
-            account.before_software and account.software[0] is not None,
-            account.mechanism,
-            self.forced,
-            "" if verdict is None else verdict.detail,
-            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
-            None if verdict is None else verdict.packet & PACKET_NUMBER,
-            None if verdict is None else capture(verdict.packet),
-            *streams,
-            protocol,
-            "both" if all(heard) else "client" if heard[client] else "broker",
-            end.handshake,
-            account.served,
+            client if client >= 0 else None,
+            last_time=int(ending["last_time"]),
+            syn_seen=bool(ending["syn_seen"]),
+            packets=int(ending["packets"]),
+            retransmits=int(ending["retransmits"]),
+            streams=[self._stream(ending, direction) for direction in (0, 1)],
+            heard=ending["heard"].tolist(),
+            encrypted=end.encrypted,
+            handshake=end.handshake,
+            capture=capture,
         )
 
     @staticmethod
