@@ -134,12 +134,19 @@ def lines_of(capture: Path, *options: str) -> list[str]:
     return [" ".join(line.split()) for line in lines if "#" in line or line.startswith("{")]
 
 
+def is_message(line: str) -> bool:
+    return line.startswith(('{"type":"request"', '{"type":"response"')) or " → " in line or " ← " in line
+
+
 def check_order(capture: Path, form: str, expression: str) -> None:
     options = ("--format", form)
     whole = lines_of(capture, *options)
     some = lines_of(capture, *options, "--filter", expression)
     assert is_part(some, whole)
-    assert lines_of(capture, *options, "--filter", expression, "-c", "7") == some[:7]
+    # Problems do not count.
+    messages = [place for place, line in enumerate(some) if is_message(line)]
+    most = messages[6] + 1 if len(messages) >= 7 else len(some)
+    assert lines_of(capture, *options, "--filter", expression, "-c", "7") == some[:most]
     with without_kernel():
         assert lines_of(capture, *options, "--filter", expression) == some
 
@@ -157,6 +164,13 @@ def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monke
     form=st.sampled_from(["text", "json"]),
     expression=st.sampled_from(FILTERS),
 )
+@example(
+    said=[["an answer first", "a body cut"], ["fetch", "a size below zero"]],
+    wait_ms=0,
+    form="json",
+    expression=FILTERS[1],
+)
+@example(said=[["fetch"] * 4, ["fetch"] * 4], wait_ms=3, form="text", expression=FILTERS[1])
 def test_any_talk_keeps_its_order(
     tmp_path_factory: pytest.TempPathFactory, said: list[list[str]], wait_ms: int, form: str, expression: str
 ) -> None:
