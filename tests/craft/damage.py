@@ -41,12 +41,12 @@ def responses_only(packets: Packets, rng: Random) -> list[Packet]:
 
 def cut(packets: Packets, rng: Random) -> list[Packet]:
     """The capture ends somewhere."""
-    return list(packets[: rng.randrange(len(packets) // 4, len(packets))])
+    return list(packets[: rng.randrange(len(packets) // 4, max(1, len(packets)))])
 
 
 def late(packets: Packets, rng: Random) -> list[Packet]:
     """The capture begins somewhere: connections have lost their first packets, at any byte."""
-    return list(packets[rng.randrange(1, 3 * len(packets) // 4) :])
+    return list(packets[rng.randrange(1, max(2, 3 * len(packets) // 4)) :])
 
 
 def late_at_request(packets: Packets, rng: Random) -> list[Packet]:

@@ -24,6 +24,11 @@ FORMS: dict[str, list[str]] = {
 }
 
 
+def _words(lines: bytes) -> list[list[bytes]]:
+    """Lines without padding: that of a request that waits for its response depends on what is decided before it."""
+    return [line.split() for line in lines.splitlines()]
+
+
 def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
     done = kafkasniff("decode", capture, *options)
     return done.out, done.err, done.code
@@ -40,7 +45,10 @@ def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, m
     monkeypatch.setattr(native, "kernel", lambda: None)
     for count, one in zip(counts, found, strict=True):
         assert one == _shown(capture, *options, "-c", count)
-        assert whole.startswith(one[0])
+        if form == "filtered":
+            assert _words(whole)[: len(_words(one[0]))] == _words(one[0])
+        else:
+            assert whole.startswith(one[0])
         if "json" in options:
             shown = sum(line.startswith((b'{"type":"request"', b'{"type":"response"')) for line in one[0].splitlines())
             assert shown == count or (shown < count and one[0] == whole)
