@@ -159,7 +159,7 @@ golden: $(VENV)/.installed-test-all
 DIST ?= dist
 wheels: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$($(BIN)/python hatch_build.py --compiler)" 'hatchling>=1.25'
-	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64 none; do \
+	for platform in linux-x86_64 linux-aarch64 macos-arm64 macos-x86_64; do \
 	    KAFKASNIFF_BUILD_PLATFORM=$$platform $(BIN)/python -m build --wheel --no-isolation --outdir "$(DIST)" . || exit 1; \
 	done
 

@@ -1,7 +1,7 @@
 """Builds the native kernel (`kafkasniff/kernel/*.zig`) into wheels and editable installs; a build hook of hatchling.
 
-The compiler comes as a wheel (`ziglang`) that pip installs into the build environment, so no C compiler is needed. On
-platforms without that wheel, a pure-Python wheel is built, and kafkasniff does everything in Python.
+The compiler comes as a wheel (`ziglang`) that pip installs into the build environment, so no C compiler is needed.
+Builds on platforms without that wheel end with one line.
 
 `python hatch_build.py` compiles into the checkout, for developers who change the sources. It needs the package that
 `python hatch_build.py --compiler` prints.
@@ -46,7 +46,7 @@ does not matter whether pip got it from an index, a mirror or a folder, or wheth
 """
 
 PLATFORM_VARIABLE = "KAFKASNIFF_BUILD_PLATFORM"
-"""Names another platform than this one (`PLATFORMS`), to cross-compile for; "none" builds without the library."""
+"""Names another platform than this one (`PLATFORMS`), to cross-compile for."""
 
 
 class Target(NamedTuple):
@@ -96,15 +96,15 @@ def this_platform() -> str | None:
     return name if name in PLATFORMS else None
 
 
-def wanted_platform() -> str | None:
-    """The platform to build for; None for a wheel without the library."""
-    asked = os.environ.get(PLATFORM_VARIABLE)
-    if asked is None:
-        return this_platform()
-    if asked == "none":
-        return None
+def wanted_platform() -> str:
+    """The platform to build for. Raises SystemExit if it is unknown, or if this one has no compiler."""
+    here, known = this_platform(), ", ".join(PLATFORMS)
+    if here is None:
+        machine = f"{sys.platform} on {platform.machine()}"
+        raise SystemExit(f"kafkasniff: {ZIG} compiles the native kernel, for which it needs {known}; this is {machine}")
+    asked = os.environ.get(PLATFORM_VARIABLE, here)
     if asked not in PLATFORMS:
-        raise SystemExit(f"{PLATFORM_VARIABLE}={asked}: it is one of none, {', '.join(PLATFORMS)}")
+        raise SystemExit(f"{PLATFORM_VARIABLE}={asked}: it is one of {known}")
     return asked
 
 
@@ -127,18 +127,15 @@ def tree_digest(folder: Path) -> str:
     return hashlib.sha256("".join(sorted(lines)).encode()).hexdigest()
 
 
-def compiler() -> Path | None:
-    """The program of the installed compiler; None without it. Raises RuntimeError if it is not the published one."""
+def compiler() -> Path:
+    """The program of the installed compiler. Raises SystemExit if there is none, or if it is not the published one."""
     found = importlib.util.find_spec("ziglang")
     if found is None or not found.submodule_search_locations:
-        return None
+        raise SystemExit(f"kafkasniff: {ZIG} compiles the native kernel, and is not installed")
     folder = Path(found.submodule_search_locations[0])
     host = this_platform()
     if host is None or tree_digest(folder) != COMPILERS[host]:
-        raise RuntimeError(
-            f"the compiler in {folder} is not {ZIG} as published for this platform; install it again, or build without "
-            f"the native kernel ({PLATFORM_VARIABLE}=none)"
-        )
+        raise SystemExit(f"kafkasniff: the compiler in {folder} is not {ZIG} as published for this platform")
     # Not `python -m ziglang`: that might run a compiled file that the digest does not cover.
     return folder / "zig"
 
@@ -173,20 +170,14 @@ class KernelBuildHook(BuildHookInterface):
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """The compiler, where there is one for this machine."""
-        return [ZIG] if this_platform() is not None and wanted_platform() is not None else []
+        """The compiler."""
+        wanted_platform()
+        return [ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile for the wanted platform."""
-        name = wanted_platform()
-        if name is None:
-            return
+        target = PLATFORMS[wanted_platform()]
         zig = compiler()
-        if zig is None:
-            if os.environ.get(PLATFORM_VARIABLE) is not None or this_platform() is not None:
-                raise RuntimeError(f"the native kernel is compiled by {ZIG}, which is not installed")
-            return
-        target = PLATFORMS[name]
         if version == "editable":
             compile_kernel(zig, target, NATIVE / target.file)
             return
@@ -208,10 +199,5 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--compiler"]:
         print(ZIG)
         raise SystemExit
-    here = wanted_platform()
-    if here is None:
-        raise SystemExit("there is no compiler for this platform")
-    program = compiler()
-    if program is None:
-        raise SystemExit(f"install the compiler first: {ZIG}")
-    compile_kernel(program, PLATFORMS[here], NATIVE / PLATFORMS[here].file)
+    here = PLATFORMS[wanted_platform()]
+    compile_kernel(compiler(), here, NATIVE / here.file)

@@ -3,7 +3,8 @@
 KafkasniffError
 ├── UsageError          an invalid option or argument                     (exit code 2)
 ├── OutputError         the output cannot be written                       (exit code 5)
-├── MissingPartError    privileges, Java or an extra are missing            (exit code 5)
+├── MissingPartError    the kernel, privileges, Java or an extra are missing (exit code 5)
+│   ├── MissingKernelError  no native kernel that fits the package          (exit code 5)
 │   ├── MissingExtraError   a package of an extra is not installed         (exit code 5)
 │   └── OutOfMemoryError    there is not enough memory                     (exit code 5)
 ├── CaptureError        a capture or interface cannot be opened            (exit code 3)
@@ -18,6 +19,7 @@ __all__ = [
     "DefinitionError",
     "KafkasniffError",
     "MissingExtraError",
+    "MissingKernelError",
     "MissingPartError",
     "OutOfMemoryError",
     "OutputError",
@@ -40,7 +42,11 @@ class OutputError(KafkasniffError):
 
 
 class MissingPartError(KafkasniffError):
-    """Something that the machine has to provide is missing: privileges, Java, an extra, memory."""
+    """Something that has to be there is missing: the native kernel, privileges, Java, an extra, memory."""
+
+
+class MissingKernelError(MissingPartError):
+    """The native kernel is missing or does not fit the package. Only the definitions of APIs can be read without it."""
 
 
 class MissingExtraError(MissingPartError):

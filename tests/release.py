@@ -11,7 +11,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import re
 import subprocess
 import sys
@@ -76,8 +75,8 @@ def version_problems(version: str, changelog: str, release: str | None, citation
 
 def artifact_names(version: str) -> set[str]:
     """File names of a release."""
-    tags = ["none-any", *(f"none-{target.tag}" for target in hatch_build.PLATFORMS.values())]
-    return {f"kafkasniff-{version}.tar.gz", *(f"kafkasniff-{version}-py3-{tag}.whl" for tag in tags)}
+    tags = [target.tag for target in hatch_build.PLATFORMS.values()]
+    return {f"kafkasniff-{version}.tar.gz", *(f"kafkasniff-{version}-py3-none-{tag}.whl" for tag in tags)}
 
 
 def wheel_problems(path: Path, root: Path = ROOT) -> Iterator[str]:
@@ -97,7 +96,7 @@ def wheel_problems(path: Path, root: Path = ROOT) -> Iterator[str]:
         if name != f"{home}/RECORD" and record.get(name) != f"sha256={digest}":
             yield f"{name} does not have the checksum of RECORD"
     kernels = {name: content for name, content in files.items() if re.search(r"/kernel\.(so|dylib)$", name)}
-    if len(kernels) != (not path.name.endswith("-none-any.whl")):
+    if len(kernels) != 1:
         yield f"{len(kernels)} native kernels"
     for name, content in kernels.items():
         if hatch_build.source_checksum().encode() not in content:
@@ -232,12 +231,12 @@ def _build(clone: Path, output: Path, umask: int) -> None:
 
 
 def _wheel_of_sdist(sdist: Path, work: Path) -> Path:
-    """The wheel without a kernel, built from the sdist."""
+    """The wheel for this platform, built from the sdist."""
     with tarfile.open(sdist) as archive:
         archive.extractall(work, filter="data")
     unpacked = work / sdist.name.removesuffix(".tar.gz")
     command = (sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", work / "wheel", unpacked)
-    _run(*command, env={**os.environ, hatch_build.PLATFORM_VARIABLE: "none"})
+    _run(*command)
     return next((work / "wheel").iterdir())
 
 
@@ -272,9 +271,9 @@ def check_release(output: Path, release: str | None = None) -> Iterator[str]:
             yield f"missing or unexpected: {', '.join(sorted(missing))}"
             return
         sdist = output / f"kafkasniff-{version}.tar.gz"
-        pure = _wheel_of_sdist(sdist, Path(name, "unpacked"))
-        if pure.read_bytes() != (output / pure.name).read_bytes():
-            yield f"the sdist and the checkout make different wheels {pure.name}"
+        wheel = _wheel_of_sdist(sdist, Path(name, "unpacked"))
+        if wheel.read_bytes() != (output / wheel.name).read_bytes():
+            yield f"the sdist and the checkout make different wheels {wheel.name}"
     yield from (f"{sdist.name}: {problem}" for problem in sdist_problems(sdist))
     yield from check_wheels(sorted(output.glob("*.whl")))
     sums = [f"{_sha256(path)}  {path.name}\n" for path in sorted(output.iterdir())]
@@ -286,7 +285,7 @@ def check_wheels(wheels: list[Path]) -> Iterator[str]:
     for wheel in wheels:
         yield from (f"{wheel.name}: {problem}" for problem in wheel_problems(wheel))
         here = hatch_build.this_platform()
-        if wheel.name.endswith(f"-{hatch_build.PLATFORMS[here].tag if here else 'any'}.whl"):
+        if here is not None and wheel.name.endswith(f"-{hatch_build.PLATFORMS[here].tag}.whl"):
             commit_time = int(_run("git", "-C", ROOT, "log", "-1", "--format=%ct"))
             bill = wheel.with_name(f"kafkasniff-{wheel.name.split('-')[1]}.cdx.json")
             installed = resolved(wheel)

@@ -7,7 +7,6 @@ import time
 from typing import Final
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from kafkasniff.engine.inspector import Inspector
@@ -75,7 +74,6 @@ def together(count: int, broker: End) -> list[End]:
     return [(0, address, 1024) for address in found[:count].tolist()]
 
 
-@pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 def test_connections_of_the_stream_engine() -> None:
     """Endpoints that share a place under a hash that attackers know cost what others cost."""
     broker = (0, MAPPED | 0x0A000001, 9092)

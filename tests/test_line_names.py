@@ -17,7 +17,7 @@ from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.kafka.schema.layout import Struct, topic_fields
 from kafkasniff.kafka.schema.uuids import uuid_text
-from kafkasniff.native import kernel, names
+from kafkasniff.native import names
 from kafkasniff.native import sessions as native_sessions
 from kafkasniff.sinks.native_names import AddedNames
 from tests.choice import examples
@@ -25,8 +25,6 @@ from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import Shown, shown, threads_of
 from tests.engine.talks import RECORDS, USUAL, Say, exchange_of, packets_of, talks
 from tests.native.one_by_one import OneByOne
-
-pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 
 A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
 GIVEN = bytes([5]) * 16

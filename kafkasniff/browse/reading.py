@@ -234,8 +234,6 @@ def _finder(
 ) -> PairFinder | None:
     """Finds exchanges that the kernel reads; None: all become objects."""
     native = kernel()
-    if native is None:
-        return None
     if predicate is None:
         return _Indexing(ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None)), index)
     if not asks_columns(predicate, numbers=False):

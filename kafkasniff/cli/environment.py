@@ -34,7 +34,7 @@ class Exit(enum.IntEnum):
     SIGHUP = 129
     USAGE = 2
     UNAVAILABLE = 5
-    """The output is not writable, or privileges, Java, an extra or memory are missing."""
+    """The output is not writable, or the kernel, privileges, Java, an extra or memory are missing."""
     CAPTURE = 3
     """A capture or interface cannot be opened."""
     FINDINGS = 1

@@ -23,7 +23,7 @@ EXIT_CODES: Final = (
         "A capture file is structurally broken or truncated, or a captured interface went down and did not come back; "
         "the readable part was processed.",
     ),
-    ("5", "The output cannot be written, or privileges, Java, an extra or memory are missing."),
+    ("5", "The output cannot be written, or the native kernel, privileges, Java, an extra or memory are missing."),
     ("70", "Internal error: one line, with -v a traceback."),
     ("129, 130, 143", "Interrupted by SIGHUP, SIGINT or SIGTERM. A live capture that is stopped this way: 0."),
 )

@@ -98,10 +98,9 @@ class Inspector:
             want_connections=connections,
             keys=KeyLog() if keys is None else keys,
         )
-        native = kernel()
         maker: BodyMaker | None = renderer
-        if renderer is None and native is not None and not headers:
-            maker = PackedBodies(native)
+        if renderer is None and not headers:
+            maker = PackedBodies(kernel())
         self._maker = maker
         self._memory = MemoryBudget(checked_memory(memory))
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)

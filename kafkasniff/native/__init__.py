@@ -1,6 +1,6 @@
 """The Python side of the native kernel: finding and loading the library, and calling it.
 
-It handles bytes and programs, and knows nothing of Kafka. Without the library, Python decodes everything.
+It handles bytes and programs, and knows nothing of Kafka.
 """
 
 from __future__ import annotations

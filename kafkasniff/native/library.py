@@ -14,15 +14,13 @@ import zlib
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from kafkasniff.errors import MissingKernelError
 from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
 ABI: Final = 7
 """Version of the structures and functions; the library states its own."""
-
-SWITCH: Final = "KAFKASNIFF_KERNEL"
-"""Environment variable that disables the kernel if it is 0."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
 
@@ -146,16 +144,21 @@ class _Found(NamedTuple):
     kernel: Kernel | None
     note: str
     """Text for `--version`: the kernel, or why there is none."""
+    advice: str = "install kafkasniff again with pip (docs/packaging.md)"
+    """What to do if there is none."""
 
 
-def kernel() -> Kernel | None:
-    """The kernel; None if it is missing, disabled, or does not match these sources."""
-    return _find(os.environ.get(SWITCH)).kernel
+def kernel() -> Kernel:
+    """The kernel. Raises MissingKernelError if it is missing or does not match these sources."""
+    found = _find()
+    if found.kernel is None:
+        raise MissingKernelError(f"{found.note}; {found.advice}")
+    return found.kernel
 
 
 def kernel_note() -> str:
     """The kernel in use, or why there is none."""
-    return _find(os.environ.get(SWITCH)).note
+    return _find().note
 
 
 def library_path() -> Path:
@@ -172,14 +175,13 @@ def _zip() -> Path | None:
     return found if found.is_file() else None
 
 
-@functools.lru_cache(maxsize=4)
-def _find(switch: str | None) -> _Found:
-    if switch == "0":
-        return _Found(None, f"no native kernel: {SWITCH}=0")
+@functools.cache
+def _find() -> _Found:
     path = library_path()
     if not path.exists():
         if _zip() is not None:
-            return _Found(None, f"no native kernel: none was shipped for {PLATFORM}")
+            advice = "ship a wheel of that platform, too (docs/spark.md)"
+            return _Found(None, f"no native kernel: none was shipped for {PLATFORM}", advice)
         return _Found(None, "no native kernel: not built for this installation")
     try:
         library = ctypes.CDLL(str(path))
@@ -189,10 +191,10 @@ def _find(switch: str | None) -> _Found:
     identity.restype = ctypes.c_char_p
     facts = dict(word.split("=", 1) for word in identity().decode().split() if "=" in word)
     if facts.get("abi") != str(ABI):
-        return _Found(None, f"no native kernel: its interface is {facts.get('abi')}, not {ABI}; install again")
+        return _Found(None, f"no native kernel: its interface is {facts.get('abi')}, not {ABI}")
     sources = _source_checksum()
     if sources is not None and sources != facts.get("sources"):
-        return _Found(None, "no native kernel: built from other sources; install again")
+        return _Found(None, "no native kernel: built from other sources")
     return _Found(Kernel(library, identity().decode()), f"native kernel {facts.get('sources')}, zig {facts.get('zig')}")
 
 

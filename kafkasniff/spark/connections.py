@@ -26,7 +26,6 @@ from kafkasniff.spark.pieces import in_capture_order, read_ahead
 from kafkasniff.spark.record_files import RecordFiles, RecordOutput
 from kafkasniff.spark.shard_rows import END, ShardRows
 from kafkasniff.spark.task_files import FileReport
-from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.values import Values
@@ -58,8 +57,6 @@ class ShardEnd(msgspec.Struct):
     summary: Summary
     order: int
     """Packets so far, including earlier runs."""
-    without_kernel: str | None = None
-    """Why the task had no native kernel; None: it had one."""
     size: int = 0
     """Bytes of its staged rows."""
     in_session: int = 0
@@ -161,7 +158,7 @@ class ReadConnections:
         files = out.settle()
         learned_facts = state.enricher.catalog.learned_facts
         assert learned_facts is not None
-        end = ShardEnd(shard, dump(state), learned_facts, state.inspector.summary, order, check_kernel())
+        end = ShardEnd(shard, dump(state), learned_facts, state.inspector.summary, order)
         yield from out.take()
         out.open = True
         stage_rest(state, new_stager(state, self._options, None, out), out)

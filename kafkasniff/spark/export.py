@@ -215,7 +215,7 @@ def write_run(
             quarantined=quarantined,
         )
     rows = {table: sum(file.rows for part in found.values() for file in part[table]) for table in options.tables}
-    return manifest, rows, (*run.notices, *notices)
+    return manifest, rows, notices
 
 
 def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tuple[list[FileReport], tuple[str, ...]]:
@@ -247,7 +247,7 @@ def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tupl
 def _has_all_records(run: SparkRun, reports: Sequence[FileReport]) -> bool:
     """Whether both stages together wrote each row of `records` once.
 
-    Rows of a lost executor are made again. If their batches are other ones then, as without the native kernel, stage 2
+    Rows of a lost executor are made again. If their batches are other ones then, stage 2
     may get other rows than those that the files of the first attempt lack.
     """
     made = sum(end.records for end in run.ends)

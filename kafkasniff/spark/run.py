@@ -29,7 +29,6 @@ from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.tables import PIPELINE, ddl
-from kafkasniff.spark.worker_kernel import slow_tasks
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states, total
@@ -129,8 +128,6 @@ class SparkRun(ClosedAtExit):
             self.close()  # the caller does not have this run yet
             raise
         self.ends = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
-        self.notices = slow_tasks(end.without_kernel for end in self.ends)
-        """Notices about the run for the user."""
         self.learned_facts = before.learned_facts
         self.learned_facts.hosts.update(hosts or {})
         for end in self.ends:

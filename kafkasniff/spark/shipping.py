@@ -52,7 +52,7 @@ def ship(spark: SparkSession, *, wheels: Iterable[str | Path] = ()) -> Path:
     dependencies. Returns the added zip, which is deleted when this process ends.
 
     Workers get the native kernel of this installation, and those of `wheels`: wheels of the same kafkasniff for other
-    platforms. A worker without a kernel for its platform decodes in Python, which is slower, and says so once.
+    platforms. A task on a worker without a kernel for its platform fails with MissingKernelError.
 
     The planner of a stream does not see shipped files: streams of the data source need kafkasniff installed (or on the
     PYTHONPATH) where queries are planned. Batch queries do not.

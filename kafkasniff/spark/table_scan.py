@@ -21,7 +21,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR
 from kafkasniff.spark.task_files import own_folder
-from kafkasniff.spark.worker_kernel import check_kernel
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.finalise import REST, final_rows
 from kafkasniff.tables.exports.options import ExportOptions
@@ -73,7 +72,6 @@ def scan_table(
     `captures`: path and name of each; `keylog`: a file with secrets of TLS. Raises CaptureError where a capture cannot
     be opened, and what `local_key_log` does.
     """
-    check_kernel()
     bodies = not BODIES.isdisjoint(columns)
     options = ExportOptions(tables=STAGED_FOR[table], bodies=bodies, ports=ports, show_secrets=show_secrets)
     with own_folder() as folder:

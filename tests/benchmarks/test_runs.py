@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from benchmarks import comparisons, growth, kernel, scale, shapes, targets
+from benchmarks import comparisons, growth, scale, shapes, targets
 from benchmarks.compare import main as compare
 from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_store
 from benchmarks.generate import Maker, Sizes
@@ -33,8 +33,6 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.live.interface_socket import InterfaceSocket
 from kafkasniff.capture.live.live import LiveSource
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
-from kafkasniff.native import kernel as native
-from kafkasniff.native import kernel_note
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import COLUMNS
 from tests.cli.console import kafkasniff
@@ -123,12 +121,9 @@ def test_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert f"| {shape.name} | 1 | {shape.file_parts} | local | 1 |" in page.read_text()
 
 
-def test_targets_and_kernel(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    if native() is None:
-        missing(kernel_note())
+def test_targets(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = data.parent / "other"
-    ignored = shutil.ignore_patterns("kernel.so", "kernel.dylib")
-    shutil.copytree(ROOT / "kafkasniff", other / "kafkasniff", ignore=ignored)
+    shutil.copytree(ROOT / "kafkasniff", other / "kafkasniff")
     shutil.copytree(ROOT / "dissectors", other / "dissectors", dirs_exist_ok=True)
     python = other / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{other}" exec "{sys.executable}" "$@"\n')
@@ -138,11 +133,7 @@ def test_targets_and_kernel(data: Path, monkeypatch: pytest.MonkeyPatch, capsys:
     said = capsys.readouterr().out
     assert "same output |" in said
     assert "same messages and fields" in said
-    assert "without the native kernel" in said
-    monkeypatch.setattr(sys, "argv", ["kernel", "--runs", "1", str(data / "C.pcap")])
-    kernel.main()
-    row = capsys.readouterr().out.splitlines()[-1].strip("| ").split(" | ")
-    assert all(float(cell.replace(",", "")) > 0 for cell in row[2:])
+    assert "with the native kernel" in said
 
 
 def test_a_delayed_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import CaptureReading, unseen
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.model import Message
-from kafkasniff.native import kernel
 from tests.browse.opened import capture, fill, never, path_of, rows_of
 from tests.choice import one_in
 
@@ -37,7 +36,6 @@ def test_a_second_reading_gives_the_same_exchange(name: str) -> None:
                 assert {*(other.body or {})} <= {*(one.body or {})}
 
 
-@pytest.mark.skipif(kernel() is None, reason="there is no kernel")
 @pytest.mark.parametrize("expression", [None, "latency_ms > 1", 'topic != "orders"'])
 @pytest.mark.parametrize("name", one_in(2, ["java-errors", "java-transactions", "java-group-share", "kafkajs"]))
 def test_rows_of_the_kernel_are_those_of_objects(
@@ -46,7 +44,7 @@ def test_rows_of_the_kernel_are_those_of_objects(
     reading = capture(name)
     index = fill(reading, expression)
     assert index.is_complete
-    monkeypatch.setattr(module, "kernel", lambda: None)
+    monkeypatch.setattr(module, "_finder", lambda *_: None)
     assert rows_of(index) == rows_of(fill(reading, expression))
 
 

@@ -20,7 +20,7 @@ from kafkasniff.capture.formats import pcap
 from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.running import pipeline
 from kafkasniff.engine import lines_ahead
-from kafkasniff.native import kernel, lines
+from kafkasniff.native import lines
 from kafkasniff.runtime.threads import Task
 from tests.choice import DEEP, fewer, in_turn, one_in
 from tests.cli.console import Result, kafkasniff
@@ -30,7 +30,6 @@ from tests.craft.write import write_rotated
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))
-needs_kernel = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 # In one worker, since each worker that runs one of these makes a large capture.
 pytestmark = pytest.mark.xdist_group("jobs")
 
@@ -85,7 +84,6 @@ def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
     equal(kafkasniff("decode", "--jobs", 3, *options, large), expected)
 
 
-@needs_kernel
 @pytest.mark.parametrize(("name", "form"), in_turn(one_in(12, [path.name for path in CAPTURES]), ["json", "text"], 2))
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""
@@ -105,7 +103,6 @@ class BrokenError(Exception):
     """An unexpected error."""
 
 
-@needs_kernel
 @pytest.mark.parametrize(("place", "name"), [(lines.JsonLines, "_write"), (pcap.PcapParser, "_scan")])
 def test_an_exception_in_a_thread(large: Path, place: type, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the run as in the main thread, and no thread is left."""
@@ -131,7 +128,6 @@ def test_an_exception_in_a_thread(large: Path, place: type, name: str, monkeypat
     assert threading.active_count() == before
 
 
-@needs_kernel
 def test_a_damaged_capture(large: Path, tmp_path: Path) -> None:
     """Problems found by a thread are reported as usual, after the lines of everything read before."""
     damaged = bytearray(gzip.compress(large.read_bytes()))

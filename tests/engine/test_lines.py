@@ -15,7 +15,6 @@ from kafkasniff.engine import outstanding
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import LeftOut, Level
 from kafkasniff.model import Problem
-from kafkasniff.native import kernel
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks import text_columns
 from kafkasniff.tcp.packets import Note, PacketBatch
@@ -29,8 +28,6 @@ from tests.engine.test_engines import CAPTURES, batches_of
 from tests.filters.expressions import expressions
 from tests.native.one_by_one import OneByOne
 from tests.test_boundaries import cut
-
-pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 
 SPOKEN = st.lists(
     st.lists(st.sampled_from(sorted(SAID)) | st.sampled_from(sorted(USUAL)), max_size=12), min_size=1, max_size=4

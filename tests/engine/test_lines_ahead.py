@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkasniff.capture import open_captures
 from kafkasniff.engine import lines_ahead
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.native import caller, kernel
+from kafkasniff.native import caller
 from kafkasniff.sinks import native_lines
 from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import DEEP, examples, one_in
@@ -26,8 +26,6 @@ from tests.engine.talks import packets_of, talk_from, talks
 from tests.enrich.talks import OFFSETS, ORDERS
 from tests.native.one_by_one import OneByOne
 from tests.test_boundaries import UNREST, cut, scene
-
-pytestmark = pytest.mark.skipif(kernel() is None, reason="no native kernel here")
 
 HOUR = 3_600_000_000_000
 SCENES = [*sorted(UNREST), "names"]

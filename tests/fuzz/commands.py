@@ -2,7 +2,7 @@
 
 The first byte of an input selects the command, the second changes among the packets (lost, repeated, out of order),
 the rest is the capture. A command must end with a documented exit code,
-say the same with and without the native kernel, and read the tables of an export with the findings of the capture.
+say the same with the native kernel and by Python, and read the tables of an export with the findings of the capture.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.craft.conversation import Conversation, interleaved
 from tests.craft.from_layout import SIZES, request_bytes, response_bytes
 from tests.craft.write import pcap_bytes
 from tests.fuzz.corpus import capture_files
-from tests.native.kernel_and_walker import without_kernel
+from tests.kernel.followers import by_python
 
 MAX_LENGTH = 40_000
 MEGABYTES = 500
@@ -88,9 +88,9 @@ def _disturbed(capture: bytes, seed: int) -> bytes:
 
 
 def compare(words: tuple[str, ...], path: Path) -> None:
-    """A command with and without the native kernel: the same output and exit code."""
+    """A command with the native kernel and by Python: the same output and exit code."""
     native = _run(words[0], path, *words[1:])
-    with without_kernel():
+    with by_python():
         python = _run(words[0], path, *words[1:])
     assert native.code == python.code
     assert native.out == python.out, "the kernel changes the output"

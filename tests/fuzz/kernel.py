@@ -2,7 +2,7 @@
 
 The first byte of an input selects how values are shown, and the handling of payload. The next two select the layout, or
 a field of records. If the kernel accepts the bytes, the walker makes the same JSON and the same dict of them, and
-reports the same problems. Without the kernel nothing is checked. `native_kernel.py` gives the kernel many more inputs,
+reports the same problems.  `native_kernel.py` gives the kernel many more inputs,
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Program
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
@@ -28,7 +27,7 @@ from tests.native.kernel_and_walker import (
     hidden_records,
     kinds,
     program,
-    without_kernel,
+    records_by_python,
 )
 
 MAX_LENGTH = 4000
@@ -59,8 +58,6 @@ def _caller(form: BytesForm, shown: bool, payload: Payload) -> Caller:
 
 
 def one_input(data: bytes) -> None:
-    if kernel() is None:
-        return
     intake = Intake(data)
     how = intake.number()
     index = intake.number(2)
@@ -79,7 +76,7 @@ def one_input(data: bytes) -> None:
     made = asks.records(rest, 0, len(rest), lambda _: None)
     if made is not None:
         context = DecodeContext(DecodeOptions(show_secrets=shown))
-        with without_kernel():
+        with records_by_python():
             expected = hidden_records(decode_records(rest, 0, len(rest), context), payload)
         assert made.json.decode() == body_json(expected, form)
         assert context.problems == []

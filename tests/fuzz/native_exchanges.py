@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pytest
 
-from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -32,6 +31,7 @@ from tests.craft.kafka_bytes import unsigned_varint
 from tests.craft.write import write_pcap
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka import records_craft as craft
+from tests.kernel.followers import by_python
 from tests.native.kernel_and_walker import the_kernel
 from tests.tables.exports import test_columns as exported
 from tests.tables.exports.exported import rows, run
@@ -177,8 +177,8 @@ def agree(exchanges: list[Exchange], options: ExportOptions, folder: Path) -> in
         patch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 300)
         patch.setattr(Stager, "take_columns", counted)
         first = run([capture], folder / "columns", options)
-        patch.setattr(Inspector, "_uses_kernel", False)
-        second = run([capture], folder / "rows", options)
+        with by_python():
+            second = run([capture], folder / "rows", options)
     for table in options.tables:
         # As text, in which NaNs are equal.
         if repr(rows(folder / "columns", table)) != repr(rows(folder / "rows", table)):

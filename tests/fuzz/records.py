@@ -18,7 +18,6 @@ from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
 from kafkasniff.kafka.records.record_batch import HEADER_SIZE, Batch
 from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
 from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
-from kafkasniff.native import kernel
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import vectors_of
 from tests.fuzz.intake import Intake
@@ -98,8 +97,6 @@ def _check_held(field: bytes, found: dict[str, Any]) -> None:
 
 def _check_columns(field: bytes) -> None:
     """Records that the kernel reads as columns equal those that are read one by one."""
-    if kernel() is None:
-        return
     spans, _ = find_batches(field, 0, len(field), _context("full"))
     for position, end, magic in spans:
         attributes = field[position + 22] if magic == 2 else field[position + 17]

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Any
+
+import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Summary
 from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.packet import SEQUENCE, Packet
+from tests.native.kernel_and_walker import records_by_python
 
-__all__ = ["ByEngine", "ByPython", "corrupted", "results", "split"]
+__all__ = ["ByEngine", "ByPython", "by_python", "corrupted", "results", "split"]
 
 
 class ByEngine(Inspector):
@@ -25,6 +29,14 @@ class ByPython(Inspector):
     """Python follows all connections: the specification."""
 
     _uses_kernel = False
+
+
+@contextmanager
+def by_python() -> Iterator[None]:
+    """Python follows all connections of new inspectors, and reads all records."""
+    with records_by_python(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inspector, "_uses_kernel", False)
+        yield
 
 
 def results(kind: type[Inspector], batches: Iterable[PacketBatch], **options: Any) -> tuple[list[Any], Summary]:

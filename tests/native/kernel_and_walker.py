@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ import pytest
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
-from kafkasniff.kafka.records import record_sets
+from kafkasniff.kafka.records import record_list, record_sets
 from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -24,37 +23,24 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.walker import Walk, walk
 from kafkasniff.kafka.schema.wire import Ended, Odd
 from kafkasniff.model import Direction
-from kafkasniff.native import Kernel, kernel, kernel_note
+from kafkasniff.native import Kernel, kernel
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
-from kafkasniff.native.library import SWITCH
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
-from tests.conftest import missing
 
 
 def the_kernel() -> Kernel:
-    """The kernel. Where it is not there the test skips, or fails if everything is required and nobody turned it off."""
-    found = kernel()
-    if found is None:
-        if os.environ.get(SWITCH) == "0":
-            pytest.skip(f"{SWITCH}=0")
-        missing(kernel_note())
-    return found
+    """The kernel."""
+    return kernel()
 
 
 @contextmanager
-def without_kernel() -> Iterator[None]:
-    """Records are read by Python, which is the specification; layouts that were read before keep their decoders."""
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = "0"
-    try:
+def records_by_python() -> Iterator[None]:
+    """Records are read by Python, which is the specification, one by one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_list, "read_record_list", lambda *_, **_named: None)
         yield
-    finally:
-        if before is None:
-            del os.environ[SWITCH]
-        else:
-            os.environ[SWITCH] = before
 
 
 class Kind(NamedTuple):
@@ -116,7 +102,7 @@ def program(root: Struct) -> Program:
 def walked(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> tuple[Walk, DecodeContext]:
     """What the walker reads, and its context. JSON and dicts of the same bytes are compared one after the other."""
     context = DecodeContext(options, start)
-    with without_kernel():
+    with records_by_python():
         result = walk(root, data, start, end, context, record_sets)
     return result, context
 

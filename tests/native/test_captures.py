@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zlib
 from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.read import read_packets
+from tests.kernel.followers import by_python
 from tests.native.kernel_and_walker import the_kernel
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
 
@@ -90,9 +92,8 @@ def test_the_kernel_is_asked() -> None:
         assert lines(list(source), "auto", native=True)[1] > 10
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path) -> None:
     """What `decode --format json` prints, by one process and by two."""
-    the_kernel()
     capture = CAPTURES["librdkafka-codecs.pcap"]
     salt = tmp_path / "salt"
     salt.write_bytes(b"salt" * 8)
@@ -106,9 +107,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ["--bytes", "hex"],
     ):
         printed = []
-        for switch, jobs in (("1", 1), ("0", 1), ("1", 2)):
-            monkeypatch.setenv("KAFKASNIFF_KERNEL", switch)
-            done = kafkasniff("decode", "--quiet", "--format", "json", "--jobs", jobs, *options, capture)
+        for way, jobs in ((nullcontext, 1), (by_python, 1), (nullcontext, 2)):
+            with way():
+                done = kafkasniff("decode", "--quiet", "--format", "json", "--jobs", jobs, *options, capture)
             assert done.code == 0, done.err
             printed.append(done.out)
         assert printed[0]

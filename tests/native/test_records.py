@@ -23,7 +23,7 @@ from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import hidden_records, the_kernel, without_kernel
+from tests.native.kernel_and_walker import hidden_records, records_by_python, the_kernel
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
 HEADERS = st.lists(st.tuples(st.sampled_from(["a", "größe", "trace", "", '"\\']), TEXTS), max_size=3)
@@ -49,7 +49,7 @@ def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **o
     renderer = Renderer(the_kernel(), form, lambda *_: False, payload.hiding)
     rendering.options = RenderingOptions(**options, renderer=renderer)
     default = json_default(form)
-    with without_kernel():
+    with records_by_python():
         expected = decode_records(b"\1" + data + b"\1", 1, 1 + len(data), plain)
     packed = DecodeContext(DecodeOptions(**options))
     assert decode_records(b"\1" + data + b"\1", 1, 1 + len(data), packed) == expected

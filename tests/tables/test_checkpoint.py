@@ -33,6 +33,7 @@ from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.checkpoint.wire import fields_of
 from tests.choice import fewer, one_in
+from tests.kernel.followers import by_python
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 
@@ -243,10 +244,10 @@ def test_references_beyond_the_table() -> None:
         refused(forged([[*objects[0][:where], place, *objects[0][where + 1 :]], *objects[1:]]))
 
 
-def test_no_connection_has_its_own_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_connection_has_its_own_options() -> None:
     """They could show secrets. Connections of the stream engine have none."""
-    monkeypatch.setattr(Inspector, "_uses_kernel", False)
-    objects = table(small.__wrapped__())
+    with by_python():
+        objects = table(small.__wrapped__())
     (number,) = (number for number, fields in enumerate(objects) if fields[0] == tag(Detail))
     other = [*objects[number]]
     other[1] = {**other[1], "show_secrets": True}

@@ -27,9 +27,6 @@ MICROSECONDS: Final = 0xA1B2C3D4
 NANOSECONDS: Final = 0xA1B23C4D
 MODIFIED: Final = 0xA1B2CD34
 
-LENGTH_AT: Final = 8
-"""Offset in a record of its captured length."""
-
 LARGEST_SNAPLEN: Final = 256 << 10
 """Largest packet in bytes that capture programs keep (libpcap's MAXIMUM_SNAPLEN); longer records count as corrupt."""
 
@@ -110,19 +107,8 @@ class PcapParser(FileParser):
 
         Also returns the beginning of the following record, and whether its length cannot be that of a record.
         """
-        if self._kernel is not None:
-            big = self._order == ">"
-            return find_records(self._kernel, data, position, end, self._header_size, self._longest, big=big)
-        # Per packet only its length is read here; everything else is read by columns.
-        starts: list[int] = []
-        length = struct.Struct(self._order + "I").unpack_from
-        while position + LENGTH_AT + 4 <= end:
-            (captured,) = length(data, position + LENGTH_AT)
-            if captured > self._longest:
-                return np.array(starts, np.int64), position, True
-            starts.append(position)
-            position += captured + self._header_size
-        return np.array(starts, np.int64), position, False
+        big = self._order == ">"
+        return find_records(self._kernel, data, position, end, self._header_size, self._longest, big=big)
 
     def _scan(self, data: bytes, position: int, end: int, *, ended: bool) -> tuple[int, int]:
         first = position

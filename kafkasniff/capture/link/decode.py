@@ -84,7 +84,7 @@ class PacketDecoder:
         walk = LinkWalk(raw.buffer)
         own: list[Note] = []
         rows = np.arange(count, dtype=np.int64)
-        if self._kernel is not None and count:
+        if count:
             columns, rows = read_headers(self._kernel, raw.buffer, (raw.start, raw.captured, raw.wire, raw.link))
             if len(columns["rows"]):
                 walk.segments.append(columns)

@@ -187,15 +187,7 @@ class Ring:
 def _places(data: bytes, first: int, count: int) -> NDArray[np.int64]:
     """The beginnings of a block's packets."""
     places = np.empty(count, np.int64)
-    native = kernel()
-    if native is not None:
-        found: int = native.ring(data, len(data), first, HEADER.itemsize, places.ctypes.data, count)
-        if found < count:
-            raise ValueError(f"a block of {len(data)} bytes holds {found} of its {count} packets")
-        return places
-    place = first
-    step = struct.Struct("=I").unpack_from
-    for index in range(count):
-        places[index] = place
-        place += step(data, place)[0]
+    found: int = kernel().ring(data, len(data), first, HEADER.itemsize, places.ctypes.data, count)
+    if found < count:
+        raise ValueError(f"a block of {len(data)} bytes holds {found} of its {count} packets")
     return places

@@ -215,18 +215,14 @@ def inspector_arguments(
 
 
 def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
-    """The renderer for bodies that are only needed as JSON; None if they are needed as dicts, or without the kernel."""
+    """The renderer for bodies that are only needed as JSON; None if they are needed as dicts."""
     if FORMATS[options.form].bodies != "json":
-        return None
-    from kafkasniff.native import kernel
-
-    found = kernel()
-    if found is None:
         return None
     from kafkasniff.enrich.plan import shows_nothing
     from kafkasniff.kafka.messages.rendered import Renderer
+    from kafkasniff.native import kernel
 
-    return Renderer(found, options.bytes_form, shows_nothing, payload.hiding)
+    return Renderer(kernel(), options.bytes_form, shows_nothing, payload.hiding)
 
 
 def framing_arguments(options: Mapping[str, Any]) -> dict[str, Any]:

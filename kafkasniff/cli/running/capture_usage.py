@@ -54,8 +54,7 @@ class CaptureUsage:
     def __init__(self, inspector: Inspector, versions: ClientVersions, offers: Offers) -> None:
         """`inspector` has to yield exchanges and connections, and to decode headers only."""
         self._inspector = inspector
-        native = kernel()
-        self._finder = None if native is None else ExchangeFinder(native, headers=True)
+        self._finder = ExchangeFinder(kernel(), headers=True)
         self._versions = versions
         self._offers = offers
         self._sent = Partials(_SENT)

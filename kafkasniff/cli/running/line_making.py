@@ -45,8 +45,6 @@ def begin_lines(
     from kafkasniff.native import kernel
 
     native, maker = kernel(), FORMATS[options.form].line_maker
-    if native is None:
-        return False
     holds = filtered is not None and filtered[1].holds
     if left is not None and (holds or left() < FEW):
         # Lines that wait for a request are counted one by one.

@@ -120,7 +120,7 @@ def decode_message(
     _check_attributes(message, position, context)
     inside = _Account(position, end - position, budget, context.decompressed)
     complete = True
-    if codec == 0 and budget > 0 and context.options.records == "columns" and kernel() is not None:
+    if codec == 0 and budget > 0 and context.options.records == "columns":
         inside.held, inside.messages = data[position:end], 1
     else:
         complete = _expand(message, message.offset, None, inside, context, 0)
@@ -219,8 +219,9 @@ def _expand(  # noqa: PLR0917 - a message, where it is, and what it adds to
 
 def _hold(data: bytes, magic: int, into: _Account, context: DecodeContext) -> bool:
     """Leave a decompressed set to the kernel, if its records are wanted as columns and it has no problems."""
-    found = kernel() if context.options.records == "columns" else None
-    count = 0 if found is None else count_messages(found, data, magic, into.budget)
+    if context.options.records != "columns":
+        return False
+    count = count_messages(kernel(), data, magic, into.budget)
     if count == 0:
         return False
     into.held, into.messages = data, count

@@ -1,7 +1,7 @@
 """The records of a batch of magic 2, one by one (`org.apache.kafka.common.record.DefaultRecord`).
 
-The native kernel decodes flawless ones (`packed_records`). All others, and all records if there is no kernel, are
-decoded here, with every step checked: this is the specification.
+The native kernel decodes flawless ones (`packed_records`). All others are decoded here, with every step checked: this
+is the specification.
 """
 
 from __future__ import annotations

@@ -61,13 +61,10 @@ def read_record_list(
     `budget`: maximum number of records, and of headers; `most`: bytes of MessagePack, at most `MAX_PACKED`. Returns the
     records, their number or that of their headers, whichever is larger, and whether interpreters may add something.
     """
-    found = kernel()
-    if found is None:
-        return None
     try:
         caller = _free.pop()
     except IndexError:
-        caller = caller_of(found)
+        caller = caller_of(kernel())
         caller.wants = PACK
     caller.most_records = budget
     caller.most_output = min(MAX_PACKED, most)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkasniff.kafka.schema.context import DecodeContext, RecordsReader
 from kafkasniff.kafka.schema.definition import MessageDefinition
@@ -43,24 +43,11 @@ class Schema:
 
     @functools.cached_property
     def decode(self) -> Decoder:
-        """Decodes clean bytes, by the native kernel if available; raises Odd at others. `read` is for all bytes."""
-        found = kernel()
-        if found is None:
-            return self._decode_by_walker
+        """Decodes clean bytes, by the native kernel; raises Odd at others. `read` is for all bytes."""
         # Imported here because looking up names and versions, as completion does, has to be quick.
         from kafkasniff.kafka.schema.packed import decoder_of  # noqa: PLC0415
 
-        return decoder_of(found, self.root, self._records)
-
-    def _decode_by_walker(
-        self, data: bytes, position: int, end: int, context: DecodeContext
-    ) -> tuple[dict[str, Any], int]:
-        mark = context.mark()
-        body, after, complete = walk(self.root, data, position, end, context, self._records)
-        if not complete or len(context.problems) > mark[0]:
-            context.rewind(mark)
-            raise Odd
-        return body, after
+        return decoder_of(kernel(), self.root, self._records)
 
     def read(self, data: bytes, position: int, end: int, context: DecodeContext) -> Walk:
         """Decode `data[position:end]`, whatever it holds: bytes that are not clean go to the walker.

@@ -242,9 +242,9 @@ def _finder(
 
     `selected`, `enricher`: see `Stager`.
     """
-    native = kernel()
-    if native is None or options.needs_python:
+    if options.needs_python:
         return None
+    native = kernel()
     selection = None
     if selector is not None:
         # Imported when there is something to select.

@@ -3,7 +3,7 @@
 Messages decoded with `records="columns"` keep their batches' bytes (`records.record_batch.Batch`). These are
 decompressed here, and the native kernel reads their records into Arrow's buffers. Some records are read one by one:
 batches with errors, control batches, and records that were decoded already (KRaft's metadata log, whose secrets are
-redacted; `records="full"`). Without the kernel, all are. Both ways give the same rows.
+redacted; `records="full"`). Both ways give the same rows.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ take about as much again, and up to 20 times as much if records are empty. Propo
 budget below 1 GiB."""
 MAX_PLAIN: Final = 500_000
 """Rows that wait as Python objects, some 500 bytes each, before they become columns: those of control batches and of
-odd batches, and without the kernel all rows."""
+odd batches."""
 
 _DEFAULT: Final = DecodeOptions()
 _SCHEMA: Final = STAGED["records"]
@@ -112,8 +112,7 @@ class RecordRows:
         self._most_plain = in_proportion(MAX_PLAIN, memory)
         self._show_secrets = show_secrets
         self._payload = payload
-        found = kernel()
-        self._native = None if found is None else NativeRecords(found, limits, show_secrets=show_secrets)
+        self._native = NativeRecords(kernel(), limits, show_secrets=show_secrets)
         self._pieces: list[BatchPiece] = []
         self._read: dict[int, tuple[bytes, memoryview]] = {}
         """Waiting compressed batches by their CRC: the bytes that the CRC covers, and their records."""
@@ -166,7 +165,7 @@ class RecordRows:
         for batch in batches:
             piece = BatchPiece(field, batch)
             if isinstance(batch, Batch) and "records" not in batch:
-                if batch.held is None or self._native is None or batch.get("control"):
+                if batch.held is None or batch.get("control"):
                     piece.decode()
                     self._joined += batch.uncompressed or (0 if batch.held is None else len(batch.held.wire))
                 elif not self._hold(piece, batch):
@@ -227,7 +226,7 @@ class RecordRows:
         if not self._pieces:
             return
         pieces, last = self._in_order()
-        parts = [] if self._native is None else self._native.read(pieces)
+        parts = self._native.read(pieces)
         plain = [index for index, piece in enumerate(pieces) if piece.rows]
         if plain:
             parts.append(plain_columns_of(pieces, plain, show_secrets=self._show_secrets))

@@ -13,7 +13,6 @@ import msgspec
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from kafkasniff.native.library import SWITCH
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -164,14 +163,14 @@ def exported(capture: Path, folder: Path, *options: str) -> Path:
     "name", one_in(2, ["java-0.10.2", "java-0.9", "old-raw-sasl", "librdkafka-sasl", "zookeeper-3.9-cluster", "sarama"])
 )
 def test_a_capture_and_its_export_agree(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the kernel and Python."""
+    """And columns and objects."""
     path = ROOT / "captures" / f"{name}.pcap"
     folder = exported(path, tmp_path / "tables")
     for target in ("4.0", "2.0"):
         whole = audited(path, "--target", target)
         assert audited(folder, "--target", target) == whole
         with monkeypatch.context() as patch:
-            patch.setattr("kafkasniff.cli.running.capture_usage.kernel", lambda: None)
+            patch.setattr("kafkasniff.cli.running.capture_usage.ExchangeFinder", lambda *_, **_named: None)
             assert audited(path, "--target", target) == whole
 
 
@@ -220,7 +219,7 @@ def test_too_many_clients_at_once(capture: Path, monkeypatch: pytest.MonkeyPatch
     assert sum(kept.values()) < 12
 
 
-def test_the_kernel_changes_no_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_change_no_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty version is one, and the first greeting of a connection counts, even with columns of exchanges."""
     made = Conversation(client=("10.0.0.5", 50_000), broker=("10.0.0.9", 9092))
     made.handshake()
@@ -232,7 +231,7 @@ def test_the_kernel_changes_no_software(tmp_path: Path, monkeypatch: pytest.Monk
             made.exchange(request_bytes(15, 3, correlation), response_bytes(15, 3, correlation))
     made.close()
     path = written(tmp_path / "capture.pcap", [made])
-    for switch in ("", "0"):
-        monkeypatch.setenv(SWITCH, switch)
+    for _ in range(2):
         (client,) = audited(path, "--target", "4.0")["clients"]
         assert (client["software_name"], client["software_version"], client["requests"]) == ("franz-go", "", 10)
+        monkeypatch.setattr("kafkasniff.cli.running.capture_usage.ExchangeFinder", lambda *_, **_named: None)

@@ -19,8 +19,6 @@ from kafkasniff.native.caller import ITEM
 from tests.craft import kafka_bytes as kafka
 from tests.native.kernel_and_walker import the_kernel
 
-pytestmark = pytest.mark.skipif(kernel() is None, reason="without the kernel bodies are read one by one")
-
 Kind = tuple[int, int, str]
 
 

@@ -14,8 +14,6 @@ from kafkasniff.native import kernel
 from kafkasniff.native.calls import Hiding
 from tests.craft import kafka_bytes as kafka
 
-pytestmark = pytest.mark.skipif(kernel() is None, reason="without the kernel bodies are read one by one")
-
 HEARTBEAT, PRODUCE, SASL_AUTHENTICATE, DESCRIBE_CONFIGS = 12, 0, 36, 32
 BEAT = kafka.string("group") + kafka.int32(3) + kafka.string("member")
 

@@ -17,7 +17,6 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.kafka.schema.wire import Odd
-from kafkasniff.native import kernel
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
@@ -44,7 +43,7 @@ def check(schema: Schema, rng: random.Random, choices: dict) -> bytes:
     end = 3 + len(raw)
 
     context = DecodeContext(SHOW, 3)
-    body, position = schema.decode(data, 3, end, context) if kernel() else schema.walk(data, 3, end, context)[:2]
+    body, position = schema.decode(data, 3, end, context)
     assert body == expected, schema
     assert position == end
     assert context.problems == []

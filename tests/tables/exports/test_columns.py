@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from benchmarks import small_messages
-from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.roles import exchange_kind
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.layout import Field
-from kafkasniff.native import kernel
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
 from tests.choice import DEEP, fewer, in_turn, one_in
@@ -26,9 +24,8 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.write import write_pcap
 from tests.kafka.encode import Encoder, Plan
+from tests.kernel.followers import by_python
 from tests.tables.exports.exported import rows, run
-
-pytestmark = pytest.mark.skipif(kernel() is None, reason="there is no kernel")
 
 START_NS = 1_781_000_000_000_000_000
 PART_ROWS = 300
@@ -85,8 +82,7 @@ def check(capture: Path, folder: Path, options: ExportOptions, expression: str |
     folder.mkdir(exist_ok=True)
     predicate = None if expression is None else parse_filter(expression)
     first = run([capture], folder / "columns", options, predicate=predicate)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Inspector, "_uses_kernel", False)
+    with by_python():
         second = run([capture], folder / "rows", options, predicate=predicate)
     for table in options.tables:
         assert rows(folder / "columns", table) == rows(folder / "rows", table), table

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from benchmarks import small_messages
-from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.tables.exports.options import ExportOptions
@@ -17,6 +16,7 @@ from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import write_pcap
+from tests.kernel.followers import by_python
 from tests.tables.exports.exported import CAPTURES, rows, run
 
 HEADERS = ExportOptions(tables=("exchanges", "problems"), bodies=False, headers=True)
@@ -97,8 +97,8 @@ def test_columns_equal_rows_made_one_by_one(tmp_path: Path, monkeypatch: pytest.
     tables = ("exchanges", "connections", "problems")
     first = run([capture], tmp_path / "columns", ExportOptions(tables=tables, bodies=False, headers=True))
     assert sum(in_columns) > 0.5 * first.rows["exchanges"]
-    monkeypatch.setattr(Inspector, "_uses_kernel", False)
-    second = run([capture], tmp_path / "rows", ExportOptions(tables=tables, bodies=False, headers=True))
+    with by_python():
+        second = run([capture], tmp_path / "rows", ExportOptions(tables=tables, bodies=False, headers=True))
     for table in tables:
         assert rows(tmp_path / "columns", table) == rows(tmp_path / "rows", table)
     assert first.summary == second.summary

@@ -33,7 +33,6 @@ from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.samples import consumer, mixed, producer
 from tests.enrich import talks
-from tests.native.kernel_and_walker import the_kernel
 from tests.tables.exports.exported import StagedRows
 
 OPTIONS = ExportOptions()
@@ -212,7 +211,4 @@ HEADERS = ExportOptions(headers=True, tables=("exchanges",))
 def test_what_is_left_to_columns(
     options: ExportOptions, selected: str | None, by_columns: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    the_kernel()
     assert (Staging(options, selected).stager.finder is not None) == by_columns
-    monkeypatch.setattr(module, "kernel", lambda: None)
-    assert Staging(options, selected).stager.finder is None
