@@ -24,7 +24,7 @@ from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import Shown, shown, threads_of
 from tests.engine.talks import RECORDS, USUAL, Say, exchange_of, packets_of, talks
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 
 A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
 GIVEN = bytes([5]) * 16
@@ -162,7 +162,7 @@ def test_the_same_as_one_by_one(case: Case) -> None:
         patched.setattr(native_sessions, "MAX_SESSIONS", case.bounds[2])
         patched.setattr(lines_ahead, "TASK_BYTES", 700)
         found, sessions = _run(Inspector, case.form, batches, small=case.small, levels=case.levels, threads=threads)
-    expected, theirs = _run(OneByOne, case.form, batches, small=case.small, levels=case.levels)
+    expected, theirs = _run(ByPython, case.form, batches, small=case.small, levels=case.levels)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert (found.summary, found.left_out, sessions) == (expected.summary, expected.left_out, theirs)
 
@@ -238,6 +238,6 @@ def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest
     batches = packets_of(talks([["fetches many", "fetches a"] * 4], words=WORDS), [])
     for form in ("text", "json"):
         found, _ = _run(Inspector, form, batches)
-        assert found.out.getvalue() == _run(OneByOne, form, batches)[0].out.getvalue()
+        assert found.out.getvalue() == _run(ByPython, form, batches)[0].out.getvalue()
         # Text shows some of many topics, and looks up only these.
         assert 8 <= found.native <= (14 if form == "json" else 18)

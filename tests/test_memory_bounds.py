@@ -13,21 +13,18 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine import inspector_state
-from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.kafka.connection import trial as trial_module
 from kafkasniff.kafka.connection.framing import Frame, Framer
 from kafkasniff.kafka.connection.trial import MAX_TRIAL_BYTES, Trial
 from kafkasniff.model import Problem
-from kafkasniff.tcp import delivery as tcp_rules
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module
 from kafkasniff.tls import waiting as waiting_module
+from kafkasniff.tls.gate import TlsGate
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
-from tests.native.one_by_one import OneByOne
 
 BROKER = ("10.0.0.9", 9092)
 START_NS = 1_781_000_000_000_000_000
@@ -45,10 +42,10 @@ def packet(sender: int, seq: int, payload: bytes, flags: int = ACK, *, answer: b
 
 
 class Feeder:
-    """Feeds packets to an inspector batch by batch and keeps none of them. Python follows the connections."""
+    """Feeds packets to an inspector batch by batch and keeps none of them."""
 
     def __init__(self, **options: Any) -> None:
-        self.inspector: Inspector = OneByOne(**options)
+        self.inspector = Inspector(**options)
         self._order = 0
 
     def feed(self, packets: Sequence[Packet]) -> list[Output]:
@@ -56,17 +53,17 @@ class Feeder:
         return self.inspector.feed(batch(packets, range(first, self._order)))
 
     @property
-    def connections(self) -> list[TcpConnection]:
-        return list(self.inspector._state.reassembler)
+    def connections(self) -> list[FollowedConnection]:
+        return list(self.inspector._feeder._events.connections.values())
+
+    @property
+    def gates(self) -> list[TlsGate]:
+        return list(self.inspector._feeder._questions.items.gates.values())
 
     @property
     def buffered(self) -> int:
-        return sum(owner(tcp).buffered for tcp in self.connections)
-
-
-def owner(tcp: TcpConnection) -> InspectedConnection:
-    assert isinstance(tcp.owner, InspectedConnection)
-    return tcp.owner
+        """Bytes of memory of all connections, without themselves."""
+        return self.inspector._feeder.memory
 
 
 def reported(events: Iterable[Output], kind: str) -> list[Problem]:
@@ -86,16 +83,17 @@ def test_a_closed_connection_keeps_no_bytes() -> None:
     start = 1 + len(REQUEST)
     begun = (1 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook"
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST), packet(1, start, begun)])
-    assert feeder.buffered == len(begun)
+    assert feeder.buffered >= len(begun)
     events = feeder.feed([packet(1, start + len(begun), b"", RST)])
-    (tcp,) = feeder.connections
-    assert tcp.closed
-    assert feeder.buffered == 0
+    (connection,) = feeder.connections
+    assert connection.ended
+    assert feeder.buffered < 3_000
     (cut,) = reported(events, "stream-cut")
     assert cut.bytes == len(begun)
 
 
-def test_a_declared_size_allocates_nothing() -> None:
+def test_a_declared_size_allocates_little() -> None:
+    """`stream_frames.RESERVED`."""
     feeder = Feeder()
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, REQUEST)])
     tracemalloc.start()
@@ -103,21 +101,23 @@ def test_a_declared_size_allocates_nothing() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
+    assert feeder.buffered < (1 << 20) + 10_000
 
 
-def test_segments_after_holes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_rules, "MAX_HELD_SEGMENTS", 50)
+def test_segments_after_holes() -> None:
+    """At most 16,384 are held (`stream_delivery.MAX_HELD_SEGMENTS`)."""
     feeder = Feeder(connections=True)
     packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
-    packets += [packet(1, 1_000 + 977 * number % 60_000, b"x", ident=number) for number in range(1_000)]
-    for part in by(packets, 20):
+    packets += [packet(1, 1_000 + 2 * (7 * number % 40_000), b"x", ident=number) for number in range(40_000)]
+    sizes = []
+    for part in by(packets, 4_000):
         feeder.feed(part)
-        assert max(len(stream.held) for tcp in feeder.connections for stream in tcp.streams) <= 50
+        sizes.append(feeder.buffered)
+    assert max(sizes) < 2 * sizes[3]
 
 
-def test_responses_before_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_responses_before_the_verdict() -> None:
     """A hole cuts the first response, and the client sends nothing recognizable."""
-    monkeypatch.setattr(trial_module, "MAX_TRIAL_BYTES", 20_000)
     feeder = Feeder()
     answer = kafka.api_versions_response(7, 0)
     packets = [
@@ -127,15 +127,15 @@ def test_responses_before_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
         packet(1, 41, answer[40:], answer=True),
     ]
     feeder.feed([*packets, *(packet(1, 1, b"", answer=True, ident=number) for number in range(300))])
-    (tcp,) = feeder.connections
-    assert owner(tcp).kafka.verdict == "undecided"
-    other = kafka.frame(bytes(3) + b"\1" + bytes(1_000))
+    (connection,) = feeder.connections
+    assert connection.verdict == "undecided"
+    other = kafka.frame(bytes(3) + b"\1" + bytes(60_000))
     at, most = 1 + len(answer), 0
-    for number in range(60):
+    for number in range(3 * MAX_TRIAL_BYTES // len(other)):
         feeder.feed([packet(1, at, other, answer=True, ident=number)])
         at += len(other)
         most = max(most, feeder.buffered)
-    assert most < 20_000 + 2 * len(other)
+    assert MAX_TRIAL_BYTES / 2 < most < 2 * MAX_TRIAL_BYTES
 
 
 def test_frames_that_wait_for_the_verdict_keep_no_batch() -> None:
@@ -152,13 +152,11 @@ def test_one_byte_of_tls_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate_module, "MAX_HELD", 100)
     feeder = Feeder()
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, b"\x16\x03")])
-    (tcp,) = feeder.connections
-    gate = owner(tcp).tls
-    assert gate is not None
+    (gate,) = feeder.gates
     for part in range(20):
         feeder.feed([packet(1, 1, b"\x16\x03", ident=part * 10 + number + 1) for number in range(10)])
         assert len(gate._held) <= 100
-    assert owner(tcp).tls is None
+    assert gate.plain
 
 
 def test_empty_records_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,15 +164,15 @@ def test_empty_records_of_tls(monkeypatch: pytest.MonkeyPatch) -> None:
     feeder = Feeder()
     hello = b"\x16\x03\x01\0\x2f\x01\0\0\x2b\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0\0\0"
     feeder.feed([packet(1, 0, b"", SYN), packet(1, 1, hello)])
-    (tcp,) = feeder.connections
+    (connection,) = feeder.connections
     empty = b"\x17\x03\x03\0\0" * 10
     at = 1 + len(hello)
-    assert owner(tcp).kafka.verdict == "undecided"
+    assert connection.verdict == "undecided"
     for number in range(20):
         feeder.feed([packet(1, at, empty, ident=number)])
         at += len(empty)
-    assert owner(tcp).kafka.verdict == "not-kafka"
-    assert feeder.buffered == 0
+    assert connection.verdict == "not-kafka"
+    assert [gate.buffered for gate in feeder.gates] == [0]
 
 
 def test_endless_tokens() -> None:

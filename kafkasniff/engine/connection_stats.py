@@ -7,29 +7,19 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Callable, Container, Sequence
-from functools import lru_cache
-from typing import Final, Literal
+from collections.abc import Container
+from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
-from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.message_plan import client_software
-from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Connection, Endpoint, Message, StreamBytes, TlsHandshake
-from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER, Closed, Item, Started
-from kafkasniff.tls.gate import TlsGate
-from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.model import Endpoint, Message
 
 __all__ = [
     "Account",
-    "ConnectionEnd",
     "Endpoints",
-    "InspectedConnection",
     "MessageOwner",
     "OpenExchange",
     "connection_id",
@@ -141,188 +131,6 @@ class MessageOwner:
         """Facts from earlier messages that later ones need."""
         raise NotImplementedError
 
-    def account_of(
-        self,
-        kind: Literal["undecided", "kafka", "not_kafka"],
-        reason: Literal["fin", "rst", "reused", "idle", "end"],
-        client: int | None,
-        *,
-        last_time: int,
-        syn_seen: bool,
-        packets: int,
-        retransmits: int,
-        streams: Sequence[StreamBytes],
-        heard: Sequence[bool],
-        encrypted: bool,
-        handshake: TlsHandshake | None,
-        capture: Callable[[int], str | None],
-    ) -> Connection:
-        """Its `Connection`. `streams`, `heard`: by direction; `capture`: the name of a packet's capture."""
-        account = self.account
-        assert account is not None
-        verdict = account.verdict
-        if client is None:
-            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
-            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
-        protocol = None if verdict is None else protocol_in(verdict.detail)
-        if kind == "kafka":
-            protocol = "Kafka over TLS" if encrypted else "Kafka"
-        one, other = streams[client], streams[1 - client]
-        return Connection(
-            self.number,
-            self.identify(),
-            kind,
-            reason,
-            endpoint(self.endpoints[client]),
-            endpoint(self.endpoints[1 - client]),
-            capture(self.first_packet),
-            None if self.first_time == NO_TIME else self.first_time,
-            None if last_time == NO_TIME else last_time,
-            syn_seen,
-            packets,
-            one.decoded + one.skipped,
-            other.decoded + other.skipped,
-            one.decoded + other.decoded,
-            one.lost + other.lost,
-            retransmits,
-            account.requests,
-            account.responses,
-            account.unanswered,
-            account.problems,
-            tuple(account.client_ids),
-            *account.software,
-            account.before_software and account.software[0] is not None,
-            account.mechanism,
-            self.forced,
-            "" if verdict is None else verdict.detail,
-            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
-            None if verdict is None else verdict.packet & PACKET_NUMBER,
-            None if verdict is None else capture(verdict.packet),
-            one,
-            other,
-            protocol,
-            "both" if all(heard) else "client" if heard[client] else "broker",
-            handshake,
-            account.served,
-        )
-
-
-@lru_cache(maxsize=64)
-def _shared(syns: tuple[tuple[int, bool], ...]) -> tuple[tuple[int, bool], ...]:
-    """The same SYNs in one object for all connections."""
-    return syns
-
-
-class InspectedConnection(MessageOwner):
-    """The inspector's side of a connection that Python follows.
-
-    Its stages are created when its first data arrives: scans and refused connections have none.
-    """
-
-    __slots__ = ("_counts", "_forced", "_kafka", "_options", "_syns", "held", "tls")
-
-    def __init__(
-        self, number: int, tcp: TcpConnection, options: ConnectionOptions, ports: frozenset[int], *, counts: bool
-    ) -> None:
-        self._forced = forced_client(tcp.endpoints, ports)
-        super().__init__(number, tcp.endpoints, tcp.first_time, tcp.first_packet, forced=self._forced is not None)
-        self._options = options
-        self._counts = counts
-        self._kafka: KafkaConnection | None = None
-        self._syns: tuple[tuple[int, bool], ...] = ()
-        """Before its first data: direction of each stream whose SYN was seen, and whether the client sends it."""
-        self.tls: TlsGate | None = None
-        """Removes TLS from its streams; None without TLS, and before its first data."""
-        self.held: int = 0
-        """Bytes of memory that it held when last counted (`memory_budget.MemoryBudget`)."""
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether it has stages: a part of its streams was seen, or is known to be missing."""
-        return self._kafka is not None
-
-    @property
-    def kafka(self) -> KafkaConnection:
-        """Its stage of frames and exchanges, which is created with that of TLS on first use."""
-        found = self._kafka
-        if found is None:
-            found = self._kafka = KafkaConnection(self._options, self._forced)
-            self.tls = TlsGate()
-            if self._counts:
-                self.account = Account()
-            syns: list[Item] = [Started(0, direction, client) for direction, client in self._syns]
-            self._syns = ()
-            found.feed(self.tls.feed(syns, KeyLog()))
-        return found
-
-    def waits(self, items: Sequence[Item]) -> bool:
-        """Whether it continues without stages: only SYNs, and its end, came so far."""
-        if self._kafka is not None:
-            return False
-        for item in items:
-            if not isinstance(item, (Started, Closed)):
-                return False
-        syns = tuple((item.direction, item.client) for item in items if isinstance(item, Started))
-        self._syns = _shared(self._syns + syns)
-        return True
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of both streams that were counted and may still be decoded."""
-        if self._kafka is None:
-            return 0
-        return self.kafka.waiting + (0 if self.tls is None else self.tls.waiting)
-
-    @property
-    def memory(self) -> int:
-        """Bytes of memory of its buffered streams, after reassembly, and of waiting requests."""
-        if self._kafka is None:
-            return 0
-        return self._kafka.memory_bytes + (0 if self.tls is None else self.tls.memory)
-
-    @property
-    def message_memory(self) -> ConnectionMemory:
-        """Facts from earlier messages that later ones need."""
-        return self.kafka.memory
-
-    @property
-    def buffered(self) -> int:
-        """Bytes of its streams that are buffered, after reassembly."""
-        if self._kafka is None:
-            return 0
-        return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
-
-    def at_end(self, end: ConnectionEnd, capture: Callable[[int], str | None]) -> Connection:
-        """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
-        kafka = self.kafka
-        return self.account_of(
-            "not_kafka" if kafka.verdict == "not-kafka" else kafka.verdict,
-            end.closed.reason,
-            kafka.client,
-            last_time=end.last_time,
-            syn_seen=end.syn_seen,
-            packets=end.closed.packets,
-            retransmits=kafka.retransmits,
-            streams=[self.stream(direction, end.closed) for direction in (0, 1)],
-            heard=end.heard,
-            encrypted=self.tls is not None,
-            handshake=None if self.tls is None else self.tls.handshake,
-            capture=capture,
-        )
-
-    def stream(self, direction: int, closed: Closed) -> StreamBytes:
-        """The byte account of one of its streams, which is over."""
-        kafka = self.kafka
-        decoded = kafka.decoded_of(direction)
-        return StreamBytes(
-            decoded=decoded,
-            skipped=kafka.bytes_of[direction] - decoded,
-            lost=kafka.lost_of[direction],
-            pending=kafka.pending_of[direction],
-            repeated=closed.repeated[direction],
-            ignored=closed.ignored[direction],
-        )
-
 
 class Account:
     """Counts of a connection for its `Connection`."""
@@ -409,19 +217,6 @@ class Account:
         self.responses += 1
         if ends:
             self.over()
-
-
-class ConnectionEnd:
-    """A connection is over: the values of its `Connection` from the TCP side, as of that packet."""
-
-    __slots__ = ("closed", "heard", "last_time", "order", "syn_seen")
-
-    def __init__(self, tcp: TcpConnection, closed: Closed) -> None:
-        self.order = closed.order
-        self.closed = closed
-        self.last_time = closed.time_ns
-        self.heard = tcp.streams[0].heard, tcp.streams[1].heard
-        self.syn_seen = any(stream.isn is not None for stream in tcp.streams)
 
 
 def endpoint(end: tuple[int, int, int]) -> Endpoint:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from kafkasniff.engine.column_turns import ColumnTurns
-from kafkasniff.engine.connection_stats import ConnectionEnd, InspectedConnection, MessageOwner, OpenExchange
+from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
 from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
@@ -46,7 +46,7 @@ _UNANSWERED: Final = ("unanswered", "open")
 class Emitter:
     """Emits the events of all connections; `renderer`: renders bodies that only a JSON sink needs.
 
-    `frames`: keep the bytes of messages, for which no connection may be in step.
+    `frames`: keep the bytes of messages.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Emitter:
     def emit(
         self,
         connection: MessageOwner | None,
-        event: Event | Problem | ConnectionEnd,
+        event: Event | Problem | FollowedEnd,
         out: Outputs,
         begun: OpenExchange | None = None,
     ) -> None:
@@ -118,9 +118,6 @@ class Emitter:
             self._emit_token(connection, event, out)
         elif isinstance(event, VerdictEvent):
             self._emit_verdict(connection, event, out)
-        elif isinstance(event, ConnectionEnd):
-            assert isinstance(connection, InspectedConnection)
-            out.append(connection.at_end(event, self._state.capture_of))
         elif isinstance(event, FollowedEnd):
             assert isinstance(connection, FollowedConnection)
             out.append(connection.at_end(event, self._state.capture_of))

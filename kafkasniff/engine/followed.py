@@ -1,4 +1,4 @@
-"""The inspector's side of a connection that the stream engine follows."""
+"""The Python side of a connection: what its messages mean for later ones, and its account, emitted at its end."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.engine.connection_stats import MessageOwner
+from kafkasniff.engine.connection_stats import MessageOwner, endpoint
 from kafkasniff.kafka.connection.opening import Opening
+from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Connection, StreamBytes, TlsHandshake
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 from kafkasniff.tls.gate import TlsGate
 
 __all__ = ["REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
@@ -111,21 +113,54 @@ class FollowedConnection(MessageOwner):
 
     def at_end(self, end: FollowedEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
-        ending = end.ending
+        account, ending = self.account, end.ending
+        assert account is not None
+        verdict, kind = account.verdict, _VERDICTS[ending["verdict"]]
         client = int(ending["client"])
-        return self.account_of(
-            _VERDICTS[ending["verdict"]],
+        if client < 0:
+            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
+            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        protocol = None if verdict is None else protocol_in(verdict.detail)
+        if kind == "kafka":
+            protocol = "Kafka over TLS" if end.encrypted else "Kafka"
+        one, other = self._stream(ending, client), self._stream(ending, 1 - client)
+        heard, last_time = ending["heard"].tolist(), int(ending["last_time"])
+        return Connection(
+            self.number,
+            self.identify(),
+            kind,
             REASONS[ending["reason"]],
-            client if client >= 0 else None,
-            last_time=int(ending["last_time"]),
-            syn_seen=bool(ending["syn_seen"]),
-            packets=int(ending["packets"]),
-            retransmits=int(ending["retransmits"]),
-            streams=[self._stream(ending, direction) for direction in (0, 1)],
-            heard=ending["heard"].tolist(),
-            encrypted=end.encrypted,
-            handshake=end.handshake,
-            capture=capture,
+            endpoint(self.endpoints[client]),
+            endpoint(self.endpoints[1 - client]),
+            capture(self.first_packet),
+            None if self.first_time == NO_TIME else self.first_time,
+            None if last_time == NO_TIME else last_time,
+            bool(ending["syn_seen"]),
+            int(ending["packets"]),
+            one.decoded + one.skipped,
+            other.decoded + other.skipped,
+            one.decoded + other.decoded,
+            one.lost + other.lost,
+            int(ending["retransmits"]),
+            account.requests,
+            account.responses,
+            account.unanswered,
+            account.problems,
+            tuple(account.client_ids),
+            *account.software,
+            account.before_software and account.software[0] is not None,
+            account.mechanism,
+            self.forced,
+            "" if verdict is None else verdict.detail,
+            None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
+            None if verdict is None else verdict.packet & PACKET_NUMBER,
+            None if verdict is None else capture(verdict.packet),
+            one,
+            other,
+            protocol,
+            "both" if all(heard) else "client" if heard[client] else "broker",
+            end.handshake,
+            account.served,
         )
 
     @staticmethod

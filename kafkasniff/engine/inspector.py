@@ -4,19 +4,17 @@ The stages of a connection produce its events. The inspector merges the events o
 the packet at which each became known, then by connection). It adds what only the merge can provide: connection and
 exchange numbers, and reports on connections that are not Kafka although their endpoint spoke Kafka before.
 
-Packets become ordered events in `feeding`, and those become outputs in `emitting`, or lines in `line_windows`. What all
-of them share between two batches is an `InspectorState`.
+Packets become ordered events in `stream_feeding`, and those become outputs in `emitting`, or lines in `line_windows`.
+What all of them share between two batches is an `InspectorState`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
-from kafkasniff.engine.connection_stats import InspectedConnection
 from kafkasniff.engine.emitting import Emitter
-from kafkasniff.engine.feeding import Feeder
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_makers import MakeLines
@@ -28,10 +26,8 @@ from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.engine.stream_feeding import StreamFeeder
-from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary
@@ -39,7 +35,6 @@ from kafkasniff.native.library import kernel
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key
-from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
@@ -69,11 +64,6 @@ class Inspector:
     Raises UsageError if `memory` is less than 128 MiB.
     """
 
-    _uses_kernel: ClassVar[bool] = True
-    """Whether the kernel is used, if available; the result is the same."""
-    _follows_in_kernel: ClassVar[bool] = True
-    """Whether the kernel's stream engine follows all connections; the result is the same."""
-
     def __init__(
         self,
         *,
@@ -91,7 +81,8 @@ class Inspector:
     ) -> None:
         decode = DecodeOptions(records, show_secrets, bodies=not headers, headers=headers)
         self._state = InspectorState(
-            ConnectionOptions(detail=Detail(decode, renderer), max_frame=max_frame, every_end=exchanges),
+            Detail(decode, renderer),
+            max_frame=max_frame,
             ports=frozenset(ports),
             show_secrets=show_secrets,
             want_exchanges=exchanges,
@@ -106,37 +97,30 @@ class Inspector:
         self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
-        self._feeder: Feeder | StreamFeeder
+        self._feeder: StreamFeeder
         self.begin_following()
         self.limit_messages(self._memory.limit)
 
     def begin_following(self) -> None:
         """Follow connections from now on: those of a loaded state, and new ones.
 
-        Raises ValueError if the kernel followed connections of the state, and this one cannot.
+        Raises ValueError if the engine does not know the state of one.
         """
         state = self._state
-        native = kernel() if self._uses_kernel else None
-        if self._follows_in_kernel and native is not None and not len(state.reassembler):
-            streams = StreamFeeder(state, self._memory, native, self._maker, frames=self._emitter.frames)
-            streams.load(state.followed, state.clocks)
-            self._feeder = streams
-            state.followed = []
-            return
-        if state.followed:
-            raise ValueError("its connections need the native kernel")
-        self._feeder = Feeder(state, self._memory)
+        self._feeder = StreamFeeder(state, self._memory, kernel(), self._maker, frames=self._emitter.frames)
+        self._feeder.load(state.followed, state.clocks)
+        state.followed = []
 
     @property
     def followed(self) -> list[FollowedConnection]:
         """The connections that the stream engine follows, with its state of them. No request waits as a column then."""
-        self._recall()
-        return self._feeder.saved() if isinstance(self._feeder, StreamFeeder) else []
+        self._feeder.recall()
+        return self._feeder.saved()
 
     @property
     def clocks(self) -> tuple[int, int, int]:
         """The clocks of the stream engine (`StreamEngine.clocks`)."""
-        return self._feeder.clocks if isinstance(self._feeder, StreamFeeder) else self._state.clocks
+        return self._feeder.clocks
 
     def write_lines(
         self, make: MakeLines, selects: SelectsLines | None = None, *, ahead: LinesAhead | None = None
@@ -150,12 +134,7 @@ class Inspector:
         """
         state, feeder = self._state, self._feeder
         # Connections, and all exchanges, need messages.
-        if (
-            not isinstance(feeder, StreamFeeder)
-            or not feeder.is_native
-            or state.want_connections
-            or state.want_exchanges != (selects is not None)
-        ):
+        if self._emitter.frames or state.want_connections or state.want_exchanges != (selects is not None):
             return False
         lines = feeder.lines = LineOutput(make, state.capture_at, selects, ahead)
         self._windows = LineWindows(state, self._memory, feeder, self._emitter, lines)
@@ -305,37 +284,26 @@ class Inspector:
 
     @level.setter
     def level(self, level: Level) -> None:
-        feeder = self._feeder if isinstance(self._feeder, StreamFeeder) else None
-        lines = None if feeder is None else feeder.lines
-        if feeder and lines is not None and lines.selects is not None and level != self._state.detail.level:
+        feeder, lines = self._feeder, self._feeder.lines
+        if lines is not None and lines.selects is not None and level != self._state.detail.level:
             # The state of filters for outstanding requests exists with lines only.
             feeder.recall()
         self._state.detail.set(level)
-        if feeder and not feeder.may_adopt:
+        if not feeder.may_adopt:
             feeder.recall()
 
     @property
     def state(self) -> InspectorState:
         """The state. No request waits as a column then."""
-        self._recall()
+        self._feeder.recall()
         return self._state
-
-    @property
-    def reassembler(self) -> Reassembler:
-        """The connections that Python follows."""
-        return self._state.reassembler
-
-    def _recall(self) -> None:
-        """Let no request wait as a column."""
-        if isinstance(self._feeder, StreamFeeder):
-            self._feeder.recall()
 
     @property
     def settings(self) -> tuple[object, ...]:
         """The options of this inspector: equal for inspectors that yield the same for the same packets."""
         state = self._state
         wants = state.want_exchanges, state.want_connections
-        return state.ports, state.show_secrets, state.detail.full, state.options.max_frame, *wants
+        return state.ports, state.show_secrets, state.detail.full, state.max_frame, *wants
 
     @property
     def reads_records(self) -> bool:
@@ -349,22 +317,12 @@ class Inspector:
 
     def verdict(self, key: Key) -> Literal["kafka", "not-kafka", "undecided", "over"]:
         """The verdict on the connection between these endpoints; over: it ended undecided."""
-        if isinstance(self._feeder, StreamFeeder):
-            followed = self._feeder.connection(key)
-            if followed is None:
-                return "undecided"
-            if self._state.ports and not followed.forced:
-                return "not-kafka"
-            return "over" if followed.verdict == "undecided" and followed.ended else followed.verdict
-        tcp = self._state.reassembler.connection(key)
-        if tcp is None:
+        followed = self._feeder.connection(key)
+        if followed is None:
             return "undecided"
-        connection = tcp.owner
-        assert isinstance(connection, InspectedConnection)
-        if self._state.ports and not connection.forced:
+        if self._state.ports and not followed.forced:
             return "not-kafka"
-        verdict = connection.kafka.verdict if connection.has_begun else "undecided"
-        return "over" if verdict == "undecided" and tcp.closed else verdict
+        return "over" if followed.verdict == "undecided" and followed.ended else followed.verdict
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------
 
@@ -374,21 +332,13 @@ class Inspector:
         What was pending at the end of the other run counts here as well, since it may be decoded here.
         """
         summary = self._state.summary = Summary()
-        if isinstance(self._feeder, StreamFeeder):
-            summary.bytes_stream += self._feeder.waiting
-        for tcp in self._state.reassembler:
-            connection = tcp.owner
-            assert isinstance(connection, InspectedConnection)
-            summary.bytes_stream += connection.waiting
-        summary.bytes_skipped = summary.bytes_stream
+        summary.bytes_stream = summary.bytes_skipped = self._feeder.waiting
         return summary
 
     @property
     def open_numbers(self) -> frozenset[int]:
         """The numbers of open connections."""
-        owners = [tcp.owner for tcp in self.reassembler]
-        followed = frozenset(one.number for one in self.followed)
-        return followed.union(one.number for one in owners if isinstance(one, InspectedConnection))
+        return frozenset(one.number for one in self.followed)
 
     @property
     def highest_number(self) -> int:
@@ -402,15 +352,8 @@ class Inspector:
     def absorb(self, others: Sequence[Inspector], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over the open state of others, and drop connections that are not wanted, by their endpoints."""
         for one in (self, *others):
-            one._recall()
-        if isinstance(self._feeder, StreamFeeder):
-            feeders = [other._feeder for other in others]
-            if not all(isinstance(feeder, StreamFeeder) for feeder in feeders):
-                raise UsageError("the states were written with and without the native kernel")
-            self._feeder.absorb([feeder for feeder in feeders if isinstance(feeder, StreamFeeder)], wanted)
-        else:
-            self._state.reassembler.absorb([other._state.reassembler for other in others], wanted)
-            self._memory.recount(self._state.reassembler)
+            one._feeder.recall()
+        self._feeder.absorb([other._feeder for other in others], wanted)
         for other in others:
             self._state.known_brokers |= other._state.known_brokers
             self.names.update(other.names)

@@ -5,18 +5,15 @@ Everything else in an inspector is derived from it, belongs to the current batch
 
 from __future__ import annotations
 
-from kafkasniff.engine.connection_stats import InspectedConnection, MessageOwner
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.model import Problem, Summary
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import End, end_index, index_of
-from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tcp.segments import NO_TIME, PACKET_SHIFT
 from kafkasniff.tls.keylog import KeyLog
 
@@ -32,8 +29,9 @@ class InspectorState:
 
     def __init__(
         self,
-        options: ConnectionOptions,
+        detail: Detail,
         *,
+        max_frame: int,
         ports: frozenset[int],
         show_secrets: bool,
         want_exchanges: bool,
@@ -42,11 +40,10 @@ class InspectorState:
     ) -> None:
         self.ports = ports
         self.show_secrets = show_secrets
-        self.detail: Detail = options.detail
-        self.options = options
+        self.detail = detail
+        self.max_frame = max_frame
         self.want_exchanges = want_exchanges
         self.want_connections = want_connections
-        self.reassembler = Reassembler()
         self.followed: list[FollowedConnection] = []
         """Connections of a loaded state that the stream engine will follow."""
         self.clocks = (NO_TIME, NO_TIME, 0)
@@ -90,10 +87,6 @@ class InspectorState:
             self.names[address] = name
 
     # -- connections --------------------------------------------------------------------------------------------------
-
-    def own(self, tcp: TcpConnection) -> None:
-        """Create the inspector's side of a connection, without a number yet."""
-        tcp.owner = InspectedConnection(0, tcp, self.options, self.ports, counts=self.want_connections)
 
     def note_kafka(self, connection: MessageOwner, event: VerdictEvent) -> None:
         """A connection was recognized as Kafka."""

@@ -22,22 +22,18 @@ Rows wait to be written within a sixteenth of the budget for each table
 from __future__ import annotations
 
 from collections.abc import Iterable
-from operator import itemgetter
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from kafkasniff.engine.connection_stats import InspectedConnection, OpenExchange
+from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
 from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS
 from kafkasniff.model import Message, Problem
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
-from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.reassembly import Reassembler
 
 __all__ = [
-    "CONNECTION_BYTES",
     "DECOMPRESSED_PART",
     "FOLLOWED_BYTES",
     "LEAST_HELD",
@@ -45,7 +41,6 @@ __all__ = [
     "MAX_NAMES",
     "OPENED_BYTES",
     "RECORD_SHARE",
-    "STAGES_BYTES",
     "Beside",
     "MemoryBudget",
     "Sized",
@@ -62,15 +57,10 @@ MAX_ENDPOINTS: Final = 1 << 16
 MAX_NAMES: Final = 1 << 16
 """Maximum number of names of addresses from captures (name resolution blocks)."""
 
-CONNECTION_BYTES: Final = 3_000
-"""A connection without data, or that ended within the last minute."""
-STAGES_BYTES: Final = 5_000
-"""What its stages take in addition, from its first data on, if they hold nothing."""
-OPENED_BYTES: Final = CONNECTION_BYTES + STAGES_BYTES
 FOLLOWED_BYTES: Final = 5_000
-"""A connection of the stream engine that holds nothing."""
-SEGMENT_BYTES: Final = 320
-"""A segment after a hole, without its bytes."""
+"""A connection, without what the engine holds of it."""
+OPENED_BYTES: Final = 8_000
+"""A connection after its first packet with data."""
 MESSAGE_BYTES: Final = 900
 """A decoded message without its body."""
 LEAST_HELD: Final = 16 << 10
@@ -95,7 +85,7 @@ class Beside(Sized, Protocol):
 class MemoryBudget:
     """The budget of one process, and its use. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit", "streams", "watch")
+    __slots__ = ("_followed", "_kept", "_reported", "beside", "limit", "streams", "watch")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
@@ -105,10 +95,8 @@ class MemoryBudget:
         """What follows the packets of connections (`timing.LinkWatch`)."""
         self.streams: Sized | None = None
         """The stream engine."""
-        self._connections: int = 0
+        self._followed: int = 0
         """Connections at the last look."""
-        self._held: int = 0
-        """Bytes that connections hold, without themselves and kept requests."""
         self._kept: int = 0
         """Bytes of requests that are kept until their response arrives."""
         self._reported: bool = False
@@ -118,7 +106,7 @@ class MemoryBudget:
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
         others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.streams))
-        return self._connections * CONNECTION_BYTES + self._held + self._kept + others
+        return self._followed * FOLLOWED_BYTES + self._kept + others
 
     def take_loss(self) -> str | None:
         """The report on the bounds of side tables (`Beside`), if there is one."""
@@ -138,25 +126,6 @@ class MemoryBudget:
     def bytes_at_once(self) -> int:
         """Payload between two looks: small messages take some 30 times their bytes, about half of the budget."""
         return self.limit // 64
-
-    def note(self, owner: InspectedConnection, tcp: TcpConnection | None = None) -> None:
-        """Count what a connection holds now; without `tcp`: it holds no segments. A closed one only has its stages.
-
-        Hot: once for each connection and batch outside of the kernel.
-        """
-        size = STAGES_BYTES if owner.has_begun else 0
-        if size and (tcp is None or not tcp.closed):
-            size += owner.memory
-        if tcp is not None and not tcp.closed:
-            one, other = tcp.streams
-            size += (len(one.held) + len(other.held)) * SEGMENT_BYTES + one.held_bytes + other.held_bytes
-        self._held += size - owner.held
-        owner.held = size
-
-    def forget(self, owner: InspectedConnection) -> None:
-        """A connection is not remembered any more."""
-        self._held -= owner.held
-        owner.held = 0
 
     # -- requests that wait for their responses -----------------------------------------------------------------------
 
@@ -190,57 +159,12 @@ class MemoryBudget:
         return self.limit - self.limit // 4
 
     def count_connections(self, count: int) -> None:
-        """Count this number of connections of the stream engine."""
-        self._held = count * FOLLOWED_BYTES
-
-    def is_exceeded(self, reassembler: Reassembler) -> bool:
-        """Whether the budget is exceeded."""
-        self._connections = len(reassembler)
-        return self.used > self.limit
-
-    def choose(self, reassembler: Reassembler) -> tuple[list[TcpConnection], str]:
-        """The connections to end, and why; none if there is enough memory. Called once for each batch."""
-        self._connections = len(reassembler)
-        if self.used <= self.limit:
-            return [], ""
-        left = self.used
-        sizes = [(_all_of(tcp), tcp.first_order, tcp) for tcp in reassembler]
-        sizes.sort(key=itemgetter(0, 1), reverse=True)
-        dropped: list[TcpConnection] = []
-        for size, _, tcp in sizes:
-            if left <= self.target or size < LEAST_HELD:
-                break
-            left -= size + CONNECTION_BYTES
-            dropped.append(tcp)
-        most = len(dropped)
-        if left > self.target:
-            rest = [tcp for _, _, tcp in sizes[most:]]
-            rest.sort(key=lambda tcp: (not tcp.closed, tcp.clock, tcp.first_order))
-            for tcp in rest:
-                if left <= self.target:
-                    break
-                left -= _all_of(tcp) + CONNECTION_BYTES
-                dropped.append(tcp)
-        parts = [f"{most:,} that hold most"] if most else []
-        if len(dropped) > most:
-            parts.append(f"{len(dropped) - most:,} that are over or silent for longest")
-        detail = f"more than {size_text(self.limit)} of memory (--memory): of {len(reassembler):,} connections "
-        return dropped, detail + " and ".join(parts)
+        """Count this number of connections."""
+        self._followed = count
 
     def recount_exchanges(self, connections: Iterable[dict[int, OpenExchange]]) -> None:
         """Recount the requests that are kept, by connection."""
         self._kept = sum(exchange.weight for exchanges in connections for exchange in exchanges.values())
-
-    def recount(self, reassembler: Reassembler) -> None:
-        """Recount what these connections hold and keep."""
-        self._connections = len(reassembler)
-        self._held = self._kept = 0
-        for tcp in reassembler:
-            owner = tcp.owner
-            assert isinstance(owner, InspectedConnection)
-            owner.held = 0
-            self.note(owner, tcp)
-            self._kept += sum(exchange.weight for exchange in owner.exchanges.values())
 
 
 def message_limits(memory: int) -> tuple[int, int]:
@@ -261,10 +185,3 @@ def message_bytes(message: Message) -> int:
     if body.__class__ is RenderedBody or has_records(message.api_key, message.type):
         return itself + RECORD_BYTES + likely_bytes(message.api_key, message.type, message.size, body)
     return itself + body_bytes(body)
-
-
-def _all_of(tcp: TcpConnection) -> int:
-    """What ending a connection frees besides itself."""
-    owner = tcp.owner
-    assert isinstance(owner, InspectedConnection)
-    return owner.held + sum(exchange.weight for exchange in owner.exchanges.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.engine.connection_stats import ConnectionEnd
+from kafkasniff.engine.followed import FollowedEnd
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.paired import PairedRun
 from kafkasniff.kafka.connection.events import Event, MessageEvent
@@ -21,7 +21,7 @@ Outputs = list[Any]
 
 Keyed = Any
 """Order of the packet, place of the connection (-1: none), place within the connection, and the entry: the connection
-and an `Event | Problem | ConnectionEnd`, or a `PairedEntry`, which is longer."""
+and an `Event | Problem | FollowedEnd`, or a `PairedEntry`, which is longer."""
 EVENT: Final = 5
 """Length of an entry with an event."""
 LOSS: Final = Problem("memory-bound", "")
@@ -53,7 +53,7 @@ class Collected(NamedTuple):
         return iter(self.keyed) if self.paired is None else self.paired.among(self.keyed)
 
 
-def begins_exchange(event: Event | Problem | ConnectionEnd) -> bool:
+def begins_exchange(event: Event | Problem | FollowedEnd) -> bool:
     """Whether an exchange begins with this event."""
     # A response without an API has no visible request.
     return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)

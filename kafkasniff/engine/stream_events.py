@@ -362,7 +362,7 @@ class StreamEvents:
         duration: int | None = None,
         problems: tuple[Problem, ...] = (),
     ) -> Iterator[Event]:
-        if self._state.options.every_end or status not in ("answered", "orphan"):
+        if self._state.want_exchanges or status not in ("answered", "orphan"):
             place = row["time"], row["packet"], latency, duration, problems, row["retransmits"]
             yield ExchangeEvent(row["order"], row["ordinal"], status, *place)
 

@@ -1,4 +1,4 @@
-"""Feeding by the stream engine: packets to the events of their connections, in place of `feeding`.
+"""Feeding the stream engine: packets to the events of their connections.
 
 The engine follows all connections. Regular messages become lines or columns without an event for each.
 """
@@ -63,7 +63,7 @@ class StreamFeeder:
         self._frames = frames
         self.lines: LineOutput | None = None
         """Set if lines are written."""
-        size = state.options.max_frame
+        size = state.max_frame
         self._questions = StreamQuestions(kernel, lambda: state.keys, max_frame=size, ports=state.ports)
         self._engine = self._questions.engine
         self.requests = StreamMessages(state)
@@ -77,11 +77,6 @@ class StreamFeeder:
     def memory(self) -> int:
         """Approximate bytes of memory of all connections."""
         return self._engine.memory + self._questions.memory + self.requests.memory
-
-    @property
-    def is_native(self) -> bool:
-        """Whether the kernel finds messages."""
-        return not self._frames
 
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""

@@ -1,4 +1,4 @@
-"""Lines of a run, by the kernel or one by one in Python: `Inspector` and `OneByOne` have to write the same."""
+"""Lines of a run, by the kernel or one by one in Python: `Inspector` and `ByPython` have to write the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.native.kernel_and_walker import the_kernel
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 
 
 class Shown:
@@ -86,7 +86,7 @@ def shown(  # noqa: PLR0917 - what a run is
 def agree(form: str, batches: Sequence[Any], *, threads: int | None = None, **options: Any) -> tuple[Shown, Shown]:
     """Lines of both engines, which are the same."""
     found = shown(Inspector, form, batches, threads=threads_of(form, threads), **options)
-    expected = shown(OneByOne, form, batches, **options)
+    expected = shown(ByPython, form, batches, **options)
     same(found, expected)
     return found, expected
 

@@ -44,7 +44,7 @@ from tests.engine.talks import (
 )
 from tests.fuzz import feed
 from tests.native.kernel_and_walker import the_kernel
-from tests.native.one_by_one import OneByOne, kept
+from tests.oracle.inspector import ByPython, kept
 
 SOME = {"exchanges": True, "connections": True}
 
@@ -76,7 +76,7 @@ def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -
 def same(batches: Sequence[PacketBatch], whole: Sequence[PacketBatch] = (), **options: Any) -> tuple[list[Any], int]:
     """What both engines yield, and how many messages the kernel paired; `whole`: the batches for Python."""
     found, inspector = run(Counting, batches, **options)
-    expected, _ = run(OneByOne, whole or batches, **options)
+    expected, _ = run(ByPython, whole or batches, **options)
     for one, other in zip(found, expected, strict=False):
         assert one == other
     assert len(found) == len(expected)
@@ -264,7 +264,7 @@ def test_a_connection_begins_the_same_in_any_batches(name: str) -> None:
     # By default one cut in eight: all beginnings together cover every cut.
     place = list(BEGINNINGS).index(name)
     for ports in one_in(2, ((), (9092,)), place % 2):
-        expected, _ = run(OneByOne, [batch(packets)], connections=True, ports=ports)
+        expected, _ = run(ByPython, [batch(packets)], connections=True, ports=ports)
         for cut in one_in(8, range(min(len(packets), 16)), place // 2 % 8):
             found, _ = run(Inspector, cut_before(packets, [cut] if cut else []), connections=True, ports=ports)
             assert found == expected, cut
@@ -409,7 +409,7 @@ def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set
     before, after = talks(said, words=SAID | MORE)
     after = [one._replace(time_ns=one.time_ns - 450_000 * (at in early)) for at, one in enumerate(after)]
     batches = packets_of([before, after], cuts)
-    expected, _ = run(OneByOne, batches, connections=True)
+    expected, _ = run(ByPython, batches, connections=True)
     events, found = in_columns(batches)
     ends = [one for one in events if isinstance(one, Connection)]
     # Only what is a column is noted there; a login has the rest.

@@ -15,7 +15,7 @@ from kafkasniff.tcp.packets import Note
 from kafkasniff.tcp.plan import indexed_end
 from tests.craft import kafka_bytes as kb
 from tests.engine.inspected import BATCH, GREETING, Talk, flaws, greeted, inspect, messages, problems, statuses
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 from tests.tcp.batches import Raw, batch
 
 
@@ -282,7 +282,7 @@ def test_slices_have_all_events_in_order(monkeypatch: pytest.MonkeyPatch) -> Non
     assert max(map(len, slices)) <= 2 * SLICE
     monkeypatch.setattr(emitting, "SLICE_BYTES", 1)
     few = batch(greeted().metadata(2, 3, 4).packets)
-    assert max(sum(isinstance(one, Message) for one in part) for part in OneByOne().feed_slices(few)) == 1
+    assert max(sum(isinstance(one, Message) for one in part) for part in ByPython().feed_slices(few)) == 1
 
 
 def test_notes_keep_their_places_and_are_counted() -> None:

@@ -26,7 +26,7 @@ from tests.engine.shown import agree, same, shown
 from tests.engine.talks import BEGINNINGS, SAID, UNUSUAL, USUAL, packets_of, said_by, talk_from, talks
 from tests.engine.test_engines import CAPTURES, batches_of
 from tests.filters.expressions import expressions
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 from tests.test_boundaries import cut
 
 SPOKEN = st.lists(
@@ -161,7 +161,7 @@ def test_a_problem_between_lines(place: int, threads: int | None) -> None:
 
     lines = shown(Inspector, "json", [packets()], threads=threads)
     assert lines.native == 80
-    same(lines, shown(OneByOne, "json", [packets()]))
+    same(lines, shown(ByPython, "json", [packets()]))
     kinds = [orjson.loads(line).get("kind") for line in lines.out.getvalue().splitlines()]
     assert kinds.count("capture-loss") == 1
     assert kinds.index("capture-loss") == min(max(place - 2, 0), 80)
@@ -250,7 +250,7 @@ def test_filters(  # noqa: PLR0917 - given by name
     levels, threads = (way, None) if isinstance(way, list) else ([], way)
     batches = packets_of(talks(said, skew_ns), cuts)
     found = shown(Inspector, form, batches, levels, threads=threads, expression=expression, writes=writes)
-    same(found, shown(OneByOne, form, batches, levels, expression=expression))
+    same(found, shown(ByPython, form, batches, levels, expression=expression))
 
 
 MIXTURE = [
@@ -324,7 +324,7 @@ def test_captures(name: str) -> None:
     batches = [part for whole in batches_of(name) for part in cut(whole, range(size, len(whole), size))]
     more: dict[str, Any] = {"expression": expression, "options": options, "sink": sink}
     found = shown(Inspector, form, batches, threads=threads, **more)
-    same(found, shown(OneByOne, form, batches_of(name), **more))
+    same(found, shown(ByPython, form, batches_of(name), **more))
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

@@ -24,7 +24,7 @@ from tests.craft.write import write_rotated
 from tests.engine.shown import agree, same, shown, threads_of
 from tests.engine.talks import packets_of, talk_from, talks
 from tests.enrich.talks import OFFSETS, ORDERS
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 from tests.test_boundaries import UNREST, cut, scene
 
 HOUR = 3_600_000_000_000
@@ -48,7 +48,7 @@ def ahead(
 ) -> None:
     """Lines of `parts` with threads equal those of `whole` without threads and kernel, and contain `wanted`."""
     found = shown(Inspector, form, list(parts), threads=threads_of(form, threads))
-    expected = shown(OneByOne, form, list(whole))
+    expected = shown(ByPython, form, list(whole))
     same(found, expected)
     for one in wanted:
         assert one in expected.out.getvalue()

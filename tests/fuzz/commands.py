@@ -23,7 +23,7 @@ from tests.craft.conversation import Conversation, interleaved
 from tests.craft.from_layout import SIZES, request_bytes, response_bytes
 from tests.craft.write import pcap_bytes
 from tests.fuzz.corpus import capture_files
-from tests.kernel.followers import by_python
+from tests.oracle.inspector import by_python
 
 MAX_LENGTH = 40_000
 MEGABYTES = 500

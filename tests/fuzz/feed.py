@@ -22,7 +22,7 @@ from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.segments import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.intake import Intake
-from tests.native.one_by_one import OneByOne, kept
+from tests.oracle.inspector import ByPython, kept
 from tests.tcp.batches import Raw, batch
 
 MAX_LENGTH = 1 + 3 * 80
@@ -258,7 +258,7 @@ def options_of(how: int) -> tuple[int, dict[str, Any]]:
 def _check(packets: list[Raw], borders: Sequence[int], how: int) -> None:
     looks, options = options_of(how)
     found = reported(Inspector, packets, borders, looks, **options)
-    expected = reported(OneByOne, packets, borders, looks, **options)
+    expected = reported(ByPython, packets, borders, looks, **options)
     assert found[0] == expected[0], "different events"
     assert found[1] == expected[1], "different states"
     assert found[2] == expected[2], "a different summary"

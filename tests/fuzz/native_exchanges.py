@@ -31,8 +31,8 @@ from tests.craft.kafka_bytes import unsigned_varint
 from tests.craft.write import write_pcap
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka import records_craft as craft
-from tests.kernel.followers import by_python
 from tests.native.kernel_and_walker import the_kernel
+from tests.oracle.inspector import by_python
 from tests.tables.exports import test_columns as exported
 from tests.tables.exports.exported import rows, run
 

@@ -1,48 +1,22 @@
-"""Inspectors whose connections the stream engine follows, and those that Python follows: both yield the same."""
+"""What inspectors yield, and packets that are changed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-import pytest
-
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Summary
 from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.packet import SEQUENCE, Packet
-from tests.native.kernel_and_walker import records_by_python
 
-__all__ = ["ByEngine", "ByPython", "by_python", "corrupted", "results", "split"]
-
-
-class ByEngine(Inspector):
-    """The stream engine follows all connections."""
-
-    _follows_in_kernel = True
-
-
-class ByPython(Inspector):
-    """Python follows all connections: the specification."""
-
-    _uses_kernel = False
-
-
-@contextmanager
-def by_python() -> Iterator[None]:
-    """Python follows all connections of new inspectors, and reads all records."""
-    with records_by_python(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Inspector, "_uses_kernel", False)
-        yield
+__all__ = ["corrupted", "results", "split"]
 
 
 def results(kind: type[Inspector], batches: Iterable[PacketBatch], **options: Any) -> tuple[list[Any], Summary]:
     """Everything that an inspector yields for these packets."""
     inspector = kind(connections=True, **options)
-    assert isinstance(inspector._feeder, StreamFeeder) is (kind is ByEngine)
     found = [output for batch in batches for output in inspector.feed(batch)]
     return found + inspector.close(), inspector.summary
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import Level
 from tests.baseline.inputs import DISTURBANCES, shipped
 from tests.choice import in_turn, one_in
@@ -17,7 +18,8 @@ from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.kernel.followers import ByEngine, ByPython, corrupted, results, split
+from tests.kernel.followers import corrupted, results, split
+from tests.oracle.inspector import ByPython
 
 CRAFTED = "crafted"
 CAPTURES = {path.name: path for path in shipped()}
@@ -38,15 +40,15 @@ def seeded(*names: Any) -> Random:
 def test_of_a_capture(name: str) -> None:
     with open_captures([CAPTURES[name]]) as source:
         batches = list(source)
-    assert results(ByEngine, batches) == results(ByPython, batches)
+    assert results(Inspector, batches) == results(ByPython, batches)
 
 
 @pytest.mark.parametrize(("source", "kind"), in_turn([CRAFTED, *sorted(CAPTURES)], DISTURBANCES, 20))
 def test_of_a_disturbed_capture(source: str, kind: str) -> None:
     disturbed = batch(DISTURBANCES[kind](packets_of(source), seeded(source, kind)))
     expected = results(ByPython, [disturbed])
-    assert results(ByEngine, [disturbed]) == expected
-    assert results(ByEngine, split(disturbed, itertools.cycle(SIZES))) == expected
+    assert results(Inspector, [disturbed]) == expected
+    assert results(Inspector, split(disturbed, itertools.cycle(SIZES))) == expected
 
 
 @pytest.mark.parametrize("source", [CRAFTED, *one_in(12, sorted(CAPTURES), 3)])
@@ -54,7 +56,7 @@ def test_of_changed_bytes(source: str) -> None:
     for number in range(3):
         random = seeded(source, number)
         changed = batch(corrupted(packets_of(source), random))
-        assert results(ByEngine, [changed]) == results(ByPython, [changed]), number
+        assert results(Inspector, [changed]) == results(ByPython, [changed]), number
 
 
 @pytest.mark.parametrize("kind", ["lossy", "snapped", "requests-only", "reordered"])
@@ -65,14 +67,14 @@ def test_with_ports(kind: str) -> None:
     disturbed = batch(DISTURBANCES[kind](packets, seeded(kind)))
     for chosen in (ports, ports[:1], [1]):
         expected = results(ByPython, [disturbed], ports=chosen)
-        assert results(ByEngine, [disturbed], ports=chosen) == expected
+        assert results(Inspector, [disturbed], ports=chosen) == expected
 
 
 @pytest.mark.parametrize("options", [{"headers": True}, {"exchanges": False}, {"records": "skip"}, {"max_frame": 2000}])
 @pytest.mark.parametrize("kind", ["lossy", "everything"])
 def test_with_options(kind: str, options: dict[str, Any]) -> None:
     disturbed = batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind)))
-    assert results(ByEngine, [disturbed], **options) == results(ByPython, [disturbed], **options)
+    assert results(Inspector, [disturbed], **options) == results(ByPython, [disturbed], **options)
 
 
 @pytest.mark.parametrize("kind", ["reordered", "duplicated"])
@@ -80,7 +82,7 @@ def test_at_each_level_of_detail(kind: str) -> None:
     """The level rises and falls between batches."""
     pieces = list(split(batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind))), itertools.cycle((90, 30))))
     found = []
-    for follower in (ByPython, ByEngine):
+    for follower in (ByPython, Inspector):
         inspector = follower(connections=True)
         outputs = []
         for piece, level in zip(pieces, itertools.cycle((0, 1, 2, 3, 3, 1)), strict=False):

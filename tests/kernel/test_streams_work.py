@@ -11,7 +11,6 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
 from tests.engine.inspected import Talk
-from tests.kernel.followers import ByEngine
 from tests.tcp.batches import batch
 
 
@@ -109,7 +108,7 @@ CASES: dict[str, tuple[Callable[[int], PacketBatch], int]] = {
 def seconds(packets: PacketBatch) -> float:
     times = []
     for _ in range(2):
-        inspector = ByEngine(headers=True)
+        inspector = Inspector(headers=True)
         begin = time.process_time()
         engine = inspector._feeder._engine  # type: ignore[union-attr]
         clock = packets.time_ns
@@ -130,14 +129,14 @@ def test_time_is_linear(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_memory_is_given_back(name: str) -> None:
     make, count = CASES[name]
-    inspector = ByEngine(connections=True)
+    inspector = Inspector(connections=True)
     inspector.feed(make(count))
     inspector.close()
     assert inspector._feeder._engine.free() == 0  # type: ignore[union-attr]
 
 
 def test_the_budget_ends_connections() -> None:
-    inspector: Inspector = ByEngine(memory=128 << 20)
+    inspector: Inspector = Inspector(memory=128 << 20)
     kinds = set()
     for number in range(40):
         talk = Talk(conversation=number)

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import InspectedConnection
-from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.connection.detail import Detail
@@ -32,6 +31,7 @@ from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.tcp.packets import PacketBatch
 from tests.native.kernel_and_walker import the_kernel
+from tests.oracle.inspector import ByPython
 
 
 class Side(NamedTuple):
@@ -55,10 +55,8 @@ class Seen(NamedTuple):
         return frame.data[frame.start : frame.end]
 
 
-class Recorder(Inspector):
+class Recorder(ByPython):
     """An inspector that keeps what it yields; nothing is taken in bulk."""
-
-    _uses_kernel = False
 
     def __init__(self, **options: Any) -> None:
         super().__init__(exchanges=False, **options)
@@ -67,7 +65,7 @@ class Recorder(Inspector):
         """All that it yields, in order."""
         emit = self._emitter.emit_message
 
-        def seen(connection: InspectedConnection, event: MessageEvent, out: list[Any], *begun: Any) -> None:
+        def seen(connection: MessageOwner, event: MessageEvent, out: list[Any], *begun: Any) -> None:
             emit(connection, event, out, *begun)
             side = Side(connection.number, connection.client, connection.broker)
             self.seen.append(Seen(event, out[-1], side))

@@ -27,8 +27,8 @@ from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.read import read_packets
-from tests.kernel.followers import by_python
 from tests.native.kernel_and_walker import the_kernel
+from tests.oracle.inspector import by_python
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
 
 CAPTURES = {path.name: path for path in shipped_captures()}

@@ -18,11 +18,9 @@ import pytest
 
 import kafkasniff
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.enrich import Enricher
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message, Problem
@@ -33,7 +31,6 @@ from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.checkpoint.wire import fields_of
 from tests.choice import fewer, one_in
-from tests.kernel.followers import by_python
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 
@@ -81,8 +78,7 @@ def small() -> bytes:
     with open_captures([CAPTURES[0]], chunk_size=400) as source:
         for batch in source:
             inspector.feed(batch)
-            owners = [*inspector.followed, *(tcp.owner for tcp in inspector.reassembler)]
-            if any(len(one.exchanges) for one in owners if isinstance(one, MessageOwner)):
+            if any(len(one.exchanges) for one in inspector.followed):
                 break
     return dump(inspector)
 
@@ -244,17 +240,8 @@ def test_references_beyond_the_table() -> None:
         refused(forged([[*objects[0][:where], place, *objects[0][where + 1 :]], *objects[1:]]))
 
 
-def test_no_connection_has_its_own_options() -> None:
-    """They could show secrets. Connections of the stream engine have none."""
-    with by_python():
-        objects = table(small.__wrapped__())
-    (number,) = (number for number, fields in enumerate(objects) if fields[0] == tag(Detail))
-    other = [*objects[number]]
-    other[1] = {**other[1], "show_secrets": True}
-    # The inspector's own options, to which all connections refer.
-    where = 1 + ["_ports", "_show_secrets", "_detail"].index("_detail")
-    mine = [*objects[0][:where], len(objects), *objects[0][where + 1 :]]
-    refused(forged([mine, *objects[1:], other]), "a connection has other options than its inspector")
+def test_there_is_one_inspector() -> None:
+    objects = table(small())
     refused(forged([*objects, objects[0]]), "more than one Inspector")
 
 
@@ -317,7 +304,7 @@ def test_objects_with_attributes_that_are_not_stored_are_created_with_them() -> 
 
 def test_exports_of_earlier_versions_can_be_continued() -> None:
     """A rename belongs in `stored_names`. What else changes the fingerprint discards the state of all exports."""
-    assert Graph(layouts()).fingerprint == "272d21f639a0926e"
+    assert Graph(layouts()).fingerprint == "e8728a3ac5c3d46e"
 
 
 def test_stored_names_are_of_what_there_is() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final, Literal
 
-from kafkasniff.engine import connection_stats, memory_budget
+from kafkasniff.engine import memory_budget
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
@@ -19,19 +19,17 @@ from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
 from kafkasniff.enrich.learned_facts import MAX_FACTS, LearnedFacts, Place
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Summary
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES
 from kafkasniff.tables.checkpoint.graph import Layout
-from kafkasniff.tables.checkpoint.kafka_layouts import CONNECTIONS, EXCHANGES, STREAMS
 from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.link_layouts import LINKS
-from kafkasniff.tables.checkpoint.tcp_layouts import ITEMS, TCP, TLS
+from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
 from kafkasniff.tcp.plan import Key, end_index, index_of, indexed_end, indexed_key
-from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tls import keylog
 
 __all__ = ["layouts"]
@@ -39,7 +37,7 @@ __all__ = ["layouts"]
 
 def layouts() -> tuple[Layout, ...]:
     """All layouts; the order is part of the format."""
-    return (*_RUNS, *_NAMES, *TCP, *ITEMS, *TLS, *CONNECTIONS, *STREAMS, *EXCHANGES, *LINKS)
+    return (*_RUNS, *_NAMES, *ITEMS, *TLS, *CONNECTIONS, *EXCHANGES, *LINKS)
 
 
 def _set_level(detail: Detail) -> None:
@@ -48,29 +46,13 @@ def _set_level(detail: Detail) -> None:
 
 
 def _complete(inspector: Inspector) -> None:
-    """Count what connections hold towards the memory budget.
-
-    None of them may decode with other options than the inspector: with others, secrets might be shown.
-    """
+    """Follow its connections. Their states have no options of their own."""
     state = inspector._state
     brokers: Any = state.known_brokers
     state.known_brokers = set(map(end_index, brokers))
     if state.judged is not None:
         judged: Any = state.judged
         state.judged = set(map(index_of, judged))
-    wanted = state.detail._full
-    for tcp in state.reassembler:
-        owner = tcp.owner
-        assert isinstance(owner, connection_stats.InspectedConnection), "its layout says so"
-        every = [state.options, owner._options]
-        used = [state.options.detail, owner._options.detail]
-        if owner.has_begun:
-            every.append(owner.kafka._options)
-            used += [owner.kafka._options.detail, owner.kafka._dialogue._detail]
-        most = {options.max_frame for options in every}
-        if any(detail._full != wanted for detail in used) or len(most) > 1:
-            raise DamagedError("a connection has other options than its inspector")
-    inspector._memory.recount(state.reassembler)
     try:
         inspector.begin_following()
     except ValueError as error:
@@ -86,10 +68,9 @@ _RUNS: Final = (
             "_ports": frozenset[int],
             "_show_secrets": bool,
             "_detail": Detail,
-            "_options": ConnectionOptions,
+            "_max_frame": int,
             "_want_exchanges": bool,
             "_want_connections": bool,
-            "_reassembler": Reassembler,
             "_followed": list[FollowedConnection],
             "_clocks": tuple[int, int, int],
             "_connections": int,
@@ -106,14 +87,13 @@ _RUNS: Final = (
         # The options for shared bodies and memory are set by the code that resumes the state.
         without=frozenset({"_emitter", "_feeder", "_maker", "_memory", "_windows"}),
         paths={
-            **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "options", "reassembler")},
+            **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "max_frame")},
             **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks")},
             **{f"_{name}": f"_state.{name}" for name in ("want_exchanges", "want_connections", "known_brokers")},
             **{f"_{name}": f"_state.{name}" for name in ("connections", "exchanges", "captures", "only_capture")},
             **{name: f"_state.{name}" for name in ("summary", "names", "keys", "judged")},
         },
         views={
-            "_reassembler": lambda inspector: inspector.reassembler,
             "_followed": lambda inspector: inspector.followed,
             "_clocks": lambda inspector: inspector.clocks,
             "_known_brokers": lambda inspector: list(map(indexed_end, inspector._state.known_brokers)),
@@ -123,7 +103,6 @@ _RUNS: Final = (
         alone=True,
     ),
     Layout(Summary, new=Summary),
-    Layout(ConnectionOptions, made=ConnectionOptions),
     Layout(
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},

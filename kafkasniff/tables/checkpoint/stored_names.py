@@ -15,18 +15,9 @@ __all__ = ["described"]
 _MODULES: Final = {
     "engine.connection_stats": "accounts",
     "engine.inspector": "inspector",
-    "kafka.connection.boundaries": "kafka.boundaries",
-    "kafka.connection.connection": "kafka.connection",
     "kafka.connection.detail": "kafka.detail",
-    "kafka.connection.dialogue": "kafka.dialogue",
-    "kafka.connection.early": "kafka.early",
     "kafka.connection.events": "kafka.events",
-    "kafka.connection.exchange": "kafka.exchange",
-    "kafka.connection.framing": "kafka.framing",
     "kafka.connection.opening": "kafka.opening",
-    "kafka.connection.sasl": "kafka.sasl",
-    "kafka.connection.search": "kafka.search",
-    "kafka.connection.trial": "kafka.trial",
     "kafka.connection.waits": "kafka.waits",
     "kafka.messages.envelope": "kafka.embedded.envelope",
     "kafka.schema.context": "kafka.context",
@@ -39,18 +30,12 @@ _MODULES: Final = {
 
 _CLASSES: Final[dict[str, str]] = {
     "enrich.learned_facts.LearnedFacts": "enrich.tellings.Tellings",
-    "kafka.connection.candidates.FrameCandidate": "kafka.search._Candidate",
-    "kafka.connection.recognition.ConnectionOptions": "kafka.connection.ConnectionOptions",
 }
 """The same of classes, each with its module."""
 
 _ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
     "enrich.catalog.Catalog": {"learned_facts": "tellings", "topics_learned": "topics_told"},
     "tables.checkpoint.carried.Carried": {"learned_facts": "tellings"},
-    "tcp.connection.TcpConnection": {
-        "unreported_ignored": "untold_ignored",
-        "unreported_repeated": "untold_repeated",
-    },
     "tls.keylog.KeyLog": {"_flaw_count": "_told"},
     "tls.session.TlsSession": {"_problems_found": "_told"},
 }

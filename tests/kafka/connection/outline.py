@@ -10,7 +10,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import Packet
-from tests.native.one_by_one import OneByOne
+from tests.oracle.inspector import ByPython
 
 Step = Callable[[Conversation], object]
 
@@ -76,7 +76,7 @@ def outline(packets: Sequence[Packet], **options: object) -> list[str]:
 
     The same with the kernel and without it.
     """
-    whole, single = (_outline(kind(**options), packets) for kind in (Inspector, OneByOne))  # type: ignore[arg-type]
+    whole, single = (_outline(kind(**options), packets) for kind in (Inspector, ByPython))  # type: ignore[arg-type]
     assert whole == single
     return whole
 

@@ -24,7 +24,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.write import write_pcap
 from tests.kafka.encode import Encoder, Plan
-from tests.kernel.followers import by_python
+from tests.oracle.inspector import by_python
 from tests.tables.exports.exported import rows, run
 
 START_NS = 1_781_000_000_000_000_000

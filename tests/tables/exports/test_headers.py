@@ -16,7 +16,7 @@ from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import write_pcap
-from tests.kernel.followers import by_python
+from tests.oracle.inspector import by_python
 from tests.tables.exports.exported import CAPTURES, rows, run
 
 HEADERS = ExportOptions(tables=("exchanges", "problems"), bodies=False, headers=True)

@@ -1,22 +1,15 @@
-"""Layouts of what is below Kafka: TCP connections, the items of their streams, and TLS."""
+"""Layouts of TLS, and of the items of streams that wait in it."""
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
 from itertools import accumulate
 from typing import Any, Final
 
-from kafkasniff.engine import connection_stats
 from kafkasniff.tables.checkpoint.graph import Layout
-from kafkasniff.tables.checkpoint.layout_types import Port, Side, most, pair
+from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tcp import segments
-from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.delivery import MAX_HELD_SEGMENTS
-from kafkasniff.tcp.plan import Key, index_of
-from kafkasniff.tcp.reassembly import Reassembler
-from kafkasniff.tcp.stream import MAX_MISSING, RECENT, Held, Packet, Stream
 from kafkasniff.tls import clear, gate, keylog, session
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
@@ -24,33 +17,7 @@ from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.protection import Epoch, Negotiated
 from kafkasniff.tls.record import Mark, Record, RecordCutter
 
-__all__ = ["ITEMS", "TCP", "TLS"]
-
-
-def _due(reassembler: Reassembler) -> list[tuple[int, int, TcpConnection]]:
-    """The valid deadlines: those of connections that ended, or were rescheduled since, mean nothing."""
-    table = reassembler._table
-    return [
-        (deadline, number, table[index])
-        for deadline, number, index in sorted(reassembler._deadlines)
-        if index in table and table[index].deadline == deadline
-    ]
-
-
-def _index(reassembler: Reassembler) -> None:
-    """Index connections and deadlines by endpoints, which all of them share."""
-    connections: Any = reassembler._table
-    deadlines: Any = reassembler._deadlines
-    reassembler._table = {index_of(tcp.endpoints): tcp for tcp in connections}
-    reassembler._deadlines = [(deadline, number, index_of(tcp.endpoints)) for deadline, number, tcp in deadlines]
-    heapq.heapify(reassembler._deadlines)
-
-
-def _share_endpoints(tcp: TcpConnection) -> None:
-    owner = tcp.owner
-    if not isinstance(owner, connection_stats.InspectedConnection) or owner.endpoints != tcp.endpoints:
-        raise DamagedError("a connection has other endpoints than its streams")
-    owner.endpoints = tcp.endpoints
+__all__ = ["ITEMS", "TLS"]
 
 
 def _bytes_of(run: segments.Run) -> bytes:
@@ -73,76 +40,6 @@ def _run(buffer: bytes, *columns: list[int]) -> segments.Run:
         raise DamagedError("segments of another length than their bytes")
     return segments.Run(buffer, [0, *ends[:-1]], length, ends, packet, time, order, released, 0, len(length))
 
-
-TCP: Final = (
-    Layout(
-        Reassembler,
-        {
-            "_table": list[TcpConnection],
-            "_clock": int,
-            "_deadlines": list[tuple[int, int, TcpConnection]],
-            "_scheduled": int,
-            "_end_order": int,
-            "_end_clock": int,
-        },
-        new=Reassembler,
-        # The idle time is the program's; the others belong to one batch.
-        without=frozenset({"_idle", "_linger", "_ticks", "forgotten", "holding", "opened"}),
-        views={"_table": lambda reassembler: list(reassembler._table.values()), "_deadlines": _due},
-        after=_index,
-    ),
-    Layout(
-        TcpConnection,
-        {
-            "endpoints": Key,
-            "first_order": int,
-            "first_packet": int,
-            "first_time": int,
-            "seen": int,
-            "streams": tuple[Stream, Stream],
-            "packets": int,
-            "clock": int,
-            "deadline": int,
-            "closed": bool,
-            "reset_by": Side | None,
-            "ended": tuple[Side | None, int],
-            "pending_syn": Packet | None,
-            "last_packet": int,
-            "last_time": int,
-            "_counts": dict[str, int],
-            "unreported_repeated": int,
-            "unreported_ignored": int,
-            "owner": connection_stats.InspectedConnection,
-        },
-        new=lambda: TcpConnection(((0, 0, 0), (0, 0, 0)), Packet(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)),
-        without=frozenset({"items", "buffer"}),
-        after=_share_endpoints,
-    ),
-    Layout(
-        Stream,
-        {
-            "next": int | None,
-            "begin": int,
-            "isn": int | None,
-            "fin": int | None,
-            "finished": bool,
-            "held": most(list[Held], MAX_HELD_SEGMENTS),
-            "held_bytes": int,
-            "missing": most(tuple[tuple[int, int], ...], MAX_MISSING),
-            "opened_count": int,
-            "acked": int,
-            "heard": bool,
-            "ack": int | None,
-            "passed": int,
-            "ahead_next": int,
-            "ahead_count": int,
-            "repeated": int,
-            "ignored": int,
-            "recent": most(tuple[Port, ...], RECENT),
-            "bulk": tuple[list[int], list[int], list[int]] | None,
-        },
-    ),
-)
 
 ITEMS: Final = (
     Layout(
