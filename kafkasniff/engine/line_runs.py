@@ -19,7 +19,6 @@ from kafkasniff.engine.selected_messages import SELECTED, SelectedMessages, Sele
 from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Lines, Problem
-from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER, LineBatch
 from kafkasniff.tcp.segments import PACKET_NUMBER
@@ -73,7 +72,7 @@ class LineRun:
         number: int,
         selects: SelectsLines | None = None,
     ) -> None:
-        """`messages`, `edges`: as `InStep.plain_edges` returns them.
+        """`messages`, `edges`: as `StreamMessages.lines` returns them.
 
         `lines`: decides which messages have lines; `number`: of the run; `selects`: decides which messages are shown;
         with it, `select` has to be called before lines are requested.
@@ -92,7 +91,6 @@ class LineRun:
         self._outstanding = outstanding
         self._client_ids = outstanding.client_ids
         """A copy with the current values: the kernel has their addresses."""
-        self._texts: list[bytes] = []
         self._selects = selects
         self.pinned: set[int] = set()
         """Exchanges that began here, are decided, and end in Python."""
@@ -164,28 +162,12 @@ class LineRun:
 
     def _earlier(self) -> NDArray[np.void]:
         """Client ids and numbers of exchanges that began earlier."""
-        edges, owners = self._edges, self._messages.owners
+        edges = self._edges
         self.numbers[edges.answers] = edges.answered["number"]
         made = np.zeros(len(edges.answers), EARLIER)
         made["message"] = edges.answers
         made["size"], made["text"] = self._outstanding.texts(edges.answered)
-        if not edges.others:
-            return made
-        ids: list[tuple[int, int, int]] = []
-        for index, pending in edges.others:
-            owner = owners[int(self._messages.rows["connection"][index])]
-            assert owner is not None
-            number = owner.exchanges.pop(pending.ordinal).number
-            self.numbers[index] = number
-            client_id = pending.client_id
-            self._open[index] = number, self._version(index), client_id, pending.carry, None
-            if client_id is None:
-                ids.append((index, -1, 0))
-            elif isinstance(client_id, str):
-                text = client_id.encode()
-                ids.append((index, len(text), address_of(text, self._texts)))
-        made = np.concatenate((made, np.array(ids, EARLIER)))
-        return made[np.argsort(made["message"])]
+        return made
 
     def _version(self, index: int) -> ApiVersion:
         return version_of(int(self._messages.rows["code"][index]))

@@ -135,7 +135,7 @@ class PairedRun:
         index = np.flatnonzero(whole if chosen is None else whole & chosen)
         order = messages.rows["order"][index]
         if (order[1:] < order[:-1]).any():
-            # Requests of earlier batches are last (`InStep.whole`).
+            # Requests of earlier batches are last (`StreamMessages.whole`).
             index = index[np.lexsort((messages.rows["step"][index], order))]
         self._index = index
         self._rows = rows = messages.rows.take(index)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.versions import client_id_text
-from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.native.feed import ARENA
 
 __all__ = ["EVENTS", "HEADER", "Edges", "Messages"]
@@ -54,5 +53,3 @@ class Edges(msgspec.Struct, frozen=True):
     answers: NDArray[np.intp]
     """Responses to requests of earlier batches, and the requests (`outstanding.ROW`)."""
     answered: NDArray[np.void]
-    others: list[tuple[int, Pending]]
-    """Additional responses, with their requests."""

@@ -90,7 +90,7 @@ class StreamMessages:
         left = rows.compress(shown)
         whole = left["pair"] != NONE
         left["pair"][whole] = place[left["pair"][whole]]
-        edges = Edges(plain[shown], begun, own, answers, answered, [])
+        edges = Edges(plain[shown], begun, own, answers, answered)
         return messages._replace(rows=left), edges, is_event
 
     def _end_silent(self, rows: NDArray[np.void], begun: NDArray[np.intp], over: Bools) -> NDArray[np.intp]:
