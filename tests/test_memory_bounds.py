@@ -15,7 +15,8 @@ import pytest
 from kafkasniff.engine import inspector_state
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.kafka.connection.framing import Frame, Framer
+from kafkasniff.kafka.connection.framer import Framer
+from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.trial import MAX_TRIAL_BYTES, Trial
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import Note

@@ -15,10 +15,12 @@ from kafkasniff.model import Connection, StreamBytes, TlsHandshake
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 from kafkasniff.tls.gate import TlsGate
 
-__all__ = ["REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
+__all__ = ["MAX_ASKED", "REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
 
 REASONS: Final[tuple[Literal["fin", "rst", "reused", "idle", "end"], ...]] = ("fin", "rst", "reused", "idle", "end")
 """`stream_types.Reason`."""
+MAX_ASKED: Final = 65_600
+"""Requests of a connection without a response: `stream_ledger.MAX_OUTSTANDING`, and `MAX_SILENT` that need none."""
 _VERDICTS: Final[tuple[Literal["undecided", "kafka", "not_kafka"], ...]] = ("undecided", "kafka", "not_kafka")
 
 

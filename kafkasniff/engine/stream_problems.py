@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkasniff.tcp.delivery import MAX_AHEAD
-
 __all__ = ["TCP_KINDS", "UNREADABLE", "tcp_problem"]
 
 GAP, ONE_DIRECTION, SYN_IGNORED, DATA_AFTER_RST, RST_IGNORED, RST_UNACKNOWLEDGED = range(6)
@@ -41,6 +39,8 @@ _DETAILS: Final = {
     DATA_AFTER_FIN: "data after the end of the stream was ignored",
     OUT_OF_WINDOW: "data far outside the window was ignored",
 }
+_MAX_AHEAD: Final = 64 << 20
+"""`stream_delivery.MAX_AHEAD`."""
 _WITHOUT_BYTES: Final = frozenset({SYN_IGNORED, RST_IGNORED, RST_UNACKNOWLEDGED, FIN_IGNORED})
 
 
@@ -67,7 +67,7 @@ def tcp_problem(number: int, value: int, *, last: bool, is_client: bool) -> tupl
 def _reset(ahead: int, what: str) -> str:
     """A RST that is this many bytes ahead of an acceptable position."""
     side = "ahead of" if ahead > 0 else "behind"
-    if 0 < ahead <= MAX_AHEAD:
+    if 0 < ahead <= _MAX_AHEAD:
         guess = "bytes before it are not in the capture, or it is not of this connection"
     else:
         guess = "it is not of this connection"

@@ -14,14 +14,12 @@ import numpy as np
 from kafkasniff.engine.stream_items import StreamItems
 from kafkasniff.kafka.apis.named_apis import PRODUCE, SASL_HANDSHAKE
 from kafkasniff.kafka.connection.boundaries import Boundaries
-from kafkasniff.kafka.connection.correlation import NEAR, TRIAL, TRUNCATED, does_not_fit
-from kafkasniff.kafka.connection.framing import Frame, Framer
+from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE
-from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
-from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_request
+from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_request, may_be_request
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import ENTER, NOT_KAFKA, NOTHING, QuestionKind, StreamEngine
 from kafkasniff.tcp.segments import Gap, Run
@@ -77,7 +75,7 @@ class _Search(Boundaries):
     __slots__ = ("fresh", "generation", "stripped")
 
     def __init__(self, requests: Any, *, forced: bool, max_frame: int) -> None:
-        super().__init__(_Client(), requests, forced=forced, max_frame=max_frame)  # type: ignore[arg-type]
+        super().__init__(_Client(), requests, forced=forced, max_frame=max_frame)
         self.generation = [-1, -1]
         self.stripped = [0, 0]
         """Bytes of a prologue that were removed from each stream."""
@@ -165,10 +163,6 @@ class StreamQuestions:
         """A connection is over."""
         self._searches.pop(connection, None)
         self.items.forget(connection)
-
-    def forget_searches(self) -> None:
-        """Drop what can be made again."""
-        self._searches.clear()
 
     @property
     def memory(self) -> int:
@@ -262,7 +256,7 @@ class StreamQuestions:
         search, direction = self._search(question), question.direction
         question.position = search.place(direction, 0)
         gap = Gap(question.order, direction, question.a, question.packet, question.time, bool(question.b))
-        return NOTHING if search.begin_trial(gap, kafka=question.verdict == 1) is None else ENTER
+        return NOTHING if search.take_beginning(gap, kafka=question.verdict == 1) is None else ENTER
 
     # -- whether bytes fit --------------------------------------------------------------------------------------------
 
@@ -282,9 +276,7 @@ class StreamQuestions:
         return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * tagged
 
     def _may_be_request(self, question: Any) -> int:
-        data = _data(question)
-        frame = Frame(0, question.direction, data, 0, len(data), question.a, 0, 0, 0, 0, 0)
-        return int(Trial(Framer(question.direction), [frame]).may_be_requests(known=bool(question.b)))
+        return int(may_be_request(_data(question), question.a, known=bool(question.b)))
 
     def _fits(self, question: Any) -> int:
         data, cut = _data(question), bool(question.c)

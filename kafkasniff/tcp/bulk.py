@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
+from kafkasniff.tcp.batch_plan import BatchPlan
 from kafkasniff.tcp.connection import TcpConnection
-from kafkasniff.tcp.plan import BatchPlan
 from kafkasniff.tcp.segments import Run, Stretch
 from kafkasniff.tcp.stream import MASK, RECENT, Packet
 

@@ -7,40 +7,48 @@ rules of the verdict (docs/design.md); the connection acts on the answers.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final
+from typing import Final, Protocol
 
 from kafkasniff.kafka.apis.weight import SEARCHED_SEGMENT_BYTES
-from kafkasniff.kafka.connection.dialogue import Dialogue
-from kafkasniff.kafka.connection.events import EventLog
-from kafkasniff.kafka.connection.framing import Framer
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
-from kafkasniff.kafka.connection.trial import Trial
+from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Requests, Searcher
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
-from kafkasniff.tcp.segments import Gap
+from kafkasniff.tcp.segments import Gap, Run
 
 __all__ = ["Boundaries"]
 
 _INT = Struct(">i")
-_SHORTEST_RESPONSE: Final = 8
-"""Bytes of a frame up to the correlation id of a response."""
 _SHORTEST_HEADER: Final = 12
 """Bytes of a frame up to the correlation id of a request."""
+
+
+class Roles(Protocol):
+    """What is known of the roles."""
+
+    client: int | None
+    """Direction of the client's stream; None while it is unknown."""
+
+
+class AskedResponses(Requests, Protocol):
+    """The outstanding requests."""
+
+    def is_beginning_of_response(self, message: bytes) -> bool:
+        """Whether the available part of a message decodes as a response to an outstanding request."""
 
 
 class Boundaries:
     """The streams of one connection that are not in step.
 
-    `log` knows the client's direction once it is known; `dialogue` the outstanding requests. With `forced` the port is
-    assumed to be Kafka, and less evidence suffices. In all methods `kafka` is whether the verdict is Kafka.
+    `log` knows the client's direction once it is known; `requests` those that are outstanding. With `forced` the port
+    is assumed to be Kafka, and less evidence suffices. In all methods `kafka` is whether the verdict is Kafka.
     """
 
-    __slots__ = ("_dialogue", "_forced", "_log", "_max_frame", "_proxied", "_searchers")
+    __slots__ = ("_forced", "_log", "_max_frame", "_outstanding", "_proxied", "_searchers")
 
-    def __init__(self, log: EventLog, dialogue: Dialogue, *, forced: bool, max_frame: int) -> None:
+    def __init__(self, log: Roles, requests: AskedResponses, *, forced: bool, max_frame: int) -> None:
         self._log = log
-        self._dialogue = dialogue
+        self._outstanding = requests
         self._forced = forced
         self._max_frame = max_frame
         self._searchers: list[Searcher | None] = [None, None]
@@ -69,10 +77,6 @@ class Boundaries:
         if not self._searchers[direction]:
             self._searchers[direction] = Searcher(aligned=True, max_size=self._max_frame, forced=self._forced)
 
-    def release(self, direction: int) -> None:
-        """The stream is in step, or its collected bytes are useless after a gap."""
-        self._searchers[direction] = None
-
     # -- where frames begin -----------------------------------------------------------------------------------------
 
     def find(self, direction: int, *, kafka: bool) -> int | None:
@@ -88,7 +92,7 @@ class Boundaries:
         if start is None and client in (None, 1 - direction):
             # Within a stream, a single response is too little evidence even from a known broker.
             chain = (1 if searcher.aligned else MIN_CHAIN) if self._forced else RESPONSE_CHAIN
-            start = searcher.find_response(self._dialogue, chain)
+            start = searcher.find_response(self._outstanding, chain)
         return start
 
     def forget(self, direction: int) -> None:
@@ -118,20 +122,6 @@ class Boundaries:
         if searcher is not None:
             searcher.restart_responses(order)
 
-    def first_id(self, direction: int) -> tuple[int, int] | None:
-        """Correlation id of the first response of a stream captured from its beginning, and its packet's order.
-
-        None if the beginning, or a part of the response, is missing.
-        """
-        searcher = self._searchers[direction]
-        if searcher is None or not searcher.aligned or searcher.dropped or len(searcher) < _SHORTEST_RESPONSE:
-            return None
-        beginning = searcher.beginning(_SHORTEST_RESPONSE)
-        size = _INT.unpack_from(beginning)[0]
-        if not 0 < size <= len(searcher) - 4:
-            return None
-        return _INT.unpack_from(beginning, 4)[0], searcher.order_at(3 + size)
-
     def client_by(self, direction: int) -> int:
         """The client's direction, after a chain of frames was found in the stream of `direction`."""
         if self._log.client is not None:
@@ -155,8 +145,8 @@ class Boundaries:
 
     # -- damaged frames ---------------------------------------------------------------------------------------------
 
-    def begin_trial(self, gap: Gap, *, kafka: bool) -> Trial | None:
-        """The bytes of a stream before a gap as frames, if they begin like one.
+    def take_beginning(self, gap: Gap, *, kafka: bool) -> Run | None:
+        """Take the bytes of a stream before a gap, if they begin like a frame.
 
         A response is hard to recognize: in mid-stream it is tried only if segments are truncated, so that none will be
         whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
@@ -172,24 +162,12 @@ class Boundaries:
             plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15, strict=True) is not None
         elif kafka:
             fits = len(beginning) + gap.size == 4 + size
-            plausible = gap.snapped and fits and self._dialogue.is_beginning_of_response(beginning[4:])
+            plausible = gap.snapped and fits and self._outstanding.is_beginning_of_response(beginning[4:])
         else:
             plausible = searcher.aligned
         if not plausible or not 4 <= size <= self._max_frame:
             return None
-        run = searcher.take(0)
-        assert run is not None
-        framer = Framer(direction, self._max_frame)
-        return Trial(framer, framer.cut(run, run.first, run.last))
-
-    def judge_trial(self, trial: Trial, direction: int, *, kafka: bool) -> bool | None:
-        """True: the stream of `direction` is in step as its trial says; False: it is not; None: undecided."""
-        client = self._log.client
-        if client not in (None, direction):
-            return True if kafka and trial.frames else None
-        if not trial.may_be_requests(known=client is not None):
-            return False
-        return True if len(trial.frames) >= (1 if kafka or self._forced else 2) else None
+        return searcher.take(0)
 
     # -- not Kafka --------------------------------------------------------------------------------------------------
 

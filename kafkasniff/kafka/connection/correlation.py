@@ -4,29 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.events import EventLog
+from kafkasniff.kafka.connection.event_log import EventLog
 from kafkasniff.kafka.connection.exchange import Ledger, Pending
+from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.message import Decoded, decode_response
 from kafkasniff.kafka.messages.message_plan import response_plan
 from kafkasniff.kafka.messages.plausibility import is_exact_request
-from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tcp.segments import NO_TIME
 
-__all__ = ["NEAR", "TRIAL", "TRUNCATED", "Correlation", "does_not_fit", "elapsed", "precedes"]
+__all__ = ["Correlation", "elapsed", "precedes"]
 
-TRUNCATED: Final = ("body-truncated", "array-too-long")
-"""Problems of a body that ends too early and is valid until then."""
-NEAR: Final = 10_000
-"""Outstanding responses have ids that differ by less than this from the last request's."""
 _INT = Struct(">i")
-TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
-"""Options for a message that may be another one."""
 
 
 class Correlation:
@@ -171,15 +165,6 @@ class Correlation:
         else:
             return decoded
         return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
-
-
-def does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
-    """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
-    # The option for secrets does not matter here.
-    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
-    if decoded.raw is None and decoded.raw_redacted is None:
-        return "trailing-bytes" in kinds or (cut and bool(kinds))
-    return "version-unknown" not in kinds and not (cut and kinds.issubset(TRUNCATED))
 
 
 def precedes(frame: Frame, pending: Pending) -> bool:

@@ -13,9 +13,10 @@ from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_byte
 from kafkasniff.kafka.connection.correlation import elapsed, precedes
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.early import EarlyResponses
-from kafkasniff.kafka.connection.ends import ExchangeEnds
-from kafkasniff.kafka.connection.events import EventLog, MessageEvent, TokenEvent
+from kafkasniff.kafka.connection.event_log import EventLog
+from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.exchange import Pending
+from kafkasniff.kafka.connection.exchange_ends import ExchangeEnds
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS, RawSasl

@@ -14,11 +14,12 @@ from typing import Any, Final, Literal, NamedTuple, Self
 
 import msgspec
 
-from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.dialogue import Dialogue
-from kafkasniff.kafka.connection.events import EventLog
-from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame, Framer
+from kafkasniff.kafka.connection.event_log import EventLog
+from kafkasniff.kafka.connection.followed_boundaries import FollowedBoundaries
+from kafkasniff.kafka.connection.framer import Framer
+from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
 from kafkasniff.kafka.connection.search import Searcher
 from kafkasniff.kafka.connection.stream_progress import StreamProgress, StreamState
@@ -108,7 +109,9 @@ class Recognition:
         self._streams = StreamProgress(), StreamProgress()
         self._oversized = 0
         """Size of a request above the limit, whose stream was in step until then."""
-        self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
+        self._boundaries = FollowedBoundaries(
+            self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame
+        )
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""

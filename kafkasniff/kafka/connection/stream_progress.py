@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from kafkasniff.kafka.connection.framing import Framer
+from kafkasniff.kafka.connection.framer import Framer
 from kafkasniff.kafka.connection.trial import Trial
 
 __all__ = ["TRANSITIONS", "StreamProgress", "StreamState"]

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.framing import Frame, Framer
-from kafkasniff.kafka.messages.message_header import request_header
+from kafkasniff.kafka.connection.framer import Framer
+from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.messages.plausibility import may_be_request
 
 __all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
 
@@ -16,8 +17,6 @@ MAX_TRIAL_BYTES: Final = 16 << 20
 MAX_TRIAL_FRAMES: Final = 16_384
 """Maximum number of them."""
 _INT = Struct(">i")
-_CLIENT_ID: Final = 10
-"""Bytes of a request before its client id."""
 
 
 class Trial:
@@ -59,29 +58,5 @@ class Trial:
         return _INT.unpack_from(frame.data, frame.start + at)[0], frame.order
 
     def may_be_requests(self, *, known: bool) -> bool:
-        """Whether every frame has a plausible request header.
-
-        `known`: the stream is certainly the client's. Else it may be the broker's, whose responses look like Produce
-        requests without a client id: then there must be one.
-        """
-        for frame in self.frames:
-            header = request_header(frame.data, frame.start, frame.end)
-            if header is None:
-                if not _is_cut_in_client_id(frame):
-                    return False
-            elif not (known or header.client_id):
-                return False
-        return True
-
-
-def _is_cut_in_client_id(frame: Frame) -> bool:
-    """Whether the available part of a frame is a request's header up to somewhere in its client id, or to its end."""
-    head = frame.data[frame.start : frame.end]
-    if len(head) == frame.size or len(head) <= _CLIENT_ID:
-        return False
-    length = int.from_bytes(head[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
-    if not len(head) - _CLIENT_ID <= length <= frame.size - _CLIENT_ID:
-        return False
-    if request_header(head[: _CLIENT_ID - 2] + b"\xff\xff\0", 0, _CLIENT_ID + 1, strict=True) is None:
-        return False
-    return head[_CLIENT_ID:].decode("utf-8", "ignore").isprintable()
+        """Whether every frame has a plausible request header; `known`: see `may_be_request`."""
+        return all(may_be_request(one.data[one.start : one.end], one.size, known=known) for one in self.frames)

@@ -21,6 +21,7 @@ __all__ = [
     "is_exact_request",
     "is_likely_request",
     "judge_request",
+    "may_be_request",
     "may_begin_request",
 ]
 
@@ -122,3 +123,27 @@ def may_begin_request(head: bytes, *, aligned: bool) -> bool:
     # An invalid size may be anything up to the bound: the following frames must not wait until it is reached.
     length = int.from_bytes(head[8:10], "big", signed=True)
     return length >= -1 and head[10 : 10 + max(length, 0)].decode("utf-8", "ignore").isprintable()
+
+
+def may_be_request(data: bytes, size: int, *, known: bool) -> bool:
+    """Whether the available bytes of a frame of `size` have a plausible request header.
+
+    `known`: the stream is certainly the client's. Else it may be the broker's, whose responses look like Produce
+    requests without a client id: then there must be one.
+    """
+    header = request_header(data, 0, len(data))
+    if header is None:
+        return _is_cut_in_client_id(data, size)
+    return known or bool(header.client_id)
+
+
+def _is_cut_in_client_id(data: bytes, size: int) -> bool:
+    """Whether the available part of a frame is a request's header up to somewhere in its client id, or to its end."""
+    if len(data) == size or len(data) <= _CLIENT_ID:
+        return False
+    length = int.from_bytes(data[_CLIENT_ID - 2 : _CLIENT_ID], "big", signed=True)
+    if not len(data) - _CLIENT_ID <= length <= size - _CLIENT_ID:
+        return False
+    if request_header(data[: _CLIENT_ID - 2] + b"\xff\xff\0", 0, _CLIENT_ID + 1, strict=True) is None:
+        return False
+    return data[_CLIENT_ID:].decode("utf-8", "ignore").isprintable()

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final, Literal
 
 from kafkasniff.engine import connection_stats, followed
-from kafkasniff.kafka.connection import exchange, opening, waits
+from kafkasniff.kafka.connection import opening, waits
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.messages import envelope
 from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
@@ -45,7 +45,7 @@ CONNECTIONS: Final = (
             "verdict": Literal["undecided", "kafka", "not-kafka"],
             "ended": bool,
             "side": Side | None,
-            "asked": most(dict[int, followed.Asked], exchange.MAX_OUTSTANDING + exchange.MAX_SILENT),
+            "asked": most(dict[int, followed.Asked], followed.MAX_ASKED),
             "memory": ConnectionMemory,
             "opening": opening.Opening | None,
             "mechanism": str | None,

@@ -6,8 +6,10 @@ import pytest
 
 from kafkasniff.kafka.connection import candidates, detail, early, events, exchange, segmented_bytes
 from kafkasniff.kafka.connection.early import EarlyResponses
-from kafkasniff.kafka.connection.events import EventLog, ExchangeEvent, MessageEvent, ProblemEvent, VerdictEvent
-from kafkasniff.kafka.connection.framing import SMALL_PART, Frame, Framer
+from kafkasniff.kafka.connection.event_log import EventLog
+from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, ProblemEvent, VerdictEvent
+from kafkasniff.kafka.connection.framer import SMALL_PART, Framer
+from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tcp.segments import TcpProblem
 from tests.craft.kafka_bytes import frame, produce_request, record, record_batch
