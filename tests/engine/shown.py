@@ -19,6 +19,7 @@ from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.connection.detail import LeftOut, Level
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.model import Exchange, Lines, Message, Summary
+from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.sinks.jsonl import JsonSink
@@ -26,7 +27,6 @@ from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
-from tests.native.kernel_and_walker import the_kernel
 from tests.oracle.inspector import ByPython
 
 
@@ -93,7 +93,7 @@ def agree(form: str, batches: Sequence[Any], *, threads: int | None = None, **op
 
 class _Run:
     def __init__(self, form: str, enricher: Enricher, filters: str | None, sink: Mapping[str, Any]) -> None:
-        self.found, self.enricher, self.native, self.form = Shown(), enricher, the_kernel(), form
+        self.found, self.enricher, self.native, self.form = Shown(), enricher, kernel(), form
         self.predicate = None if filters is None else parse_filter(filters)
         self.selector = None if self.predicate is None else Selector(self.predicate)
         hiding = sink.get("payload", SHOWN).hiding

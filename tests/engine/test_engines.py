@@ -15,6 +15,7 @@ from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.paired import PairedEntry
 from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.native import kernel
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.segments import NO_TIME
@@ -43,7 +44,6 @@ from tests.engine.talks import (
     together,
 )
 from tests.fuzz import feed
-from tests.native.kernel_and_walker import the_kernel
 from tests.oracle.inspector import ByPython, kept
 
 SOME = {"exchanges": True, "connections": True}
@@ -367,7 +367,7 @@ MUTED = [
 
 def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any]]:
     """Events, and the exchanges that are columns by connection and request: latency, and both waits."""
-    inspector, finder = Inspector(connections=True), ExchangeFinder(the_kernel())
+    inspector, finder = Inspector(connections=True), ExchangeFinder(kernel())
     events: list[Any] = []
     found: dict[Any, Any] = {}
     for one in batches:

@@ -7,9 +7,9 @@ import numpy as np
 from kafkasniff.engine.roles import ANSWERS, FIRST_VALUE, ROLES, SESSION, ExchangeKinds, exchange_kind, settle_choices
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.schema.program import ops_of
+from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import HAS_GROUPS, HAS_RECORDS, HAS_TRANSACTIONS, ROW
 from kafkasniff.native.feed import NONE, VERSIONS
-from tests.native.kernel_and_walker import the_kernel
 
 PRODUCE, FETCH, METADATA, JOIN_GROUP, HEARTBEAT, SASL_HANDSHAKE, API_VERSIONS, ENVELOPE = 0, 1, 3, 11, 12, 17, 18, 58
 FIND_COORDINATOR = 10
@@ -68,7 +68,7 @@ def test_kinds_that_are_left_to_python() -> None:
 
 
 def test_every_version_has_whole_programs_or_none() -> None:
-    check = the_kernel().check
+    check = kernel().check
     made = 0
     for key in sorted(api_keys()):
         found = api(key)
@@ -90,7 +90,7 @@ def test_names_whose_meaning_depends_on_a_number() -> None:
     for version in (0, 1, 3):
         assert named_roles(FIND_COORDINATOR, version)["key"] == "group"
     assert named_roles(FIND_COORDINATOR, 4) == {"key_type": "key_type", "coordinator_keys": "group"}
-    kinds = ExchangeKinds(the_kernel(), show_secrets=False, names=True)
+    kinds = ExchangeKinds(kernel(), show_secrets=False, names=True)
     without, with_type, heartbeat = (
         key * VERSIONS + version for key, version in ((FIND_COORDINATOR, 0), (FIND_COORDINATOR, 4), (HEARTBEAT, 0))
     )

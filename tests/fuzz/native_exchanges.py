@@ -21,6 +21,7 @@ from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.layout import Field
+from kafkasniff.native import kernel
 from kafkasniff.native.columns import Columns
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
@@ -31,7 +32,6 @@ from tests.craft.kafka_bytes import unsigned_varint
 from tests.craft.write import write_pcap
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import the_kernel
 from tests.oracle.inspector import by_python
 from tests.tables.exports import test_columns as exported
 from tests.tables.exports.exported import rows, run
@@ -219,11 +219,17 @@ def fuzz(options: argparse.Namespace) -> int:
     seeds = (_Seed * len(exchanges))(
         *[_Seed(*(_side(one, is_request=side, batches=batches) for side in (True, False))) for one in exchanges]
     )
-    kernel = the_kernel()
-    kinds = ExchangeKinds(kernel, show_secrets=True, names=True)
+    kinds = ExchangeKinds(kernel(), show_secrets=True, names=True)
     kinds.are_known(np.arange(KEYS * VERSIONS))
     reader = ExchangeReader(
-        kernel, kinds.programs, headers=False, bodies=True, records=True, show_secrets=True, most=ROOM, max_records=1000
+        kernel(),
+        kinds.programs,
+        headers=False,
+        bodies=True,
+        records=True,
+        show_secrets=True,
+        most=ROOM,
+        max_records=1000,
     )
     columns = Columns()
     columns.marks, columns.marks_size, columns.headers, columns.headers_size = MARKS, len(MARKS), HEADERS, len(HEADERS)

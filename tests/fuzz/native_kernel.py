@@ -21,6 +21,7 @@ from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_type
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, control_rows
 from kafkasniff.native.calls import Call, CompressedBatch
 from kafkasniff.redact.payload import SHOWN, Payload
@@ -30,16 +31,7 @@ from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import (
-    Kind,
-    agree,
-    agree_on_dicts,
-    caller,
-    hidden_records,
-    kinds,
-    records_by_python,
-    the_kernel,
-)
+from tests.native.kernel_and_walker import Kind, agree, agree_on_dicts, caller, hidden_records, kinds, records_by_python
 from tests.native.test_control_records import value as control_value
 from tests.native.test_control_records import versions
 
@@ -142,7 +134,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     call.batches, call.batches_size = batches, len(batches)
     call.headers, call.headers_size, call.marks, call.marks_size = headers, len(headers), marks, len(marks)
     call.max_records = 100_000
-    controls = control_rows(control_types(the_kernel()), [])
+    controls = control_rows(control_types(kernel()), [])
     call.controls, call.controls_size = ctypes.addressof(controls), len(controls)
     call.salt, call.salt_size, call.person = SALT, len(SALT), WAYS[2].hiding.person
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)

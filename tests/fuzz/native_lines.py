@@ -19,6 +19,7 @@ from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession,
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.uuids import uuid_text
+from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import KEYS, MESSAGE, NONE, REQUEST, VERSIONS
 from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
@@ -31,7 +32,6 @@ from tests.conftest import shipped_captures
 from tests.engine.talks import packets_of, talks
 from tests.fuzz.compiled import Room, compiled
 from tests.native.feed_messages import Native, Recorder, Seen, batches, recorded
-from tests.native.kernel_and_walker import the_kernel
 from tests.native.kernel_summaries import kinds_with_tables, table
 from tests.test_line_names import WORDS
 
@@ -104,7 +104,7 @@ def fuzz(options: argparse.Namespace) -> int:
     tables = np.zeros((2, KEYS * VERSIONS), TABLE)
     tables["known"] = 1
     kept = {}
-    trees = NativeTrees(the_kernel(), PLAIN, 120, records=True)
+    trees = NativeTrees(kernel(), PLAIN, 120, records=True)
     trees.use(DecodeOptions())
     for kind in kinds_with_tables():
         assert kind.key is not None
@@ -168,7 +168,7 @@ def _sessions(data: bytes, row: np.void) -> list[KnownSession]:
     if step is None or step.epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
         return []
     code = int(row["code"])
-    program = known_session(the_kernel(), code)
+    program = known_session(kernel(), code)
     other = {uuid_text(bytes([200]) * 16) if step.by_id else "another": [0, 1]}
     fewer = {topic: numbers[:-1] for topic, numbers in step.added.items()}
     found = []
@@ -184,7 +184,7 @@ def _sessions(data: bytes, row: np.void) -> list[KnownSession]:
 
 def _reader() -> tuple[ExchangeReader, ExchangeKinds]:
     """Room for columns, and the programs that read exchanges."""
-    found = the_kernel()
+    found = kernel()
     kinds = ExchangeKinds(found, show_secrets=False)
     kinds.are_known(np.arange(KEYS * VERSIONS))
     programs = kinds.programs

@@ -10,10 +10,11 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from kafkasniff.native import kernel
 from kafkasniff.native.calls import SummaryCall
 from tests.fuzz.compiled import Room, compiled
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import Kind, the_kernel
+from tests.native.kernel_and_walker import Kind
 from tests.native.kernel_summaries import TameEncoder, agree_on_summary, kinds_with_tables, table
 from tests.native.summary_caller import SummaryCaller, items_of
 
@@ -61,7 +62,7 @@ def fuzz(options: argparse.Namespace) -> int:
     """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
     inputs, names = _inputs(rng)
-    caller = SummaryCaller(the_kernel())
+    caller = SummaryCaller(kernel())
     caller.name_topics(names)
     seeds = (_Seed * len(inputs))(*[_Seed(address, data, len(data)) for _, address, data in inputs])
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:

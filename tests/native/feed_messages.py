@@ -24,13 +24,13 @@ from kafkasniff.kafka.messages.message_plan import response_plan
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Message
+from kafkasniff.native import kernel
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.native.lines import EARLIER, LineBatch
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.tcp.packets import PacketBatch
-from tests.native.kernel_and_walker import the_kernel
 from tests.oracle.inspector import ByPython
 
 
@@ -234,11 +234,10 @@ class Native:
         **more: Any,
     ) -> None:
         by_number = {side.number: side for side in sides}
-        kernel = the_kernel()
-        self.renderer = Renderer(kernel, form, reads_nothing, payload.hiding)
+        self.renderer = Renderer(kernel(), form, reads_nothing, payload.hiding)
         self.enricher = Enricher(sessions=False)
         ends = by_number.__getitem__
-        self.lines = NativeLines(kernel, self.renderer, ends, captures.__getitem__, self.enricher, **more)
+        self.lines = NativeLines(kernel(), self.renderer, ends, captures.__getitem__, self.enricher, **more)
         self.lines.use(Detail(options))
 
     @classmethod

@@ -23,16 +23,11 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.walker import Walk, walk
 from kafkasniff.kafka.schema.wire import Ended, Odd
 from kafkasniff.model import Direction
-from kafkasniff.native import Kernel, kernel
+from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
-
-
-def the_kernel() -> Kernel:
-    """The kernel."""
-    return kernel()
 
 
 @contextmanager
@@ -86,7 +81,7 @@ def caller(
 ) -> Caller:
     """A caller that wants this."""
     headers = [name.encode() for name in SCHEMA_HEADERS]
-    made = Caller(the_kernel(), headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
+    made = Caller(kernel(), headers=headers, marks=CONNECT_KEYS, traces=TRACE_KINDS)
     made.wants = FORMS[form] | RECORDS[records] | (SHOW_SECRETS if show_secrets else 0) | PAYLOAD[payload.form]
     made.hide(payload.hiding)
     return made
@@ -95,7 +90,7 @@ def caller(
 @functools.cache
 def program(root: Struct) -> Program:
     """The program of a layout."""
-    return Program(the_kernel(), program_of(root))
+    return Program(kernel(), program_of(root))
 
 
 @functools.lru_cache(maxsize=1)
@@ -148,7 +143,7 @@ def agree(  # noqa: PLR0917 - a body, and where it is
 @functools.cache
 def decoder(root: Struct) -> Decoder:
     """What reads a layout as dicts."""
-    return decoder_of(the_kernel(), root, record_sets)
+    return decoder_of(kernel(), root, record_sets)
 
 
 def agree_on_dicts(root: Struct, data: bytes, start: int, end: int, options: DecodeOptions) -> bool:

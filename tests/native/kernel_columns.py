@@ -9,9 +9,9 @@ import numpy as np
 
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
+from kafkasniff.native import kernel
 from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
 from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME
-from tests.native.kernel_and_walker import the_kernel
 
 MANY = 1 << 40
 
@@ -36,7 +36,7 @@ def read(batches: Sequence[Given]) -> tuple[list[list[dict[str, Any]] | None], R
     and with its `sequence`.
     """
     reader = ColumnReader(
-        the_kernel(),
+        kernel(),
         marks=CONNECT_KEYS,
         headers=[name.encode() for name in TRACE_HEADERS],
         times=(FIRST_TIME, LAST_TIME),

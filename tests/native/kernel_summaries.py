@@ -14,6 +14,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.layout import FORMATS, Field
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.model import Body, Message
+from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import DONE
 from kafkasniff.native.summaries import SummaryTable
@@ -23,7 +24,7 @@ from kafkasniff.text.paint import PLAIN
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import Kind, kinds, the_kernel, walked
+from tests.native.kernel_and_walker import Kind, kinds, walked
 from tests.native.summary_caller import SummaryCaller
 
 HEADERS = DecodeOptions(records="batches")
@@ -34,7 +35,7 @@ HEADERS = DecodeOptions(records="batches")
 def table(key: int, version: int, direction: str) -> SummaryTable | None:
     """The table of a kind; None where Python makes all summaries."""
     found = table_of(key, version, direction)  # type: ignore[arg-type]
-    return None if found is None else SummaryTable(the_kernel(), found)
+    return None if found is None else SummaryTable(kernel(), found)
 
 
 @functools.cache

@@ -36,7 +36,7 @@ from tests.choice import DEEP, examples, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
-from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, the_kernel, walked
+from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, walked
 from tests.native.test_captures import lines
 
 SHOW, HIDE = DecodeOptions(show_secrets=True), DecodeOptions()
@@ -324,7 +324,6 @@ def with_secrets() -> list[tuple[bytes, bytes]]:
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_whole_messages(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
-    the_kernel()
     pairs, secret = odd_pairs(7, 0.3), with_secrets()
     asked = count_walks(monkeypatch)
     native = decoded(pairs, cut=cut)
@@ -343,7 +342,6 @@ def test_whole_messages(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
 @pytest.mark.parametrize("native", [False, True])
 def test_lines_of_a_capture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: bool) -> None:
     """JSON lines of odd messages, with the renderer and as dicts."""
-    the_kernel()
     capture = tmp_path / "odd.pcap"
     write(capture, 10, 1000, 1, odd_pairs(7, 0.3))
     with open_captures([str(capture)], stdin=None) as source:

@@ -14,7 +14,7 @@ from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.native import names, sessions
+from kafkasniff.native import kernel, names, sessions
 from kafkasniff.native.caller import Caller
 from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields
 from kafkasniff.native.feed import VERSIONS
@@ -25,7 +25,6 @@ from kafkasniff.sinks.session_steps import known_session
 from kafkasniff.text.printable import shown_characters
 from tests.craft.from_layout import encoded
 from tests.craft.kafka_bytes import int32, unsigned_varint
-from tests.native.kernel_and_walker import the_kernel
 
 
 class Nothing:
@@ -64,7 +63,7 @@ def test_followed_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "MAX_SESSION", 1000)
     monkeypatch.setattr(sessions, "MAX_SESSIONS", 2500)
     code = FETCH * VERSIONS + 12
-    program = known_session(the_kernel(), code)
+    program = known_session(kernel(), code)
 
     def of(size: int) -> KnownSession:
         return KnownSession(7, code, program, 3, [(b"n" * size, [0])], b'{"partitions":3}')
@@ -80,7 +79,7 @@ def test_followed_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_only_so_many_enums() -> None:
-    style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters, Caller(the_kernel()))
+    style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters, Caller(kernel()))
     assert [style.add_enum([]) for _ in range(MAX_ENUMS)][-1] == FIRST_ENUM + MAX_ENUMS - 1
     assert style.add_enum([]) is None
 
@@ -103,7 +102,7 @@ def _roles(struct: Struct, chosen: tuple[str, ...]) -> list[int]:
 
 
 def _of(data: bytes, version: int, *chosen: str, start: int = 0, most: int = 1000) -> bytes | None:
-    fields = ChosenFields(the_kernel(), program_of(_root(version), roles=[0, *_roles(_root(version), chosen)]), most)
+    fields = ChosenFields(kernel(), program_of(_root(version), roles=[0, *_roles(_root(version), chosen)]), most)
     # Exactly as many bytes as there are: reading beyond them is visible to memory checkers.
     memory = (ctypes.c_char * len(data)).from_buffer_copy(data)
     return fields.of(ctypes.addressof(memory), len(data), start)

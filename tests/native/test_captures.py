@@ -19,6 +19,7 @@ from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.body_forms import RenderedBody
 from kafkasniff.model import Message
+from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.tcp.packets import PacketBatch
@@ -27,7 +28,6 @@ from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.read import read_packets
-from tests.native.kernel_and_walker import the_kernel
 from tests.oracle.inspector import by_python
 from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
 
@@ -50,7 +50,7 @@ def lines(
     batches: Iterable[PacketBatch], form: BytesForm, *, native: bool, payload: Payload = SHOWN, **options: Any
 ) -> tuple[bytes, int]:
     """The JSON lines of packets, and how many bodies the kernel made of them."""
-    renderer = Renderer(the_kernel(), form, reads_nothing, payload.hiding) if native else None
+    renderer = Renderer(kernel(), form, reads_nothing, payload.hiding) if native else None
     inspector = Inspector(exchanges=False, renderer=renderer, **options)
     enricher = Enricher(summary=inspector.summary)
     out = io.BytesIO()

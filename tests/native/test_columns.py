@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from kafkasniff.kafka.records.record_list import decode_record_list
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.native import kernel
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of, count_messages
 from tests.choice import examples
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import Record
-from tests.native.kernel_and_walker import the_kernel
 from tests.native.kernel_columns import Given, expected, read
 
 BASE_OFFSET, BASE_TIMESTAMP = 1_000, 1_700_000_000_000
@@ -118,9 +118,9 @@ def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
             record["timestamp"] = 7
     assert [row.pop("sequence") for row in rows] == [-1] * len(rows)
     assert rows == [expected(record) for record in records]
-    assert count_messages(the_kernel(), data, magic, len(made)) == len(made)
-    assert count_messages(the_kernel(), data, magic, len(made) - 1) == 0
-    assert count_messages(the_kernel(), data, 1 - magic, len(made)) == 0
+    assert count_messages(kernel(), data, magic, len(made)) == len(made)
+    assert count_messages(kernel(), data, magic, len(made) - 1) == 0
+    assert count_messages(kernel(), data, 1 - magic, len(made)) == 0
 
 
 @examples(80)
@@ -202,7 +202,7 @@ def test_columns_that_are_too_small_are_never_overrun() -> None:
     """The sizes of a batch that say less than it holds: nothing is written beyond them."""
     data = b"".join(craft.record(Record(at, 0, b"key", b"value", (("h", b"v"),))) for at in range(10))
     given_batch = (address_of(data), len(data), 0, 0, 0, 100, 100, -1, 2, 0, *(0,) * 10)
-    reader = ColumnReader(the_kernel(), marks=(), headers=(), times=(0, 1))
+    reader = ColumnReader(kernel(), marks=(), headers=(), times=(0, 1))
     for name in ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes"):
         batches = np.array([given_batch], BATCH)
         right = reader.measure(batches)

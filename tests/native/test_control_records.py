@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from tests.choice import examples
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
 from tests.native.feed_messages import Native, batches, by_sink, crafted
-from tests.native.kernel_and_walker import the_kernel
 from tests.native.test_lines import compare
 from tests.native.test_records import both
 
@@ -99,7 +99,7 @@ def test_any_control_batch(rng: Random) -> None:
 def test_all_types_and_versions_are_taken() -> None:
     """Else the test above would compare Python with Python."""
     rng = Random(1)
-    assert {one.type for one in control_types(the_kernel())} == set(VALUE_SCHEMAS)
+    assert {one.type for one in control_types(kernel())} == set(VALUE_SCHEMAS)
     for control_type in VALUE_SCHEMAS:
         for version in versions(control_type):
             for at in range(5):

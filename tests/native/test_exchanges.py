@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native import exchanges as module
+from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import PAIR, ExchangeColumns, ExchangeReader, Strings
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.names import MessageSession
 from tests.craft import kafka_bytes as kafka
-from tests.native.kernel_and_walker import the_kernel
 
 TIME = 1_781_000_000_000_000_000
 TOPIC = bytes(range(16))
@@ -80,10 +80,10 @@ class Call:
 
 
 def reader_of(*, names: Any = None, **options: Any) -> ExchangeReader:
-    kinds = ExchangeKinds(the_kernel(), show_secrets=False, names=True)
+    kinds = ExchangeKinds(kernel(), show_secrets=False, names=True)
     kinds.are_known(np.arange(KEYS * VERSIONS))
     options = {"headers": False, "bodies": True, "records": True, "most": 1 << 20, "max_records": 1000, **options}
-    reader = ExchangeReader(the_kernel(), kinds.programs, names=names, **options)
+    reader = ExchangeReader(kernel(), kinds.programs, names=names, **options)
     reader.kinds = kinds  # type: ignore[attr-defined] # owns the programs
     return reader
 

@@ -18,10 +18,10 @@ from kafkasniff.capture.formats.pcap import PcapParser
 from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.link import decode
 from kafkasniff.capture.link.decode import PacketDecoder
+from kafkasniff.native import kernel
 from kafkasniff.native.headers import read_headers
 from kafkasniff.tcp.packets import COLUMNS, PacketBatch
 from tests.choice import fewer, one_in
-from tests.native.kernel_and_walker import the_kernel
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = sorted(path for path in (ROOT / "captures").glob("*.pcap*") if path.stat().st_size < 1 << 20)
@@ -75,7 +75,7 @@ def check(datas: list[bytes], link: int = 1, wires: list[int] | None = None) -> 
     )
     assert read(packets, native=True) == read(packets, native=False)
     columns, left = read_headers(
-        the_kernel(), packets.buffer, (packets.start, packets.captured, packets.wire, packets.link)
+        kernel(), packets.buffer, (packets.start, packets.captured, packets.wire, packets.link)
     )
     assert sorted([*columns["rows"].tolist(), *left.tolist()]) == list(range(len(datas)))
     return len(columns["rows"])
@@ -185,7 +185,7 @@ def test_places_outside_of_the_buffer_are_left() -> None:
         (0, 1 << 62, 0),
     ):
         columns = [np.array([value], np.int64) for value in (start, captured, wire)]
-        found, left = read_headers(the_kernel(), data[:59], [*columns, np.array([1], np.int32)])
+        found, left = read_headers(kernel(), data[:59], [*columns, np.array([1], np.int32)])
         assert (len(found["rows"]), left.tolist()) == (0, [0])
 
 

@@ -16,7 +16,6 @@ from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import the_kernel
 from tests.native.test_captures import lines
 from tests.native.test_records import both
 
@@ -95,7 +94,6 @@ IDS_SHOWN: list[tuple[list[bytes | None], bool]] = [
 
 
 def test_schema_ids_are_shown() -> None:
-    the_kernel()
     for place, (values, is_shown) in enumerate(IDS_SHOWN):
         records = [craft.Record(at, 0, None, value) for at, value in enumerate(values)]
         out = talk([craft.batch_of(records, place % 2)])

@@ -19,11 +19,12 @@ from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.connect_configs import withhold_secrets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
+from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
-from tests.native.kernel_and_walker import hidden_records, records_by_python, the_kernel
+from tests.native.kernel_and_walker import hidden_records, records_by_python
 
 TEXTS = st.one_of(st.none(), st.binary(max_size=40), st.text(max_size=20).map(str.encode))
 HEADERS = st.lists(st.tuples(st.sampled_from(["a", "größe", "trace", "", '"\\']), TEXTS), max_size=3)
@@ -46,7 +47,7 @@ DROPPED, HASHED = Payload("dropped"), Payload.hashed(b"some salt")
 def both(data: bytes, form: BytesForm = "auto", *, payload: Payload = SHOWN, **options: Any) -> bool:
     """Whether the kernel takes a field; raises AssertionError where the lines or the contexts differ."""
     plain, rendering = DecodeContext(DecodeOptions(**options)), DecodeContext(DecodeOptions())
-    renderer = Renderer(the_kernel(), form, lambda *_: False, payload.hiding)
+    renderer = Renderer(kernel(), form, lambda *_: False, payload.hiding)
     rendering.options = RenderingOptions(**options, renderer=renderer)
     default = json_default(form)
     with records_by_python():

@@ -11,6 +11,7 @@ import pytest
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import response_plan
+from kafkasniff.native import kernel
 from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
@@ -19,7 +20,6 @@ from kafkasniff.text.printable import word
 from tests.choice import fewer
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import the_kernel
 from tests.native.kernel_summaries import TameEncoder, agree_on_summary, kinds_with_tables, table
 from tests.native.summary_caller import SummaryCaller, items_of
 from tests.vectors.reader import vectors
@@ -44,11 +44,10 @@ LEFT = frozenset({
 
 @pytest.fixture(scope="module")
 def caller() -> SummaryCaller:
-    return SummaryCaller(the_kernel())
+    return SummaryCaller(kernel())
 
 
 def test_all_templates_but_few_have_tables() -> None:
-    the_kernel()
     made = {(kind.key, kind.direction) for kind in kinds_with_tables()}
     found = set()
     for name, direction in templates.titles():
@@ -143,7 +142,7 @@ def test_items_without_a_table_and_bodies_with_more_bytes(caller: SummaryCaller)
 
 
 def test_there_is_room_for_many() -> None:
-    fresh = SummaryCaller(the_kernel())
+    fresh = SummaryCaller(kernel())
     assert of_group(fresh, [b"g" * 60] * 2000) == [f"group {'g' * 60}, generation 0, member m"] * 2000
 
 
@@ -182,16 +181,16 @@ def test_a_damaged_table_is_refused() -> None:
     good = table_of(1, 12, "response")
     assert good is not None
     rng = random.Random(1)
-    SummaryTable(the_kernel(), good)
+    SummaryTable(kernel(), good)
     refused = 0
     for place in range(0, len(good) - 4, 4):
         changed = bytearray(good)
         changed[place : place + 4] = rng.choice([b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", rng.randbytes(4)])
         try:
-            SummaryTable(the_kernel(), bytes(changed))
+            SummaryTable(kernel(), bytes(changed))
         except ValueError:
             refused += 1
     assert refused > len(good) // 16
     for size in (0, 3, 40, len(good) - 4):
         with pytest.raises(ValueError, match="not a table"):
-            SummaryTable(the_kernel(), good[:size])
+            SummaryTable(kernel(), good[:size])

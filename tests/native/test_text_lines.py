@@ -15,13 +15,13 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.native import kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from tests.conftest import shipped_captures
 from tests.native.feed_messages import Recorder, Seen, batches, named_by, recorded
-from tests.native.kernel_and_walker import the_kernel
 
 CAPTURES = {path.name: path for path in shipped_captures()}
 WAYS: list[dict[str, Any]] = [
@@ -58,7 +58,7 @@ def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size
     sink = TextSink(out, **way)
     assert sink.writes_plain_lines
     enricher = Enricher(sessions=False)
-    native = NativeText(the_kernel(), sink, ends, names.__getitem__, enricher)
+    native = NativeText(kernel(), sink, ends, names.__getitem__, enricher)
     native.use(Detail(recorder.decode_options))
     of = {id(one.message): one for one in seen}
     ours = [of[id(event)] for event in events if id(event) in of]

@@ -7,11 +7,11 @@ import pytest
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.model import Endpoint
+from kafkasniff.native import kernel
 from kafkasniff.native import sessions as native_sessions
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.sinks.session_follower import PARTITIONS_PER_REQUEST, SessionFollower
-from tests.native.kernel_and_walker import the_kernel
 
 CODE = FETCH * VERSIONS + 12
 BROKER = Endpoint("10.0.0.9", 9092)
@@ -22,7 +22,7 @@ class _Kept:
 
     def __init__(self) -> None:
         self.sessions, self.known = FetchSessions(), KnownSessions()
-        self.follower = SessionFollower(the_kernel(), self.sessions, self.known)
+        self.follower = SessionFollower(kernel(), self.sessions, self.known)
         self._exchange = 0
 
     def begin(self, number: int, partitions: int) -> None:

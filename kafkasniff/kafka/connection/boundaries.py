@@ -30,13 +30,6 @@ class Roles(Protocol):
     """Direction of the client's stream; None while it is unknown."""
 
 
-class AskedResponses(Requests, Protocol):
-    """The outstanding requests."""
-
-    def is_beginning_of_response(self, message: bytes) -> bool:
-        """Whether the available part of a message decodes as a response to an outstanding request."""
-
-
 class Boundaries:
     """The streams of one connection that are not in step.
 
@@ -46,7 +39,7 @@ class Boundaries:
 
     __slots__ = ("_forced", "_log", "_max_frame", "_outstanding", "_proxied", "_searchers")
 
-    def __init__(self, log: Roles, requests: AskedResponses, *, forced: bool, max_frame: int) -> None:
+    def __init__(self, log: Roles, requests: Requests, *, forced: bool, max_frame: int) -> None:
         self._log = log
         self._outstanding = requests
         self._forced = forced

@@ -70,6 +70,9 @@ class Requests(Protocol):
     def is_exact(self, correlation_id: int, message: bytes) -> bool:
         """Whether a message decodes exactly as the response to the outstanding request with this id."""
 
+    def is_beginning_of_response(self, message: bytes) -> bool:
+        """Whether the available part of a message decodes as a response to an outstanding request."""
+
 
 class Searcher(FrameCandidates):
     """A search in the bytes of one stream since its boundaries were lost."""

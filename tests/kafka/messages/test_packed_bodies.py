@@ -17,7 +17,6 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
 from tests.craft import kafka_bytes as kafka
-from tests.native.kernel_and_walker import the_kernel
 
 Kind = tuple[int, int, str]
 
@@ -103,7 +102,7 @@ def test_memory_stays_bounded() -> None:
 
 
 def programs() -> Programs:
-    return Programs(the_kernel(), lambda plan: None if plan.schema is None else program_of(plan.schema.root))
+    return Programs(kernel(), lambda plan: None if plan.schema is None else program_of(plan.schema.root))
 
 
 def test_pending_bodies_keep_their_programs() -> None:

@@ -17,10 +17,11 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.kafka.schema.wire import Odd
+from kafkasniff.native import kernel
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
-from tests.native.kernel_and_walker import roots, the_kernel
+from tests.native.kernel_and_walker import roots
 
 PARTS = 4
 """Tests of all APIs, which workers share."""
@@ -137,7 +138,7 @@ def assert_part(part: object, whole: object) -> None:
 
 
 def test_every_layout_has_a_program_that_the_kernel_takes() -> None:
-    check = the_kernel().check
+    check = kernel().check
     pairs = sum(len(found.versions) for key in api_keys() if (found := api(key)) is not None)
     count = 0
     for root in roots():
@@ -149,7 +150,7 @@ def test_every_layout_has_a_program_that_the_kernel_takes() -> None:
 
 def test_programs_that_are_damaged_are_refused() -> None:
     """No index and no name of a program that is taken lies outside."""
-    check = the_kernel().check
+    check = kernel().check
     found = api(0)
     assert found is not None
     program = program_of(found.request(9).root)
