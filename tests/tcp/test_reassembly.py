@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.tcp import plan as planning
+from kafkasniff.tcp import batch_plan as planning
 from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.plan import connection_hash
