@@ -110,7 +110,7 @@ def seconds(packets: PacketBatch) -> float:
     for _ in range(2):
         inspector = Inspector(headers=True)
         begin = time.process_time()
-        engine = inspector._feeder._engine  # type: ignore[union-attr]
+        engine = inspector._feeder._engine
         clock = packets.time_ns
         engine.take(packets, clock, (packets.order, clock))
         engine.finish()
@@ -132,7 +132,7 @@ def test_memory_is_given_back(name: str) -> None:
     inspector = Inspector(connections=True)
     inspector.feed(make(count))
     inspector.close()
-    assert inspector._feeder._engine.free() == 0  # type: ignore[union-attr]
+    assert inspector._feeder._engine.free() == 0
 
 
 def test_the_budget_ends_connections() -> None:
@@ -146,4 +146,4 @@ def test_the_budget_ends_connections() -> None:
         for slice_ in inspector.feed_slices(packets):
             kinds |= {getattr(output, "kind", None) for output in slice_}
     assert "memory-bound" in kinds
-    assert inspector._feeder._engine.memory < 200 << 20  # type: ignore[union-attr]
+    assert inspector._feeder._engine.memory < 200 << 20
