@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
-from kafkasniff.engine.connection_stats import InspectedConnection
+from kafkasniff.engine.connection_stats import InspectedConnection, MessageOwner
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.feeding import Feeder
 from kafkasniff.engine.followed import FollowedConnection
@@ -163,6 +163,15 @@ class Inspector:
         if selects is not None:
             feeder.decide_by(selects.pin)
         return True
+
+    def report_ends(self, ended: Callable[[MessageOwner, int], None]) -> None:
+        """Call `ended` with each connection at its end, and how many of its bytes are messages or tokens.
+
+        In contrast to `Connection` objects, this works with lines. Raises UsageError without the native kernel.
+        """
+        if not isinstance(self._feeder, StreamFeeder):
+            raise UsageError("this needs the native kernel")
+        self._feeder.report_ends(ended)
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Process the next packets, in capture order."""

@@ -6,16 +6,41 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.engine.shards import packed
 from kafkasniff.model import Connection, Lines, Message, SaslToken
 
 if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
+    from kafkasniff.engine.connection_stats import MessageOwner
     from kafkasniff.enrich import Catalog
-    from kafkasniff.model import Endpoint
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
+    from kafkasniff.tcp.plan import Key
 
-__all__ = ["Selected", "write_selected", "written_line"]
+__all__ = ["AllSelected", "Discarded", "Selected", "write_selected", "written_line"]
+
+
+class Discarded:
+    """An output of which nothing is kept."""
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Discard data."""
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+
+class AllSelected:
+    """All connections with messages or tokens, for runs without a filter: their messages can be lines."""
+
+    def __init__(self) -> None:
+        self.connections: list[tuple[Key, int]] = []
+        """Both ends and `connection_id` of those that have ended."""
+
+    def ended(self, connection: MessageOwner, decoded: int) -> None:
+        """A connection has ended, of which this many bytes were decoded."""
+        if decoded:
+            self.connections.append((connection.endpoints, connection.identify()))
 
 
 class Selected:
@@ -29,7 +54,7 @@ class Selected:
         self._limit = limit
         self._numbers: set[int] = set()
         """Selected connections that have not ended."""
-        self.connections: list[tuple[Endpoint, Endpoint, int]] = []
+        self.connections: list[tuple[Key, int]] = []
         """Both ends and `connection_id` of selected connections that have ended."""
         self._selected = 0
 
@@ -74,7 +99,8 @@ class Selected:
         """A connection has ended, and all its events were written."""
         if connection.connection in self._numbers:
             self._numbers.remove(connection.connection)
-            self.connections.append((connection.client, connection.broker, connection.connection_id))
+            one, other = sorted((packed(connection.client), packed(connection.broker)))
+            self.connections.append(((one, other), connection.connection_id))
 
     def close(self) -> None:
         """End of events."""
@@ -86,7 +112,7 @@ def write_selected(
     environment: Environment,
     path: str,
     captures: Sequence[str],
-    selected: Selected,
+    selected: Selected | AllSelected,
     framing: Mapping[str, Any],
     *,
     catalog: Catalog,
@@ -105,14 +131,14 @@ def write_selected(
     from kafkasniff.capture.write.patched_file import PatchedFile
     from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
-    from kafkasniff.engine.shards import packed
+    from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME
+    from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
     from kafkasniff.redact.matching import Matching, WantedConnections
     from kafkasniff.redact.message import Blanker
 
     wanted = WantedConnections()
-    for client, broker, identity in selected.connections:
-        one, other = sorted((packed(client), packed(broker)))
-        wanted.add((one, other), identity)
+    for key, identity in selected.connections:
+        wanted.add(key, identity)
     blanker = None if secrets and payload else Blanker(secrets=secrets, payload=payload, topic=catalog.topic)
     with PatchedFile(path) as file, open_captures(captures) as source:
         matching = Matching(
@@ -120,6 +146,7 @@ def write_selected(
             CaptureWriter(file, form_of(path), source.interface),
             wanted,
             blanker=blanker,
+            own_topics=catalog.topics_named({*INTERNAL_TOPICS, TOPIC_NAME}),
             memory=memory,
             **framing,
         )
