@@ -164,6 +164,11 @@ class Inspector:
             feeder.decide_by(selects.pin)
         return True
 
+    def report_selected(self, selected: Callable[[int], None]) -> None:
+        """Call `selected` with the number of each connection with lines that a filter selects; after `write_lines`."""
+        assert self._windows is not None
+        self._windows.report_selected(selected)
+
     def report_ends(self, ended: Callable[[MessageOwner, int], None]) -> None:
         """Call `ended` with each connection at its end, and how many of its bytes are messages or tokens.
 

@@ -7,6 +7,7 @@ need no judgement, `redact.message` all others. Bytes that were not understood a
 from __future__ import annotations
 
 import ctypes
+import functools
 import heapq
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -26,10 +27,11 @@ from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.rendered import program_for
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.uuids import uuid_bytes
 from kafkasniff.native.blanking import PIECE, PREFIX, MessageBlanks, StreamPieces
 from kafkasniff.native.caller import Program
-from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import EngineRows, RowKind
@@ -130,11 +132,15 @@ class StreamReading:
 
     def _program(self, code: int, is_request: bool) -> Program | None:
         assert self._blanker is not None
-        if not answers_alone(code):
-            return None
         key, version = divmod(code, VERSIONS)
         plan = request_plan(key, version) if is_request else response_plan(key, version)
-        program = program_for(plan, show_secrets=self._blanker.secrets, hides=not self._blanker.payload)
+        program: bytes | None = None
+        if _is_open(code):
+            # All of it is shown if it can be read to its end, whatever its embedded structures mean.
+            assert plan.schema is not None
+            program = program_of(plan.schema.root)
+        elif answers_alone(code):
+            program = program_for(plan, show_secrets=self._blanker.secrets, hides=not self._blanker.payload)
         return None if program is None else Program(self._kernel, program)
 
     # -- connections --------------------------------------------------------------------------------------------------
@@ -202,7 +208,12 @@ class StreamReading:
         self._reserve(int(messages["connection"].max(initial=0)))
         numbers = self._numbers[messages["connection"]]
         wanted = (numbers >= 0) & ((messages["flags"] & ENDED) == 0) & (messages["position"] >= 0)
-        mine, numbers = messages.compress(wanted), numbers[wanted]
+        rows = taken.rows
+        unusual, arena_of_unusual = self._unusual(rows, len(taken.arena))
+        source = taken.arena + arena_of_unusual
+        mine = joined((messages.compress(wanted), unusual))
+        numbers = self._numbers[mine["connection"]]
+        count = len(mine) - len(unusual)
         sizes = mine["size"].astype(np.uint64) + np.uint64(PREFIX)
         starts = np.cumsum(sizes, dtype=np.uint64) - sizes
         arena = bytearray(int(sizes.sum()))
@@ -211,14 +222,50 @@ class StreamReading:
         directions = np.where((mine["flags"] & REQUEST) > 0, clients, 1 - clients)
         found["stream"], found["position"] = 2 * numbers + directions, mine["position"]
         found["start"], found["size"] = starts, sizes
-        done = self._blanks.run(mine, self._buffer, taken.arena, starts, arena)
-        left = np.flatnonzero(~done)
-        others = self._in_order(taken.rows, self._left(mine, left, numbers, directions, taken.arena))
+        done = self._blanks.run(mine, self._buffer, source, starts, arena)
+        left = np.flatnonzero(~done[:count])
+        is_left = np.ones(len(rows), np.bool_)
+        is_left[unusual["ordinal"][done[count:]]] = False
+        others = self._in_order(rows.compress(is_left), self._left(mine, left, numbers, directions, source))
         for row in others:
             connection = self._connections.get(row["connection"])
             if connection is not None:
                 self._take(connection, row)
         return StreamPieces(found.compress(done), arena)
+
+    def _unusual(self, rows: NDArray[np.void], start: int) -> tuple[NDArray[np.void], bytes]:
+        """Whole messages among the rows that are shown if they can be read, as regular ones, and their bytes.
+
+        `start`: of these in the arena; `ordinal`: the index of the row.
+        """
+        is_message = (rows["kind"] == RowKind.REQUEST) | (
+            (rows["kind"] == RowKind.RESPONSE) & (rows["flags"] & ORPHAN == 0)
+        )
+        is_message &= (rows["have"] == rows["size"]) & (rows["size"] <= MAX_FRAME) & (rows["position"] >= 0)
+        is_message &= (rows["key"] >= 0) & (rows["key"] < KEYS) & (rows["version"] >= 0) & (rows["version"] < VERSIONS)
+        found: list[tuple[Any, ...]] = []
+        parts: list[bytes] = []
+        for index in np.flatnonzero(is_message & (rows["body"] > 0)).tolist():
+            row = rows[index]
+            code = int(row["key"]) * VERSIONS + int(row["version"])
+            connection = self._connections.get(int(row["connection"]))
+            if connection is None or not _is_open(code):
+                continue
+            data, body, flags, client_id = _bytes_at(int(row["at"]), int(row["size"])), int(row["body"]), ARENA, -1
+            if row["kind"] == RowKind.REQUEST:
+                flags, client_id = ARENA | REQUEST, int.from_bytes(data[8:10], "big", signed=True)
+            elif response_plan(int(row["key"]), int(row["version"])).header:
+                if data[4:5] != b"\0":
+                    continue
+                body = 5
+            found.append((start, index, connection.slot, len(data), body, code, client_id, flags, int(row["position"])))
+            parts.append(data)
+            start += len(data)
+        made = np.zeros(len(found), MESSAGE)
+        names = ("start", "ordinal", "connection", "size", "body", "code", "client_id", "flags", "position")
+        for name, column in zip(names, zip(*found, strict=True), strict=False):
+            made[name] = column
+        return made, b"".join(parts)
 
     @staticmethod
     def _in_order(rows: NDArray[np.void], messages: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -353,6 +400,18 @@ class StreamReading:
                 self.encrypted.add(number)
                 self._pieces += [(2 * number + direction, at, data) for direction, at, data in wrapped.held]
                 wrapped.held.clear()
+
+
+@functools.cache  # bounded by the number of codes
+def _is_open(code: int) -> bool:
+    """Whether messages of a version of an API never hold secrets, payload or records."""
+    key, version = divmod(code, VERSIONS)
+    plans = request_plan(key, version), response_plan(key, version)
+    return all(
+        plan.schema is not None
+        and not (plan.has_secrets or plan.schema.root.secrets or plan.schema.root.payload or plan.schema.root.records)
+        for plan in plans
+    )
 
 
 def _prologue(head: bytes) -> bytes:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.capture.timeline.read_ahead import ReadAhead
     from kafkasniff.cli.running.pipeline import Ordered
-    from kafkasniff.cli.running.write_matching import AllSelected, Selected
+    from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.sinks.formats import FormatSink
     from kafkasniff.sinks.ordered_sink import OrderedSink
@@ -89,10 +89,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     writing = options.pop("write_matching")
     if writing is not None:
         check_writing(writing, captures, payload)
-    # Without a filter, all messages select their connections: no message is needed for itself.
-    takes_all = writing is not None and predicate is None and limit is None
+    # With a limit, messages that are not shown any more still select their connections.
+    has_lines = writing is None or limit is None
     shows = writing is None or not quiet or wanted.output is not None
-    if takes_all and not shows:
+    if has_lines and not shows:
         # The fastest form.
         wanted = OutputOptions("json")
     # Packets from a pipe arrive slowly, and their lines should be printed at once.
@@ -117,10 +117,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
 
-    if predicate is None and (writing is None or takes_all):
+    if predicate is None and has_lines:
         arguments["renderer"] = make_renderer(wanted, payload)
-    # The end of a connection decides whether its packets are written.
-    inspector = Inspector(**arguments, connections=writing is not None and not takes_all, frames=bool(wanted.hex))
+    inspector = Inspector(**arguments, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:
@@ -139,27 +138,26 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             )
             open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
             ordered: Ordered | None = None
-            selected: Selected | AllSelected | None = None
-            selecting: Selected | None = None
+            connections: SelectedConnections | None = None
+            selected: Selected | None = None
+            target: Output | Discarded = output
             lines: OrderedSink | FormatSink
             late: OrderedSink | None = None
-            if takes_all:
-                from kafkasniff.cli.running.write_matching import AllSelected, Discarded
+            if writing is not None:
+                from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
 
-                lines = sink = open_sink(output if shows else Discarded(), settings)
-                selected = AllSelected()
-                inspector.report_ends(selected.ended)
-            elif predicate is None and writing is None:
-                lines = sink = open_sink(output, settings)
+                target = output if shows else Discarded()
+                connections = SelectedConnections(every=predicate is None)
+                inspector.report_ends(connections.ended)
+            if predicate is None and has_lines:
+                lines = sink = open_sink(target, settings)
             else:
                 from kafkasniff.sinks.ordered_sink import OrderedSink
 
-                lines = ordered = late = OrderedSink(output, lambda to: open_sink(to, settings), limit)
+                lines = ordered = late = OrderedSink(target, lambda to: open_sink(to, settings), limit)
                 sink = late.inner
-                if writing is not None:
-                    from kafkasniff.cli.running.write_matching import Selected
-
-                    selected = ordered = selecting = Selected(late if shows else None, limit)
+                if connections is not None:
+                    selected = ordered = Selected(late, limit, connections)
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = lines.flush if "-" in captures or to_terminal else None
             enricher = Enricher(catalog, summary=inspector.summary)
@@ -180,10 +178,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 selector=selector,
                 limit=None if selected is not None else limit,
                 flush=flush,
-                ended=None if selecting is None else selecting.ended,
                 ordered=ordered,
             )
-            if (writing is None or takes_all) and begin_lines(
+            if has_lines and begin_lines(
                 inspector,
                 sink,
                 enricher,
@@ -194,7 +191,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 left=None if limit is None else run.left,
                 ahead=ahead,
             ):
-                run.lines = lines
+                run.lines = lines if selected is None else selected
+                if selected is not None and connections is not None:
+                    inspector.report_selected(connections.add)
             progress = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
                 if two_pass:
@@ -208,14 +207,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     environment.say(f"interrupted: {summary_line(inspector.summary)}")
                 raise
         prefix = ""
-        if writing is not None and selected is not None:
+        if writing is not None and connections is not None:
             from kafkasniff.cli.running.write_matching import write_selected, written_line
 
             written = write_selected(
                 environment,
                 writing,
                 captures,
-                selected,
+                connections,
                 frames,
                 catalog=catalog,
                 secrets=arguments["show_secrets"],
@@ -225,7 +224,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             )
             prefix = f"{written_line(environment, written, writing)}: "
         if not quiet:
-            shown = None if predicate is None and limit is None else run.shown if selecting is None else selecting.shown
+            shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
             environment.say(prefix + summary_line(inspector.summary, shown))
             if late is not None and late.late:
                 environment.say(
