@@ -327,8 +327,13 @@ pub export fn kafkasniff_chosen(
 }
 
 /// Copies messages without secrets and payload; see `redact.zig`.
-pub export fn kafkasniff_blank(call: *const redact.Blanking) void {
+pub export fn kafkasniff_blank(call: *redact.Blanking) void {
     call.run();
+}
+
+/// 1 if a batch of `wire` bytes whose decompressed records these are may be shown.
+pub export fn kafkasniff_may_show(call: *redact.Blanking, records: [*]const u8, size: u64, count: u64, wire: u64) i32 {
+    return @intFromBool(call.mayShow(records[0..size], count, wire));
 }
 
 /// Writes bytes of streams into packets, and their checksums; see `redact.zig`.

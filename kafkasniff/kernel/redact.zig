@@ -23,6 +23,18 @@ const PREFIX = 4;
 
 const Outcome = enum(u8) { left = 0, done = 1 };
 
+/// A compressed batch that may be shown if its records hold no secrets.
+const Compressed = extern struct {
+    /// Index of its message.
+    message: u64,
+    /// Where it is in the output, and its size.
+    start: u64,
+    size: u64,
+    codec: u32,
+    /// Number of records in its header.
+    count: u32,
+};
+
 /// Regular messages to copy, each with its length prefix.
 pub const Blanking = extern struct {
     messages: feed_found.Messages,
@@ -43,8 +55,13 @@ pub const Blanking = extern struct {
     output_size: u64,
     /// Result for each message: `Outcome`.
     outcomes: [*]Outcome,
+    /// Room for the compressed batches of messages that are done otherwise.
+    compressed: [*]Compressed,
+    compressed_size: u64,
+    /// How many there are.
+    compressed_count: u64,
 
-    pub fn run(self: *const Blanking) void {
+    pub fn run(self: *Blanking) void {
         const all = self.messages.rows[0..self.messages.size];
         var call: calls.Call = undefined;
         // No room for notes: a message with a problem is left to Python.
@@ -52,12 +69,28 @@ pub const Blanking = extern struct {
         call.max_records = self.max_records;
         call.wants = std.mem.zeroInit(calls.Wants, .{ .form = .auto, .records = .full, .output = .pack, .payload = .shown });
         call.wants.show_secrets = self.shows_secrets != 0;
-        for (all, self.outcomes[0..all.len], self.starts[0..all.len]) |*message, *outcome, start| {
-            outcome.* = if (self.copy(&call, message, start)) .done else |_| .left;
+        self.compressed_count = 0;
+        for (all, self.outcomes[0..all.len], self.starts[0..all.len], 0..) |*message, *outcome, start, index| {
+            const before = self.compressed_count;
+            outcome.* = if (self.copy(&call, message, start, index)) .done else |_| .left;
+            if (outcome.* == .left) self.compressed_count = before;
         }
     }
 
-    fn copy(self: *const Blanking, call: *calls.Call, message: *const feed_found.Message, start: u64) Error!void {
+    /// Whether decompressed records of a batch of `wire` bytes hold no secrets.
+    pub fn mayShow(self: *Blanking, bytes: []const u8, count: u64, wire: usize) bool {
+        var out = Blank{ .blanking = self, .bytes = &.{}, .left = self.max_records };
+        out.records(bytes, 0, count, wire) catch return false;
+        return true;
+    }
+
+    fn copy(
+        self: *Blanking,
+        call: *calls.Call,
+        message: *const feed_found.Message,
+        start: u64,
+        index: usize,
+    ) Error!void {
         const flags = message.flags;
         if (flags.ended or flags.tags) return error.Odd;
         const side: usize = if (flags.request) 0 else feed_found.KEYS * feed_found.VERSIONS;
@@ -71,7 +104,13 @@ pub const Blanking = extern struct {
         const whole = self.output[start..][0 .. PREFIX + bytes.len];
         std.mem.writeInt(u32, whole[0..PREFIX], message.size, .big);
         @memcpy(whole[PREFIX..], bytes);
-        var out = Blank{ .blanking = self, .bytes = whole[PREFIX..], .left = self.max_records };
+        var out = Blank{
+            .blanking = self,
+            .bytes = whole[PREFIX..],
+            .left = self.max_records,
+            .message = index,
+            .start = start + PREFIX,
+        };
         var walk = Walk(Blank).init(call, Program.at(program), bytes, message.body, &out, null);
         if (try walk.run() != bytes.len or walk.notes.used != 0) return error.Odd;
     }
@@ -83,9 +122,12 @@ const Blank = struct {
     pub const is_tree = false;
     pub const blanks = true;
 
-    blanking: *const Blanking,
+    blanking: *Blanking,
     /// A copy of the message.
     bytes: []u8,
+    /// Its index, and where it is in the output.
+    message: usize = 0,
+    start: u64 = 0,
     /// Records and headers that the message may still have.
     left: u64,
     at: usize = 0,
@@ -161,14 +203,28 @@ const Blank = struct {
         if (codec == 0) {
             try self.records(found[records_of.HEADER_SIZE..], start, @intCast(count), found.len);
         } else {
-            // Compressed records cannot be separated; whether they hold secrets is known when they are decompressed.
-            if (self.blanking.shows_payload != 0) return error.Odd;
+            // Compressed records cannot be separated.
+            if (self.blanking.shows_payload != 0) return self.ask(position, found.len, codec, @intCast(count));
             self.hide(start, found.len - records_of.HEADER_SIZE, BLANK);
         }
         if (self.blanking.shows_payload != 0) return;
         // A checksum reveals something about its data.
         const shown = self.bytes[position..][0..found.len];
         std.mem.writeInt(u32, shown[records_of.CRC_START - 4 ..][0..4], crc32c(shown[records_of.CRC_START..]), .big);
+    }
+
+    /// Whether a batch holds secrets is known when it is decompressed.
+    fn ask(self: *Blank, position: usize, size: usize, codec: u32, count: u32) Error!void {
+        const blanking = self.blanking;
+        if (blanking.compressed_count == blanking.compressed_size) return error.Odd;
+        blanking.compressed[blanking.compressed_count] = .{
+            .message = self.message,
+            .start = self.start + position,
+            .size = size,
+            .codec = codec,
+            .count = count,
+        };
+        blanking.compressed_count += 1;
     }
 
     fn records(self: *Blank, bytes: []const u8, position: usize, count: u64, wire: usize) Error!void {

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.caller import Program, listed
+from kafkasniff.native.caller import Program, WantedBatch, listed
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 
@@ -31,6 +31,16 @@ checksum covers besides header and payload; `touched`: its bytes have changed; `
 """
 PIECE: Final = np.dtype([("stream", np.uint64), ("position", np.int64), ("start", np.uint64), ("size", np.uint64)])
 """Bytes of a stream that may be shown; `start`: where they are in the arena."""
+
+
+_COMPRESSED: Final = np.dtype(
+    [*((name, np.uint64) for name in ("message", "start", "size")), ("codec", np.uint32), ("count", np.uint32)]
+)
+MOST_COMPRESSED: Final = 4_096
+"""Compressed batches of one call; messages with further ones are left to Python."""
+
+Inflates = Callable[[memoryview], Callable[[WantedBatch], bytes | None]]
+"""Given a message, returns what decompresses its batches; None for one that Python has to decode."""
 
 
 class StreamPieces(NamedTuple):
@@ -61,6 +71,9 @@ class _Blanking(ctypes.Structure):
         ("output", ctypes.c_void_p),
         ("output_size", ctypes.c_uint64),
         ("outcomes", ctypes.c_void_p),
+        ("compressed", ctypes.c_void_p),
+        ("compressed_size", ctypes.c_uint64),
+        ("compressed_count", ctypes.c_uint64),
     )
 
 
@@ -85,6 +98,7 @@ class MessageBlanks:
     - `program`: returns the program for messages of a code and whether they are requests; None if Python blanks them
     - `marks`: prefixes of keys of records that may hold secrets
     - `topics`: ids of the brokers' own topics
+    - `inflates`: decompresses batches whose records may be secret
     """
 
     def __init__(
@@ -94,6 +108,7 @@ class MessageBlanks:
         *,
         marks: Sequence[bytes],
         topics: Sequence[bytes],
+        inflates: Inflates,
         secrets: bool,
         payload: bool,
         max_records: int,
@@ -103,11 +118,14 @@ class MessageBlanks:
         self._addresses = np.zeros(2 * KEYS * VERSIONS, np.uint64)
         self._known = np.zeros(2 * KEYS * VERSIONS, np.bool_)
         self._programs: list[Program] = []
+        self._inflates = inflates
+        self._compressed = np.zeros(MOST_COMPRESSED, _COMPRESSED)
         self._marks, self._topics = listed(marks), b"".join(topics)
         self._call = _Blanking(marks=self._marks, marks_size=len(self._marks), topics=self._topics)
         self._call.topics_count, self._call.max_records = len(topics), max_records
         self._call.shows_secrets, self._call.shows_payload = secrets, payload
         self._call.programs = self._addresses.ctypes.data
+        self._call.compressed, self._call.compressed_size = self._compressed.ctypes.data, MOST_COMPRESSED
 
     def run(
         self, rows: NDArray[np.void], buffer: bytes, arena: bytes, starts: NDArray[np.uint64], output: bytearray
@@ -130,7 +148,22 @@ class MessageBlanks:
         view = np.frombuffer(output, np.uint8)
         call.output, call.output_size = view.ctypes.data, len(output)
         self._kernel.blank(ctypes.byref(call))
+        self._judge(outcomes, output)
         return outcomes.astype(np.bool_)
+
+    def _judge(self, outcomes: NDArray[np.uint8], output: bytearray) -> None:
+        """Leave messages to Python whose compressed records may be secret, or cannot be read."""
+        # The views end with this call: afterwards the output may grow.
+        data, call = memoryview(output), ctypes.byref(self._call)
+        last, inflate = -1, self._inflates(data)
+        for message, start, size, codec, count in self._compressed[: self._call.compressed_count].tolist():
+            if message != last:
+                # All batches of a message share its bound.
+                last, inflate = message, self._inflates(data)
+            if outcomes[message]:
+                records = inflate(WantedBatch(start, start + size, codec, 2, count))
+                is_shown = records is not None and self._kernel.may_show(call, records, len(records), count, size)
+                outcomes[message] = bool(is_shown)
 
     def _learn(self, kind: int) -> None:
         self._known[kind] = True

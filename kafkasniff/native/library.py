@@ -119,6 +119,9 @@ class Kernel:
         self.blank = library.kafkasniff_blank
         self.blank.argtypes = (pointer,)
         self.blank.restype = None
+        self.may_show = library.kafkasniff_may_show
+        self.may_show.argtypes = (pointer, ctypes.c_char_p, number, number, number)
+        self.may_show.restype = ctypes.c_int32
         self.patch = library.kafkasniff_patch
         self.patch.argtypes = (pointer,)
         self.patch.restype = None

@@ -24,7 +24,7 @@ from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
-from kafkasniff.kafka.messages.rendered import program_for
+from kafkasniff.kafka.messages.rendered import MAX_INFLATED, Inflate, program_for
 from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.kafka.schema.program import program_of
@@ -125,10 +125,15 @@ class StreamReading:
             self._program,
             marks=CONNECT_KEYS,
             topics=[uuid_bytes(one) for one in {*own_topics, TOPIC_ID}],
+            inflates=self._inflate,
             secrets=blanker.secrets,
             payload=blanker.payload,
             max_records=blanker.options.max_records,
         )
+
+    def _inflate(self, data: memoryview) -> Inflate:
+        assert self._blanker is not None
+        return Inflate(data, min(MAX_INFLATED, self._blanker.options.max_decompressed))
 
     def _program(self, code: int, is_request: bool) -> Program | None:
         assert self._blanker is not None

@@ -67,6 +67,8 @@ def known() -> Iterator[Case]:
         batch_of(plain) * 2,
         batch_of(plain, attributes=0x20),
     ]
+    fields += [batch_of(connect, codec) for codec in (1, 2, 3, 4)] + [batch_of(plain, 3) + batch_of(connect, 4)]
+    fields += [batch_of(plain, 2) + batch_of(plain, 4)]
     fields += [fields[0][:-1], fields[0] + b"\0" * 20, kafka.record_batch([])]
     for topic in ("orders", "__consumer_offsets", "__own"):
         for field in fields:
