@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
@@ -141,6 +142,18 @@ class Inspector:
         if selects is not None:
             feeder.decide_by(selects.pin)
         return True
+
+    def report_selected(self, selected: Callable[[int], None]) -> None:
+        """Call `selected` with the number of each connection with lines that a filter selects; after `write_lines`."""
+        assert self._windows is not None
+        self._windows.report_selected(selected)
+
+    def report_ends(self, ended: Callable[[MessageOwner, int], None]) -> None:
+        """Call `ended` with each connection at its end, and how many of its bytes are messages or tokens.
+
+        In contrast to `Connection` objects, this works with lines.
+        """
+        self._feeder.report_ends(ended)
 
     def feed(self, batch: PacketBatch) -> list[Output]:
         """Process the next packets, in capture order."""

@@ -104,8 +104,11 @@ class LineRun:
         """Number of problems inherent to the kinds of all messages before each one."""
         self.detail = detail
 
-    def select(self, capture: Callable[[int], str | None]) -> None:
-        """Decide which messages are shown; all exchanges must have their numbers."""
+    def select(self, capture: Callable[[int], str | None]) -> list[int]:
+        """Decide which messages are shown; all exchanges must have their numbers.
+
+        Returns the numbers of connections with messages that are selected already.
+        """
         assert self._selects is not None
         native = np.ones(len(self), bool)
         native[self._pythons] = False
@@ -113,6 +116,8 @@ class LineRun:
             self._selects, self._messages, self._edges, self.numbers, native, capture
         )
         self.bound = selected.bind(self.bound)
+        owners = [self.owners[index] for index in selected.connections()]
+        return [owner.number for owner in owners if owner is not None]
 
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, if decided."""

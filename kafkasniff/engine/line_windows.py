@@ -5,7 +5,7 @@ Lines are written natively where no message has to be decoded; everything else i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.emitting import Emitter
@@ -38,6 +38,11 @@ class LineWindows:
         self._feeder = feeder
         self._emitter = emitter
         self._lines = lines
+        self._selected: Callable[[int], None] | None = None
+
+    def report_selected(self, selected: Callable[[int], None]) -> None:
+        """Call `selected` with the number of each connection with lines that a filter selects."""
+        self._selected = selected
 
     def feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
         """Process the next packets. With threads that read ahead, the results are yielded some batches later."""
@@ -81,7 +86,10 @@ class LineWindows:
             numbers = run.number(state.exchanges, [stops[index] for index in begun])
             state.exchanges += len(begun) + run.begun
             if self._lines.selects is not None:
-                run.select(state.capture_at)
+                selected = run.select(state.capture_at)
+                if self._selected is not None:
+                    for connection in selected:
+                        self._selected(connection)
         opened: dict[int, OpenExchange] = {}
         for index, number in zip(begun, numbers, strict=True):
             _, _, _, connection, event = keyed[index]

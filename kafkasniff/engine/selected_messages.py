@@ -124,6 +124,12 @@ class SelectedMessages:
         earlier["message"] = order.place[earlier["message"]]
         return batch._replace(messages=moved, numbers=batch.numbers[order.source], shown=self._shown)
 
+    def connections(self) -> list[int]:
+        """Indices of the connections with messages that are selected by now."""
+        selected = (self._answers == SELECTED) | (self._answers == DEFERRED)
+        found: list[int] = np.unique(self._rows["connection"][selected]).tolist()
+        return found
+
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, if decided."""
         return None if self._answers[index] == UNDECIDED else bool(self._answers[index] != REJECTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Final
 
@@ -68,6 +68,8 @@ class StreamEvents:
         """The latest connections, by the index of their endpoints."""
         self.owners: list[FollowedConnection | None] = []
         """By slot."""
+        self.ended: Callable[[FollowedConnection, int], None] | None = None
+        """Receives each connection at its end, and how many of its bytes are messages or tokens, if set."""
         self._freed: list[int] = []
         self._buffer = b""
         self._from, self._until = 0, 0
@@ -471,7 +473,10 @@ class StreamEvents:
         connection.asked.clear()
         connection.early_problems.clear()
         connection.ended = True
-        seen, lost = int(ending["decoded"].sum() + ending["skipped"].sum()), int(ending["lost"].sum())
+        decoded = int(ending["decoded"].sum())
+        if self.ended is not None:
+            self.ended(connection, decoded)
+        seen, lost = decoded + int(ending["skipped"].sum()), int(ending["lost"].sum())
         if connection.account is None or not (seen or lost):
             return
         gate = self._questions.items.gates.get(row["connection"])

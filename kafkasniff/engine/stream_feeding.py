@@ -28,7 +28,7 @@ from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import EngineRows
 from kafkasniff.runtime.memory_limits import size_text
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, index_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ class StreamFeeder:
         self._engine = self._questions.engine
         self.requests = StreamMessages(state)
         self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
-        self._clock = NO_TIME
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
         memory.streams = self
@@ -81,6 +80,10 @@ class StreamFeeder:
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
         self.requests.pin = pin
+
+    def report_ends(self, ended: Callable[[FollowedConnection, int], None]) -> None:
+        """Pass each connection at its end to `ended`, and how many of its bytes are messages or tokens."""
+        self._events.ended = ended
 
     @property
     def may_adopt(self) -> bool:
@@ -123,8 +126,7 @@ class StreamFeeder:
         if not lines:
             for name in names:
                 state.add_name(*name)
-        clock, ticks = self._clocks(batch)
-        taken = self._engine.take(batch, clock, ticks)
+        taken = self._engine.take(batch)
         self._begin(taken, batch.buffer)
         paired, run = self._messages(columns, finder, keyed, lines=lines)
         if lines:
@@ -197,19 +199,6 @@ class StreamFeeder:
         self._state.summary.requests += len(found.asked)
         self._state.summary.responses += len(found.asked)
 
-    def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """The packet clock at each row; order and packet clock of all packets."""
-        if batch.ticks is None:
-            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
-        else:
-            orders, times = batch.ticks
-        clocks = np.ascontiguousarray(np.maximum.accumulate(np.maximum(times, self._clock)))
-        orders = np.ascontiguousarray(orders)
-        if len(clocks):
-            self._clock = int(clocks[-1])
-        rows = clocks if len(orders) == len(batch) else clocks[np.searchsorted(orders, batch.order)]
-        return np.ascontiguousarray(rows), (orders, clocks)
-
     def _taken(self, taken: EngineRows) -> list[Keyed]:
         """The events of a call of the engine without packets."""
         self._begin(taken, b"")
@@ -267,7 +256,6 @@ class StreamFeeder:
         """Continue connections that were saved; only for a fresh one. Raises ValueError if a state is unknown."""
         self._events.load(saved)
         self._engine.clocks = clocks
-        self._clock = clocks[0]
         budget = self._memory
         budget.count_connections(len(self._events.connections))
         budget.recount_exchanges(one.exchanges for one in self._events.connections.values())

@@ -52,6 +52,8 @@ class StreamItems:
         self._say = say
         self.gates: dict[int, TlsGate] = {}
         """By connection."""
+        self.tap: Callable[[Any], None] | None = None
+        """Called with each item before that, if set."""
 
     def forget(self, connection: int) -> None:
         """A connection is over."""
@@ -64,6 +66,8 @@ class StreamItems:
 
     def take(self, question: Any) -> int:
         """Take an item of a connection, and pass on what it makes clear. Returns 1 if the connection is not TLS."""
+        if self.tap is not None:
+            self.tap(question)
         gate = self.gates.get(question.connection)
         if gate is None:
             aligned = [bool(question.aligned[0]), bool(question.aligned[1])]

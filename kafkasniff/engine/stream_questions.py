@@ -145,6 +145,8 @@ class StreamQuestions:
         self.items = StreamItems(self.engine, keys, self.say)
         self._requests = _Requests(self.engine)
         self._searches: dict[int, _Search] = {}
+        self.prologues: dict[tuple[int, int], bytes] | None = None
+        """Receives what comes before the first frame of a stream, by connection and direction, if it is a dict."""
         self._answers = {
             QuestionKind.FACTS: self._facts,
             QuestionKind.SEEK: self._seek,
@@ -219,6 +221,9 @@ class StreamQuestions:
             return NOTHING
         length, detail = prologue
         if length:
+            if self.prologues is not None:
+                at = question.bytes[direction] + search.stripped[direction] - question.base[direction]
+                self.prologues[question.connection, direction] = ctypes.string_at(at, length)
             search.stripped[direction] += length
             question.out_text, question.out_count = self.say("proxy-protocol", detail) + 1, length
             if not len(searcher):

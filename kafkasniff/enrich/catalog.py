@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -105,6 +105,10 @@ class Catalog:
             return None
         name = self._topics.get(topic_id)
         return name if name is not None else self._given.get(topic_id)
+
+    def topics_named(self, names: Container[str]) -> list[str]:
+        """The ids of topics with these names."""
+        return [found for known in (self._given, self._topics) for found, name in known.items() if name in names]
 
     def learn_topic(self, topic_id: object, name: object) -> None:
         """Learn a name from a message that has both. Hot: a Metadata response may have thousands of topics."""

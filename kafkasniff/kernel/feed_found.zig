@@ -60,6 +60,8 @@ pub const Message = extern struct {
     spare: u8 = 0,
     /// Responses: retransmitted segments since the previous exchange ended.
     retransmits: u16 = 0,
+    /// The position of its length prefix in its stream; -1: it came late.
+    position: i64,
 };
 
 /// The messages of a batch, and the memory that holds their bytes.

@@ -18,6 +18,7 @@ const payloads = @import("payload.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
 const record_fields = @import("records.zig");
+pub const redact = @import("redact.zig");
 const std = @import("std");
 pub const streams = @import("streams.zig");
 pub const summaries = @import("summary.zig");
@@ -46,7 +47,7 @@ fn stop(_: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=7 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=8 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -323,6 +324,21 @@ pub export fn kafkasniff_chosen(
     if (start > size) return -1;
     const used = chosen.copy(programs.Program.at(program), data[0..size], start, output[0..output_size]) catch return -1;
     return @intCast(used);
+}
+
+/// Copies messages without secrets and payload; see `redact.zig`.
+pub export fn kafkasniff_blank(call: *redact.Blanking) void {
+    call.run();
+}
+
+/// 1 if a batch of `wire` bytes whose decompressed records these are may be shown.
+pub export fn kafkasniff_may_show(call: *redact.Blanking, records: [*]const u8, size: u64, count: u64, wire: u64) i32 {
+    return @intFromBool(call.mayShow(records[0..size], count, wire));
+}
+
+/// Writes bytes of streams into packets, and their checksums; see `redact.zig`.
+pub export fn kafkasniff_patch(call: *const redact.Patching) void {
+    call.run();
 }
 
 /// Writes whole exchanges of a batch as columns, from `next` on; see `exchanges.zig`.

@@ -23,10 +23,10 @@ pub const HEADER_SIZE = 61;
 /// Bytes before those that a batch's length counts.
 pub const ENTRY = 12;
 pub const COMMON_SIZE = 17;
-const MAGIC_AT = 16;
+pub const MAGIC_AT = 16;
 /// Position of the byte of the attributes that has the codec.
 const CODEC_AT = 22;
-const CRC_START = 21;
+pub const CRC_START = 21;
 /// Minimum values of the length, by magic.
 const MIN_LENGTHS = message_set.MIN_SIZES ++ [_]i32{HEADER_SIZE - ENTRY};
 /// As `records.MAX_BATCH_LENGTH`.
@@ -95,11 +95,11 @@ fn isEmpty(bytes: []const u8, count: i32) bool {
 }
 
 /// Iterates over the whole batches of a field. Only their sizes were checked.
-const Batches = struct {
+pub const Batches = struct {
     bytes: []const u8,
     at: usize = 0,
 
-    fn next(self: *Batches) Error!?[]const u8 {
+    pub fn next(self: *Batches) Error!?[]const u8 {
         const left = self.bytes[self.at..];
         if (left.len < COMMON_SIZE) {
             if (left.len < ENTRY) return null;

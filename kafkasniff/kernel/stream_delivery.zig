@@ -26,6 +26,9 @@ const types = @import("stream_types.zig");
 const Packet = types.Packet;
 
 pub const ACK = 16;
+const SYN = 2;
+/// Bytes of a stream that are remembered for packets that are captured again (`redact/places.py`).
+const REPEATED = 128 << 10;
 const GRACE_PACKETS = 32;
 const GRACE_NS = 1_000_000_000;
 const ONE_SIDED_PACKETS = 256;
@@ -78,6 +81,15 @@ pub const Stream = struct {
     pub fn position(stream: *const Stream, seq: u32) i64 {
         const expected = stream.next orelse 0;
         return expected + @as(i32, @bitCast(seq -% low(expected)));
+    }
+
+    /// The position of a packet's payload, counted from the stream's first byte. `next`: position of the next byte before
+    /// it was processed; REPEATED or more bytes before that its bytes are no longer known.
+    pub fn offset(stream: *const Stream, p: *const Packet, next: ?i64) i64 {
+        // Data on a SYN starts after it (RFC 7413).
+        const at = stream.position(p.seq +% @intFromBool(p.flags & SYN != 0));
+        if (next) |expected| if (expected - at >= REPEATED) return types.UNKNOWN;
+        return at - stream.begin;
     }
 
     pub fn hear(stream: *Stream) void {

@@ -498,6 +498,7 @@ fn rowOf(one: *const Frame, kind: types.Kind) types.Row {
         .size = @intCast(one.size),
         .have = @intCast(one.data.len),
         .direction = @intCast(one.dir),
+        .position = one.at,
     };
 }
 
@@ -511,6 +512,7 @@ fn unreadable(e: *Engine, c: *Connection, one: *const Frame, why: types.Unreadab
         .direction = @intCast(one.dir),
         .size = @intCast(one.size),
         .have = @intCast(one.data.len),
+        .position = one.at,
         .a = @backingInt(why),
     });
 }

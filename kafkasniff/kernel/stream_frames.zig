@@ -19,6 +19,8 @@ pub const Frame = struct {
     dir: usize,
     /// The message, without its length prefix.
     data: []const u8,
+    /// Position of the length prefix in its stream; -1: it came late.
+    at: i64,
     /// The length prefix; larger than the message if bytes are missing at its end.
     size: i64,
     first_packet: i64,
@@ -40,6 +42,8 @@ pub const Framer = struct {
     sized: bool = false,
     /// Bytes up to the end of a frame that was given up.
     skip: i64 = 0,
+    /// Position in the stream of the first collected byte.
+    at: i64 = 0,
     first_packet: i64 = 0,
     last_packet: i64 = 0,
     first_time: i64 = 0,
@@ -54,11 +58,20 @@ pub const Framer = struct {
         return if (framer.sized) framer.need - 4 else null;
     }
 
+    /// Its length prefix; missing bytes are 0.
+    pub fn prefix(framer: *const Framer) u32 {
+        var bytes: [4]u8 = @splat(0);
+        const have = framer.have.items[0..@min(framer.have.items.len, 4)];
+        @memcpy(bytes[0..have.len], have);
+        return std.mem.readInt(u32, &bytes, .big);
+    }
+
     fn take(framer: *Framer, dir: usize, order: i64, time: i64, packet: i64) Frame {
         return .{
             .order = order,
             .dir = dir,
             .data = framer.have.items[4..],
+            .at = framer.at,
             .size = framer.need - 4,
             .first_packet = framer.first_packet,
             .last_packet = framer.last_packet,
@@ -97,6 +110,7 @@ pub const Framer = struct {
                         .order = segment.order,
                         .dir = dir,
                         .data = data[at + 4 .. end],
+                        .at = segment.at + @as(i64, @intCast(at)),
                         .size = size,
                         .first_packet = segment.packet,
                         .last_packet = segment.packet,
@@ -111,6 +125,7 @@ pub const Framer = struct {
                     exhausted();
             }
             if (framer.have.items.len == 0) {
+                framer.at = segment.at + @as(i64, @intCast(at));
                 framer.first_packet = segment.packet;
                 framer.last_packet = segment.packet;
                 framer.first_time = segment.time;

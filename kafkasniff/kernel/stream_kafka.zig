@@ -41,6 +41,8 @@ pub const Stream = struct {
     bytes: lists.Queue(u8) = .{},
     pieces: lists.Queue(types.Piece) = .{},
     base: i64 = 0,
+    /// Position in the stream of the first byte of the search.
+    origin: i64 = 0,
     generation: u32 = 0,
     /// The search starts at the first byte of the stream.
     aligned: bool = false,
@@ -63,6 +65,7 @@ pub const Stream = struct {
     pub fn collect(stream: *Stream, e: *Engine, one: Segment) void {
         const more: i64 = @intCast(one.data.len);
         const size: i64 = @intCast(stream.bytes.len());
+        if (size == 0) stream.origin = one.at - stream.base;
         if (size + more > MAX_SEARCH) stream.keepFrom(stream.base + @max(@divFloor(size, 2), size + more - MAX_SEARCH));
         stream.bytes.append(e.gpa, one.data);
         stream.pieces.push(e.gpa, .{
@@ -85,6 +88,11 @@ pub const Stream = struct {
             whole += 1;
         }
         stream.pieces.drop(whole);
+    }
+
+    /// Bytes of it so far, the missing ones included.
+    pub fn end(stream: *const Stream) i64 {
+        return stream.seen + stream.lost;
     }
 
     pub fn release(stream: *Stream, e: *Engine) void {
@@ -177,7 +185,8 @@ fn isWrapped(e: *Engine, c: *const Connection) bool {
     return c.kafka.wrapped and !e.inside;
 }
 
-pub fn segment(e: *Engine, c: *Connection, d: usize, one: Segment) void {
+pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
+    var one = given;
     const kafka = &c.kafka;
     if (kafka.ignored) return;
     if (!kafka.looked) {
@@ -193,6 +202,7 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, one: Segment) void {
         .data = one.data,
     });
     const stream = &kafka.streams[d];
+    one.at = stream.end();
     stream.seen += @intCast(one.data.len);
     e.totals.seen += @intCast(one.data.len);
     if (kafka.verdict == .not) return;
@@ -305,6 +315,7 @@ fn eachLate(e: *Engine, c: *Connection, d: usize, p: *const Packet, takes: bool)
                 .order = p.order,
                 .dir = d,
                 .data = data,
+                .at = -1,
                 .size = size,
                 .first_packet = p.packet,
                 .last_packet = p.packet,
@@ -316,6 +327,24 @@ fn eachLate(e: *Engine, c: *Connection, d: usize, p: *const Packet, takes: bool)
         at = end;
     }
     return true;
+}
+
+/// The position of a stream before which no byte can become a part of a message that is not known yet.
+pub fn needed(c: *const Connection, d: usize) i64 {
+    const kafka = &c.kafka;
+    const stream = &kafka.streams[d];
+    if (c.closed or kafka.ignored or kafka.verdict == .not) return std.math.maxInt(i64);
+    if (kafka.wrapped) return 0;
+    var position = stream.end();
+    if (stream.framer) |*framer| {
+        if (framer.pending() != 0) position = framer.at;
+    } else if (stream.trial) |*framer| {
+        if (framer.pending() != 0) position = framer.at;
+        if (stream.frames.items.len != 0) position = stream.frames.items[0].at;
+    } else if (stream.bytes.len() != 0) position = stream.origin + stream.base;
+    const early = &kafka.dialogue.early;
+    if (d != kafka.client and early.count() != 0) position = @min(position, early.at(early.waiting.first).frame.at);
+    return position;
 }
 
 /// From here on segments of the stream are held back after a hole, or no longer.
@@ -380,6 +409,9 @@ fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
             .direction = @intCast(d),
             .a = rest,
             .b = @intFromBool(stream.framer != null),
+            .position = stream.end() - rest,
+            .size = if (stream.framer) |*framer| framer.prefix() else 0,
+            .have = @intCast(@min(rest, 4)),
         });
     }
     const requests = &kafka.streams[client];

@@ -42,10 +42,11 @@ const Moved = struct {
     /// Place of the next byte.
     at: i64,
     base: i64,
+    origin: i64,
 
     fn of(stream: *Stream, from: i64) Moved {
         stream.keepFrom(from);
-        const moved = Moved{ .bytes = stream.bytes, .pieces = stream.pieces, .at = stream.base, .base = stream.base };
+        const moved = Moved{ .bytes = stream.bytes, .pieces = stream.pieces, .at = stream.base, .base = stream.base, .origin = stream.origin };
         stream.bytes = .{};
         stream.pieces = .{};
         return moved;
@@ -55,8 +56,15 @@ const Moved = struct {
         if (moved.pieces.len() == 0) return null;
         const piece = moved.pieces.pop();
         const data = moved.bytes.items()[@intCast(moved.at - moved.base)..@intCast(piece.end - moved.base)];
-        moved.at = piece.end;
-        return .{ .data = data, .packet = piece.packet, .time = piece.time, .order = piece.order, .released = piece.released };
+        defer moved.at = piece.end;
+        return .{
+            .data = data,
+            .packet = piece.packet,
+            .time = piece.time,
+            .order = piece.order,
+            .released = piece.released,
+            .at = moved.origin + moved.at,
+        };
     }
 
     /// Frames may still refer to its bytes.
@@ -101,6 +109,7 @@ fn lose(e: *Engine, c: *Connection, d: usize, segment: Segment, lost: frames.Los
     if (lost.at == segment.data.len) return;
     var rest = segment;
     rest.data = segment.data[lost.at..];
+    rest.at += @intCast(lost.at);
     stream.collect(e, rest);
     seekOnce(e, c, d, false, work);
 }

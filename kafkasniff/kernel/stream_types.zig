@@ -5,6 +5,8 @@
 const std = @import("std");
 
 pub const NO_TIME = std.math.minInt(i64);
+/// No position in a stream.
+pub const UNKNOWN = std.math.minInt(i64);
 
 /// What happened on a connection, in order: a message, or anything else. `kind` says which fields are set.
 pub const Row = extern struct {
@@ -34,6 +36,8 @@ pub const Row = extern struct {
     /// Retransmitted segments since the previous exchange of the connection ended.
     retransmits: u32 = 0,
     spare: u32 = 0,
+    /// Position in its stream of the length prefix of a message, or of an incomplete frame; -1: it came late.
+    position: i64 = -1,
     key: i16 = -1,
     version: i16 = -1,
     kind: Kind,
@@ -64,7 +68,8 @@ pub const Kind = enum(u8) {
     unreadable,
     /// Text `a` of the answers to the questions of this call; `b`: bytes.
     text,
-    /// The stream ended with `a` bytes; `b`: of an incomplete frame.
+    /// The stream ended with `a` bytes; `b`: of an incomplete frame, of whose length prefix `size` the first `have`
+    /// bytes were captured.
     cut,
     /// The opening of the connection is over, by a regular message or by a response without its request.
     unexpected,
@@ -187,8 +192,9 @@ pub const Packet = struct {
     ident: u32,
 };
 
-/// Contiguous bytes of a stream. `order`, `released`: of the packet that made them contiguous.
-pub const Segment = struct { data: []const u8, packet: i64, time: i64, order: i64, released: i64 };
+/// Contiguous bytes of a stream. `order`, `released`: of the packet that made them contiguous; `at`: position of the
+/// first byte in the stream.
+pub const Segment = struct { data: []const u8, packet: i64, time: i64, order: i64, released: i64, at: i64 = 0 };
 
 pub const Gap = struct {
     order: i64,
@@ -313,6 +319,9 @@ pub const Batch = extern struct {
     ticks: u64,
     tick_order: [*]const i64,
     tick_clock: [*]const i64,
+    /// Results, if they are wanted: the number of each row's connection, and the position of its payload in its stream.
+    owners: ?[*]u32,
+    positions: ?[*]i64,
 };
 
 /// Results of a call, valid until the next one.
@@ -368,7 +377,7 @@ fn code(comptime T: type) []const u8 {
         .int => |int| (if (int.signedness == .signed) "i" else "u") ++ std.fmt.comptimePrint("{d}", .{@sizeOf(T)}),
         .@"enum" => |e| code(e.tag_type),
         .array => |array| std.fmt.comptimePrint("{d}*", .{array.len}) ++ code(array.child),
-        .pointer => "u8",
+        .pointer, .optional => "u8",
         .@"struct" => std.fmt.comptimePrint("{d}*i8", .{@sizeOf(T) / 8}),
         else => @compileError("no code for " ++ @typeName(T)),
     };

@@ -144,6 +144,7 @@ pub const Engine = struct {
             .latency = if (row.latency == NO_TIME) 0 else row.latency,
             .duration = if (row.duration == NO_TIME) 0 else row.duration,
             .ordinal = row.ordinal,
+            .position = row.position,
             .connection = c.place,
             .size = row.size,
             .pair = pair orelse NONE,
@@ -593,7 +594,12 @@ pub const Engine = struct {
                 .ident = b.ident[i],
             };
             const known = if (last != null and last.?.key.eql(&key)) last else e.find(&key);
+            const before = if (b.positions != null and known != null) known.?.streams[p.dir].next else null;
             last = e.takePacket(b, &key, &p, known);
+            if (b.owners) |owners| owners[i] = last.?.index;
+            if (b.positions) |positions| {
+                positions[i] = last.?.streams[p.dir].offset(&p, if (last == known) before else null);
+            }
         }
         if (b.ticks == 0) return;
         e.clock = b.tick_clock[b.ticks - 1];
@@ -877,6 +883,15 @@ fn heldBy(c: *const Connection) u64 {
     total += dialogue.ledger.slab.entries.capacity * 128;
     total += @intCast(dialogue.early.bytes);
     return total + dialogue.early.slab.entries.capacity * 256;
+}
+
+/// For connections by their places: the position in each stream before which no byte can become a part of a message.
+pub export fn kafkasniff_streams_needed(e: *Engine, places: [*]const u32, count: u64, found: [*][2]i64) void {
+    for (places[0..count], found[0..count]) |place, *positions| {
+        positions.* = @splat(std.math.maxInt(i64));
+        const c = if (place < e.list.items.len) e.list.items[place] orelse continue else continue;
+        for (positions, 0..) |*position, d| position.* = kafkas.needed(c, d);
+    }
 }
 
 /// The structures that Python shares (`stream_types.layout`).

@@ -33,10 +33,12 @@ const MAX_VARINT = 5;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
 
-/// A walk whose output is `Out`, which is `json.Json`, `pack.Pack` or `tree.Tree`.
+/// A walk whose output is `Out`, which is `json.Json`, `pack.Pack`, `tree.Tree` or `redact.Blank`.
 pub fn Walk(comptime Out: type) type {
     return struct {
         const Self = @This();
+        /// It blanks a copy of the message, and writes nothing.
+        pub const blanks = @hasDecl(Out, "blanks");
 
         program: programs.Program,
         reader: reading.Reader,
@@ -207,13 +209,13 @@ pub fn Walk(comptime Out: type) type {
                 .int64 => try self.out.integer(try self.int(i64, place)),
                 .uuid => {
                     const value = self.reader.take(16) catch return self.short(16, place);
-                    try self.out.uuid(value[0..16]);
+                    if (blanks) try self.out.uuid(op, value[0..16]) else try self.out.uuid(value[0..16]);
                 },
                 .error_code => {
                     const code = try self.int(i16, place);
                     try self.out.integer(code);
                     if (Out.is_final and op.flags.session) try self.noteSession(code);
-                    if (code != 0) try self.notes.put(0, place, 0, .{ code, 0, 0 });
+                    if (!blanks and code != 0) try self.notes.put(0, place, 0, .{ code, 0, 0 });
                 },
                 .string, .bytes, .records => try self.variable(op, can_be_null, place),
                 .float64 => try self.out.float(try self.int(u64, place)),
@@ -264,6 +266,7 @@ pub fn Walk(comptime Out: type) type {
             const value = self.reader.take(size) catch {
                 return self.fail(.cut_value, place, start, .{ signed(size), signed(self.reader.left()), 0 });
             };
+            if (blanks) return self.out.variable(op, self.hide, value, begin);
             switch (op.kind) {
                 .string => {
                     if (Out.is_final) {

@@ -48,7 +48,7 @@ pub fn section(
             walk.reader.bytes = outer;
             if (walk.reader.at != stop) return error.Odd;
             members.* += 1;
-        } else if (@TypeOf(walk.out.*).is_tree) {
+        } else if (@TypeOf(walk.out.*).is_tree or @TypeOf(walk.*).blanks) {
             return error.Odd;
         } else if (!shown_unknown) {
             // All unknown tags are written at the position of the first one.

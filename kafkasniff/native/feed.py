@@ -50,6 +50,7 @@ MESSAGE: Final = np.dtype(
         ("flags", np.uint8),
         ("spare", np.uint8),
         ("retransmits", np.uint16),
+        ("position", np.int64),
     ],
     align=True,
 )

@@ -19,7 +19,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 7
+ABI: Final = 8
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -51,6 +51,7 @@ class Kernel:
     streams_clock: Any
     streams_drop: Any
     streams_holdings: Any
+    streams_needed: Any
     streams_layout: Any
 
     def __init__(self, library: ctypes.CDLL, identity: str) -> None:
@@ -113,6 +114,15 @@ class Kernel:
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32
+        self.blank = library.kafkasniff_blank
+        self.blank.argtypes = (pointer,)
+        self.blank.restype = None
+        self.may_show = library.kafkasniff_may_show
+        self.may_show.argtypes = (pointer, ctypes.c_char_p, number, number, number)
+        self.may_show.restype = ctypes.c_int32
+        self.patch = library.kafkasniff_patch
+        self.patch.argtypes = (pointer,)
+        self.patch.restype = None
         # Stream engines (`native.streams`). They are called once for each batch or question; answers need the
         # interpreter anyway.
         streams: dict[str, tuple[Any, ...]] = {
@@ -132,6 +142,7 @@ class Kernel:
             "clock": (None, pointer, pointer, ctypes.c_bool),
             "drop": (None, pointer, ctypes.c_uint32),
             "holdings": (number, pointer, pointer),
+            "needed": (None, pointer, pointer, number, pointer),
             "layout": (ctypes.c_char_p,),
         }
         for name, (result, *arguments) in streams.items():

@@ -18,14 +18,17 @@ from kafkasniff.native.feed import MESSAGE
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
-__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "EngineRows", "QuestionKind", "RowKind", "StreamEngine"]
+__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "UNKNOWN", "EngineRows", "QuestionKind", "RowKind", "StreamEngine"]
 
 NOTHING: Final = 0
 ENTER: Final = 1
 NOT_KAFKA: Final = 2
 """Answers to questions (`stream_types.Answer`)."""
+
+UNKNOWN: Final = -(1 << 63)
+"""No position in a stream (`stream_types.UNKNOWN`)."""
 
 COLUMNS: Final = (
     *("order", "capture", "number", "time_ns", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port"),
@@ -59,6 +62,10 @@ class EngineRows(msgspec.Struct, frozen=True):
     endings: NDArray[np.void]
     totals: dict[str, int]
     """Sums over all connections so far."""
+    owners: NDArray[np.uint32] | None = None
+    """The connection of each packet."""
+    positions: NDArray[np.int64] | None = None
+    """The position of each packet's payload in its stream; UNKNOWN if it is far before the next expected byte."""
 
 
 ALL: Final = 0xFFFF_FFFF
@@ -92,6 +99,7 @@ class StreamEngine:
         self._batch = layouts.structure("Batch")
         self._view: Any = layouts.structure("View")()
         self._raised: BaseException | None = None
+        self._clock = NO_TIME
         pointer = ctypes.POINTER(self.ask)
 
         def call(question: Any) -> int:
@@ -120,12 +128,13 @@ class StreamEngine:
     # -- packets ------------------------------------------------------------------------------------------------------
 
     def take(
-        self, batch: PacketBatch, clock: NDArray[np.int64], ticks: tuple[NDArray[np.int64], NDArray[np.int64]]
+        self,
+        batch: PacketBatch,
+        *,
+        locates: bool = False,
     ) -> EngineRows:
-        """Process the next packets in capture order.
-
-        `clock`: the packet clock at each; `ticks`: order and packet clock of all packets, those of other shards too.
-        """
+        """Process the next packets in capture order; `locates`: with the place of each of them."""
+        clock, (orders, clocks) = self._clocks(batch)
         call: Any = self._batch()
         call.rows = len(batch)
         for name in COLUMNS:
@@ -134,10 +143,27 @@ class StreamEngine:
         data = np.frombuffer(batch.buffer or b"\0", np.uint8)
         call.buffer, call.buffer_size = data.ctypes.data, len(batch.buffer)
         call.end_order, call.end_clock = batch.end_order, batch.end_clock
-        orders, clocks = ticks
         call.ticks, call.tick_order, call.tick_clock = len(orders), orders.ctypes.data, clocks.ctypes.data
+        if not locates:
+            self._kernel.streams_take(self._engine, ctypes.byref(call))
+            return self._results()
+        owners, positions = np.empty(len(batch), np.uint32), np.empty(len(batch), np.int64)
+        call.owners, call.positions = owners.ctypes.data, positions.ctypes.data
         self._kernel.streams_take(self._engine, ctypes.byref(call))
-        return self._results()
+        return msgspec.structs.replace(self._results(), owners=owners, positions=positions)
+
+    def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """The packet clock at each row; order and packet clock of all packets, those of other shards too."""
+        if batch.ticks is None:
+            orders, times = batch.order, batch.time_ns if batch.clock is None else batch.clock
+        else:
+            orders, times = batch.ticks
+        clocks = np.ascontiguousarray(np.maximum.accumulate(np.maximum(times, self._clock)))
+        orders = np.ascontiguousarray(orders)
+        if len(clocks):
+            self._clock = int(clocks[-1])
+        rows = clocks if len(orders) == len(batch) else clocks[np.searchsorted(orders, batch.order)]
+        return np.ascontiguousarray(rows), (orders, clocks)
 
     def finish(self, most: int = ALL) -> EngineRows:
         """End the capture: the first connections end, `most` of them."""
@@ -216,6 +242,12 @@ class StreamEngine:
         count = self._kernel.streams_holdings(self._engine, ctypes.byref(at))
         return _array(at.value, count, self._holding).copy()
 
+    def needed(self, slots: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """For connections, the position in each of both streams before which all bytes were read."""
+        found = np.empty((len(slots), 2), np.int64)
+        self._kernel.streams_needed(self._engine, slots.ctypes.data, len(slots), found.ctypes.data)
+        return found
+
     def save(self, slot: int) -> bytes:
         """The state of a connection between two batches."""
         size = ctypes.c_uint64()
@@ -244,6 +276,7 @@ class StreamEngine:
     @clocks.setter
     def clocks(self, clocks: tuple[int, int, int]) -> None:
         self._kernel.streams_clock(self._engine, ctypes.byref((ctypes.c_int64 * 3)(*clocks)), True)
+        self._clock = clocks[0]
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:

@@ -1,4 +1,4 @@
-"""TCP headers within their packets, and their checksums, by columns (RFC 9293, 3.1; RFC 1071)."""
+"""TCP headers within their packets, and what their checksums cover besides, by columns (RFC 9293, 3.1; RFC 1071)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from kafkasniff.tcp.packets import PacketBatch
 
-__all__ = ["CHECKSUM_AT", "checksums", "header_starts", "pseudo_sums"]
+__all__ = ["header_starts", "pseudo_sums"]
 
-CHECKSUM_AT: Final = 16
-"""Offset of the checksum in a TCP header."""
 _TCP: Final = 6
 _SIZES: Final = range(20, 64, 4)
 """Maximum size of a TCP header in bytes."""
@@ -52,29 +50,3 @@ def pseudo_sums(batch: PacketBatch, rows: NDArray[np.int64], sizes: NDArray[np.i
         for shift in (0, 16, 32, 48):
             total = total + ((value >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.int64)
     return total
-
-
-def checksums(
-    data: bytes | bytearray, start: NDArray[np.int64], end: NDArray[np.int64], pseudo: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The checksums of the segments `data[start:end]` (20 bytes or more each), without their own fields.
-
-    Bytes that were not captured count as zeros.
-    """
-    size = len(data)
-    padded = np.zeros(size + 2 + size % 2, np.uint8)
-    padded[:size] = np.frombuffer(data, np.uint8)
-    for byte in (0, 1):
-        padded[start + CHECKSUM_AT + byte] = 0
-    even, odd = padded[0::2], padded[1::2]
-    even_sums = _sums(even, (start + 1) >> 1, (end + 1) >> 1)
-    odd_sums = _sums(odd, start >> 1, end >> 1)
-    at_even = start % 2 == 0
-    high, low = np.where(at_even, even_sums, odd_sums), np.where(at_even, odd_sums, even_sums)
-    rest = (high * 256 + low + pseudo) % 65_535
-    return np.where(rest == 0, 0, 65_535 - rest)
-
-
-def _sums(column: NDArray[np.uint8], first: NDArray[np.int64], last: NDArray[np.int64]) -> NDArray[np.int64]:
-    sums: NDArray[np.int64] = np.add.reduceat(column, np.stack((first, last), axis=1).reshape(-1), dtype=np.int64)[::2]
-    return sums

@@ -2,7 +2,8 @@
 
 The first byte of an input selects direction and options; a request follows, or the key and version that a response
 answers and the response. Decoding does not depend on bytes around the message. A body that is right to its last byte
-can be written again and reads the same. The kernel and the walker agree. The walker's spans cover each byte once.
+can be written again and reads the same. The kernel and the walker agree; the kernel blanks the same bytes as Python.
+The walker's spans cover each byte once.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import spread, vectors_of
 from tests.fuzz.intake import Intake
 from tests.fuzz.rewrite import rewritten
+from tests.redact.native_blanks import Case, by_kernel, by_python, case_of, reading
 
 MAX_LENGTH = 4000
 MEGABYTES = 128
@@ -41,6 +43,7 @@ RESPONSE: Final = 1
 _SHOWN: Final = 2
 _CUT: Final = 4
 _RECORDS: Final = 56
+_PAYLOAD: Final = 64
 _FORMS: Final = ("full", "columns", "metadata", "batches", "skip", "full", "full", "full")
 
 MOST: Final = 4 << 20
@@ -74,6 +77,8 @@ def one_input(data: bytes) -> None:
     assert repr(around) == repr(alone), "the result depends on bytes around the message"
     if alone.body is not None:
         orjson.loads(body_json(alone.body))
+    if not cut and alone.api_key is not None and alone.api_version is not None:
+        _check_blanks(case_of(message, alone.api_key, alone.api_version, is_request=is_request), how)
     if is_request:
         header = request_header(message, 0, len(message))
         if header is not None:
@@ -81,6 +86,14 @@ def one_input(data: bytes) -> None:
             _check_body(header.api_key, header.api_version, message[header.length :], request=True)
     elif len(message) >= 4:
         _check_body(key, version, message[4:], request=False)
+
+
+def _check_blanks(case: Case | None, how: int) -> None:
+    if case is None:
+        return
+    blanker, blanks = reading(secrets=bool(how & _SHOWN), payload=bool(how & _PAYLOAD))
+    (found,) = by_kernel(blanks, [case])
+    assert found in (None, by_python(blanker, case)), "the kernel and Python blank different bytes"
 
 
 def _check_body(key: int, version: int, data: bytes, *, request: bool) -> None:

@@ -16,7 +16,7 @@ from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.library import kernel
 from kafkasniff.native.streams import EngineRows, RowKind
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES
 from tests.craft.batches import batch
@@ -70,11 +70,8 @@ def run(batches: Iterable[PacketBatch], *, saved: bool = False) -> list[Any]:
     """The results of all calls; `saved`: each call is that of a new engine, which continues with the state before."""
     asked = questions()
     found: list[Any] = []
-    clock = NO_TIME
     for piece in batches:
-        clocks = np.maximum.accumulate(np.maximum(piece.time_ns, clock))
-        clock = int(clocks[-1]) if len(clocks) else clock
-        found += described(asked.engine.take(piece, clocks, (piece.order, clocks)), piece.buffer)
+        found += described(asked.engine.take(piece), piece.buffer)
         if saved:
             states, before = saved_states(asked), asked.engine.clocks
             assert asked.engine.free() == 0, "memory was lost"
@@ -100,7 +97,7 @@ def test_a_saved_state_continues(kind: str) -> None:
 def test_other_bytes_are_refused() -> None:
     asked = questions()
     piece = batch(mixed()[:200])
-    asked.engine.take(piece, piece.time_ns, (piece.order, piece.time_ns))
+    asked.engine.take(piece)
     state = saved_states(asked)[0]
     random = Random(1)
     for _ in range(200):
@@ -121,4 +118,4 @@ def test_what_an_answer_raises_is_raised_by_the_call(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(asked, "_answers", dict.fromkeys(range(11), fails))
     piece = batch(mixed()[:200])
     with pytest.raises(ZeroDivisionError):
-        asked.engine.take(piece, piece.time_ns, (piece.order, piece.time_ns))
+        asked.engine.take(piece)

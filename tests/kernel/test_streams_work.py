@@ -111,8 +111,7 @@ def seconds(packets: PacketBatch) -> float:
         inspector = Inspector(headers=True)
         begin = time.process_time()
         engine = inspector._feeder._engine
-        clock = packets.time_ns
-        engine.take(packets, clock, (packets.order, clock))
+        engine.take(packets)
         engine.finish()
         times.append(time.process_time() - begin)
     return max(min(times), 0.002)

@@ -11,14 +11,11 @@ from kafkasniff import decode_request as decode_request_of
 from kafkasniff.kafka.messages.message import Decoded, decode_request
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.redact import stream_bytes
 from kafkasniff.redact.copied import Copied
 from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.records import keep_records
-from kafkasniff.redact.stream_bytes import BlankedStream, PayloadPlace, RepeatedBytes, UncutBytes
 from tests.craft import kafka_bytes as kafka
 from tests.kafka.records_craft import GZIP, Record, batch_of, message, wrapper
-from tests.steps import steps
 
 
 def blanked(data: bytes, *, secrets: bool = False, payload: bool = False, cut: bool = False) -> bytes:
@@ -160,52 +157,3 @@ def test_garbage_shows_nothing() -> None:
             for secret in (b"key-of-i", b"alue-of-i", b"eader-of-i"):
                 assert secret not in blank
             blank_records(damaged, payload=True)
-
-
-def known(count: int) -> RepeatedBytes:
-    """Pieces of four bytes, with four between any two that nobody understood."""
-    pieces = RepeatedBytes()
-    for number in range(count):
-        pieces.add(8 * number, number.to_bytes(4))
-    return pieces
-
-
-def test_steps_do_not_depend_on_what_is_known() -> None:
-    few, many = known(100), known(10_000)
-    # Collected garbage may add some: a hundred times more is known.
-    assert steps(lambda: list(many.within(400, 500))) <= 2 * steps(lambda: list(few.within(400, 500)))
-
-
-def test_delivered_bytes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    uncut = UncutBytes()
-    uncut.add(0, b"abc", 100)
-    uncut.add(3, b"def", 100)
-    uncut.add(10, b"xyz", 100)
-    assert list(uncut.pieces) == [(0, b"abcdef"), (10, b"xyz")]
-    uncut.cut(4)
-    assert (list(uncut.pieces), uncut.size) == ([(4, b"ef"), (10, b"xyz")], 5)
-    assert (uncut.drop(), uncut.size) == ((4, b"ef"), 3)
-    uncut.cut(3)
-    assert (list(uncut.pieces), uncut.size) == ([], 0)
-    # The first pieces go if there are too many bytes or pieces.
-    uncut.add(20, b"1234", 6)
-    uncut.add(30, b"5678", 6)
-    assert (list(uncut.pieces), uncut.size) == ([(30, b"5678")], 4)
-    monkeypatch.setattr(stream_bytes, "MAX_PIECES", 2)
-    for position in (40, 50, 60):
-        uncut.add(position, b"9", 100)
-    assert (list(uncut.pieces), uncut.size) == ([(50, b"9"), (60, b"9")], 2)
-    uncut.clear()
-    assert (list(uncut.pieces), uncut.size) == ([], 0)
-
-
-def place(begin: int, end: int) -> PayloadPlace:
-    return PayloadPlace(begin, end, begin, 0, 0)
-
-
-def test_too_many_packets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_bytes, "MAX_PLACES", 4)
-    stream = BlankedStream()
-    for begin in range(5):
-        stream.add_place(place(begin, begin + 1))
-    assert [one.position for one in stream.places] == [2, 3, 4]

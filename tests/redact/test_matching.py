@@ -17,7 +17,7 @@ from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft import kafka_bytes as kafka
-from tests.craft.conversation import Conversation
+from tests.craft.conversation import START_NS, Conversation
 from tests.craft.packet import PSH, Packet, checksum
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes, pcapng_bytes, write_pcap
@@ -185,6 +185,48 @@ def test_connections_that_follow_each_other_on_the_same_ports(tmp_path: Path) ->
             ]
         )
         assert {one.connection_id for one in connections(out)} == {one.connection_id for one in half}
+
+
+@pytest.mark.parametrize("chunk_size", [150, 1 << 20])
+def test_a_connection_that_takes_over_the_ports_of_an_open_one(chunk_size: int, tmp_path: Path) -> None:
+    first, second = Conversation(), Conversation(isn=(0x2000_0000, 0x5000_0000), start_ns=START_NS + 10**9)
+    for number, talk in enumerate((first, second)):
+        talk.handshake()
+        talk.exchange(kafka.api_versions_request(number, 3), kafka.api_versions_response(number, 3))
+    # A copy after the other's SYN, and before anybody answers that.
+    late = next(packet for packet in first.packets if packet.payload and packet.sport == 9092)
+    late = late.but(time_ns=second.packets[0].time_ns + 10)
+    packets = [*first.packets, second.packets[0], late, *second.packets[1:]]
+    path, out = write_pcap(tmp_path / "in.pcap", packets, nanoseconds=True), tmp_path / "out.pcap"
+    one, other = connections(path)
+    for wanted, expected in ((one, [*first.packets, second.packets[0], late]), (other, second.packets)):
+        assert write(path, out, only=[wanted], chunk_size=chunk_size).packets == len(expected)
+        times = [int.from_bytes(packet[4:6]) for packet in written_packets(out)]
+        assert times == [packet.ident for packet in expected]
+        assert connections(out)[0].connection_id == wanted.connection_id
+
+
+@pytest.mark.parametrize("distance", [1, 100, 120])
+def test_a_copy_is_shown_as_long_as_its_bytes_are_remembered(distance: int, tmp_path: Path) -> None:
+    """Whatever the batches are."""
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(kafka.api_versions_request(0, 3), kafka.api_versions_response(0, 3))
+    (sent, *_) = talk.send("client", kafka.metadata_request(1, ["a-topic-that-is-shown"]))
+    talk.send("broker", kafka.metadata_response(1, "broker", 9092, ["orders"]))
+    for number in range(distance):
+        topics = [f"{number}-{index}-{'x' * 90}" for index in range(11)]
+        talk.exchange(
+            kafka.metadata_request(2 + number, topics), kafka.metadata_response(2 + number, "broker", 9092, [])
+        )
+    talk.packets.append(sent.but(time_ns=talk.time_ns, payload=b"?" * len(sent.payload)))
+    path = write_pcap(tmp_path / "in.pcap", talk.packets, nanoseconds=True)
+    for chunk_size in (2_000, 1 << 20):
+        out = tmp_path / f"{chunk_size}.pcap"
+        write(path, out, chunk_size=chunk_size)
+        *_, last = written_packets(out)
+        assert (sent.payload in last) == (distance < 120)
+        assert b"???" not in last
 
 
 def test_several_interfaces_need_pcapng(tmp_path: Path) -> None:

@@ -51,13 +51,18 @@ class PatchedFile(ClosedAtExit):
         """Bytes that are on the disk; the rest is in memory."""
         return self._base
 
+    @property
+    def tail(self) -> bytearray:
+        """The bytes in memory, which may be overwritten in place until the next `settle`."""
+        return self._tail
+
     def append(self, data: bytes | bytearray) -> int:
         """Append; returns the offset of the first byte."""
         at = self.size
         self._tail += data
         return at
 
-    def patch(self, at: int, data: bytes) -> None:
+    def patch(self, at: int, data: bytes | bytearray) -> None:
         """Overwrite data at an offset; it must not cross the border between disk and memory."""
         if at >= self._base:
             self._tail[at - self._base : at - self._base + len(data)] = data

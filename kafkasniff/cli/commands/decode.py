@@ -14,6 +14,7 @@ from kafkasniff.cli.environment import Environment, Exit, Interrupted
 from kafkasniff.cli.options.filter_options import filter_options, make_predicate, make_selector, take_filters
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import (
+    OutputOptions,
     framing_arguments,
     inspector_arguments,
     inspector_options,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.capture.timeline.read_ahead import ReadAhead
     from kafkasniff.cli.running.pipeline import Ordered
-    from kafkasniff.cli.running.write_matching import Selected
+    from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.sinks.formats import FormatSink
     from kafkasniff.sinks.ordered_sink import OrderedSink
@@ -88,6 +89,12 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     writing = options.pop("write_matching")
     if writing is not None:
         check_writing(writing, captures, payload)
+    # With a limit, messages that are not shown any more still select their connections.
+    has_lines = writing is None or limit is None
+    shows = writing is None or not quiet or wanted.output is not None
+    if has_lines and not shows:
+        # The fastest form.
+        wanted = OutputOptions("json")
     # Packets from a pipe arrive slowly, and their lines should be printed at once.
     has_threads = jobs > 1 and writing is None and reads_twice(None, captures)
     two_pass = reads_twice(two_pass, captures)
@@ -110,10 +117,9 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
 
-    if predicate is None and writing is None:
+    if predicate is None and has_lines:
         arguments["renderer"] = make_renderer(wanted, payload)
-    # The end of a connection decides whether its packets are written.
-    inspector = Inspector(**arguments, connections=writing is not None, frames=bool(wanted.hex))
+    inspector = Inspector(**arguments, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:
@@ -132,20 +138,26 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             )
             open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
             ordered: Ordered | None = None
+            connections: SelectedConnections | None = None
             selected: Selected | None = None
+            target: Output | Discarded = output
             lines: OrderedSink | FormatSink
             late: OrderedSink | None = None
-            if predicate is None and writing is None:
-                lines = sink = open_sink(output, settings)
+            if writing is not None:
+                from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
+
+                target = output if shows else Discarded()
+                connections = SelectedConnections(every=predicate is None)
+                inspector.report_ends(connections.ended)
+            if predicate is None and has_lines:
+                lines = sink = open_sink(target, settings)
             else:
                 from kafkasniff.sinks.ordered_sink import OrderedSink
 
-                lines = ordered = late = OrderedSink(output, lambda to: open_sink(to, settings), limit)
+                lines = ordered = late = OrderedSink(target, lambda to: open_sink(to, settings), limit)
                 sink = late.inner
-                if writing is not None:
-                    from kafkasniff.cli.running.write_matching import Selected
-
-                    selected = ordered = Selected(None if quiet and wanted.output is None else late, limit)
+                if connections is not None:
+                    selected = ordered = Selected(late, limit, connections)
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = lines.flush if "-" in captures or to_terminal else None
             enricher = Enricher(catalog, summary=inspector.summary)
@@ -161,15 +173,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             run = Pipeline(
                 environment,
                 inspector,
-                lines if selected is None else selected,
+                lines if ordered is None else ordered,
                 enricher=enricher,
                 selector=selector,
-                limit=None if selected else limit,
+                limit=None if selected is not None else limit,
                 flush=flush,
-                ended=selected.ended if selected else None,
                 ordered=ordered,
             )
-            if writing is None and begin_lines(
+            if has_lines and begin_lines(
                 inspector,
                 sink,
                 enricher,
@@ -180,12 +191,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 left=None if limit is None else run.left,
                 ahead=ahead,
             ):
-                run.lines = lines
-            shows = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
+                run.lines = lines if selected is None else selected
+                if selected is not None and connections is not None:
+                    inspector.report_selected(connections.add)
+            progress = wants_progress(environment, to_terminal=to_terminal, quiet=quiet)
             try:
                 if two_pass:
-                    learn_names(environment, catalog, captures, framing, progress=shows)
-                run.run(source, Progress(environment, source) if shows else None)
+                    learn_names(environment, catalog, captures, framing, progress=progress)
+                run.run(source, Progress(environment, source) if progress else None)
                 run.close()
             except Interrupted:
                 # The decoded lines are complete; write them before reporting the interruption.
@@ -194,20 +207,20 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                     environment.say(f"interrupted: {summary_line(inspector.summary)}")
                 raise
         prefix = ""
-        if writing is not None and selected is not None:
+        if writing is not None and connections is not None:
             from kafkasniff.cli.running.write_matching import write_selected, written_line
 
             written = write_selected(
                 environment,
                 writing,
                 captures,
-                selected,
+                connections,
                 frames,
                 catalog=catalog,
                 secrets=arguments["show_secrets"],
                 payload=not payload.hides,
                 memory=inspector.memory,
-                progress=shows,
+                progress=progress,
             )
             prefix = f"{written_line(environment, written, writing)}: "
         if not quiet:

@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.model import Connection, Lines, Message, SaslToken
+from kafkasniff.model import Lines, Message, SaslToken
 
 if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
+    from kafkasniff.engine.connection_stats import MessageOwner
     from kafkasniff.enrich import Catalog
-    from kafkasniff.model import Endpoint
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
+    from kafkasniff.tcp.plan import Key
 
-__all__ = ["Selected", "write_selected", "written_line"]
+__all__ = ["Discarded", "Selected", "SelectedConnections", "write_selected", "written_line"]
+
+
+class Discarded:
+    """An output of which nothing is kept."""
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Discard data."""
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+
+class SelectedConnections:
+    """The connections whose messages or tokens were selected. `every`: all are that have any."""
+
+    def __init__(self, *, every: bool) -> None:
+        self._every = every
+        self._numbers: set[int] = set()
+        """Those of the inspector."""
+        self._ended: list[tuple[int, Key, int]] = []
+        """Number, both ends and `connection_id` of connections that have ended."""
+
+    def add(self, number: int) -> None:
+        """A message or a token of a connection was selected, perhaps after its end."""
+        self._numbers.add(number)
+
+    def ended(self, connection: MessageOwner, decoded: int) -> None:
+        """A connection has ended, of which this many bytes are messages or tokens."""
+        if decoded:
+            self._ended.append((connection.number, connection.endpoints, connection.identify()))
+
+    def __iter__(self) -> Iterator[tuple[Key, int]]:
+        """Both ends and `connection_id` of the selected ones."""
+        return ((key, identity) for number, key, identity in self._ended if self._every or number in self._numbers)
 
 
 class Selected:
@@ -24,69 +59,58 @@ class Selected:
     `limit`: the number of messages passed on to `sink`; None: all are.
     """
 
-    def __init__(self, sink: OrderedSink | None, limit: int | None) -> None:
+    def __init__(self, sink: OrderedSink, limit: int | None, connections: SelectedConnections) -> None:
         self._sink = sink
         self._limit = limit
-        self._numbers: set[int] = set()
-        """Selected connections that have not ended."""
-        self.connections: list[tuple[Endpoint, Endpoint, int]] = []
-        """Both ends and `connection_id` of selected connections that have ended."""
-        self._selected = 0
+        self._connections = connections
 
     @property
     def shown(self) -> int:
-        """Messages passed on; without a sink, those selected."""
-        return self._selected if self._sink is None else self._sink.shown
+        """Messages passed on."""
+        return self._sink.shown
+
+    @property
+    def _open(self) -> bool:
+        """The limit is not reached."""
+        return self._limit is None or self.shown < self._limit
 
     def write(self, event: Event) -> None:
         """Take an event."""
         if isinstance(event, Message | SaslToken):
             self._note(event)
-        if (sink := self._open_sink()) is not None:
-            sink.write(event)
+        if self._open:
+            self._sink.write(event)
 
     def write_lines(self, lines: Lines) -> None:
-        """Raise AssertionError: the messages of lines are unknown."""
-        raise AssertionError(lines)
+        """Take lines, whose connections were noted before. Without a limit only."""
+        self._sink.write_lines(lines)
 
     def hold(self, request: Message) -> None:
         """Keep the place of a request."""
-        if (sink := self._open_sink()) is not None:
-            sink.hold(request)
+        if self._open:
+            self._sink.hold(request)
 
     def decide(self, exchange: int, request: Message | None) -> None:
         """The held request of an exchange is selected, or not if it is None."""
         if request is not None:
             self._note(request)
-        if (sink := self._open_sink()) is not None:
-            sink.decide(exchange, request)
+        if self._open:
+            self._sink.decide(exchange, request)
 
     def _note(self, event: Message | SaslToken) -> None:
-        self._selected += isinstance(event, Message)
         if event.connection is not None:
-            self._numbers.add(event.connection)
-
-    def _open_sink(self) -> OrderedSink | None:
-        """The sink until the limit is reached."""
-        return None if self._limit is not None and self.shown >= self._limit else self._sink
-
-    def ended(self, connection: Connection) -> None:
-        """A connection has ended, and all its events were written."""
-        if connection.connection in self._numbers:
-            self._numbers.remove(connection.connection)
-            self.connections.append((connection.client, connection.broker, connection.connection_id))
+            self._connections.add(event.connection)
 
     def close(self) -> None:
         """End of events."""
-        if self._sink is not None:
-            self._sink.close()
+        self._sink.close()
 
 
 def write_selected(
     environment: Environment,
     path: str,
     captures: Sequence[str],
-    selected: Selected,
+    selected: Iterable[tuple[Key, int]],
     framing: Mapping[str, Any],
     *,
     catalog: Catalog,
@@ -97,22 +121,22 @@ def write_selected(
 ) -> Written:
     """Read the captures again, and write. Raises CaptureError, OutputError, Interrupted; then there is no file.
 
-    `framing`: which bytes are messages, as arguments of `Inspector`; `catalog`: names of topics; `secrets`,
-    `payload`: what to show of these; `memory`: the budget in bytes.
+    `selected`: both ends and `connection_id` of connections; `framing`: which bytes are messages, as arguments of
+    `Inspector`; `catalog`: names of topics; `secrets`, `payload`: what to show of these; `memory`: the budget in bytes.
     """
     from kafkasniff.capture import open_captures
     from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
     from kafkasniff.capture.write.patched_file import PatchedFile
     from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
-    from kafkasniff.engine.shards import packed
+    from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME
+    from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
     from kafkasniff.redact.matching import Matching, WantedConnections
     from kafkasniff.redact.message import Blanker
 
     wanted = WantedConnections()
-    for client, broker, identity in selected.connections:
-        one, other = sorted((packed(client), packed(broker)))
-        wanted.add((one, other), identity)
+    for key, identity in selected:
+        wanted.add(key, identity)
     blanker = None if secrets and payload else Blanker(secrets=secrets, payload=payload, topic=catalog.topic)
     with PatchedFile(path) as file, open_captures(captures) as source:
         matching = Matching(
@@ -120,6 +144,7 @@ def write_selected(
             CaptureWriter(file, form_of(path), source.interface),
             wanted,
             blanker=blanker,
+            own_topics=catalog.topics_named({*INTERNAL_TOPICS, TOPIC_NAME}),
             memory=memory,
             **framing,
         )

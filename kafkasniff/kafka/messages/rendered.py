@@ -35,7 +35,7 @@ from kafkasniff.native.caller import Caller, Code, Program, WantedBatch, read_no
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
 
-__all__ = ["MAX_SIZE", "Renderer", "program_for"]
+__all__ = ["MAX_INFLATED", "MAX_SIZE", "Inflate", "Renderer", "program_for"]
 
 MAX_SIZE: Final = 4 << 20
 """Maximum size of a rendered message; larger ones are left to Python."""
@@ -128,7 +128,7 @@ class Renderer:
     def inflate(self, data: bytes | memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to decode."""
         assert self._options is not None
-        return _Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
+        return Inflate(data, min(MAX_INFLATED, self._options.max_decompressed))
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program for bodies of a kind; None if Python decodes them."""
@@ -167,7 +167,7 @@ class Renderer:
         if not self.use(context.options) or end - context.base > MAX_SIZE:
             return None
         most = min(MAX_INFLATED, context.options.max_decompressed)
-        inflate = _Inflate(data, max(most - context.decompressed, 0))
+        inflate = Inflate(data, max(most - context.decompressed, 0))
         made = self._caller.records(data, start, end, inflate)
         if made is None or made.records > context.options.max_records - context.records:
             return None
@@ -229,7 +229,7 @@ def _error_codes(codes: list[Code]) -> tuple[ErrorCode, ...]:
     return tuple([ErrorCode(code, error_name(code), path) for code, path in codes])
 
 
-class _Inflate:
+class Inflate:
     """Decompresses batches of one message, to at most `limit` bytes in total."""
 
     __slots__ = ("_data", "_limit", "produced")

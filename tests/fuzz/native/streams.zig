@@ -64,6 +64,8 @@ const Columns = struct {
 };
 
 var columns: Columns = undefined;
+var owners: [MOST]u32 = undefined;
+var positions: [MOST]i64 = undefined;
 var hash: u64 = 0;
 
 fn mix(bytes: []const u8) void {
@@ -208,6 +210,8 @@ fn take(run: *const Run, from: usize, to: usize) void {
     batch.ticks = to - from;
     batch.tick_order = columns.order[from..].ptr;
     batch.tick_clock = columns.clock[from..].ptr;
+    batch.owners = owners[from..].ptr;
+    batch.positions = positions[from..].ptr;
     streams.kafkasniff_streams_take(engine, &batch);
 }
 

@@ -1,0 +1,140 @@
+"""Packets of a written capture, and the bytes that become known for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from kafkasniff.capture.write import patched_file
+from kafkasniff.capture.write.patched_file import PatchedFile
+from kafkasniff.native import kernel
+from kafkasniff.native.blanking import PIECE, PLACE, StreamPieces
+from kafkasniff.redact import places as places_of
+from kafkasniff.redact.places import NO_STREAM, REPEATED, Places
+from tests.craft.packet import checksum
+
+HEADER = 20
+NOTHING = StreamPieces(np.zeros(0, PIECE), bytearray())
+
+
+class Capture:
+    """Packets of connection 0, of which each is a TCP header and its payload."""
+
+    def __init__(self, file: PatchedFile) -> None:
+        self.file = file
+        native = kernel()
+        assert native is not None
+        self.places = Places(native, file)
+
+    def fresh(self, *packets: tuple[int, bytes], stream: int = 0) -> NDArray[np.void]:
+        """Write packets with these positions and payloads."""
+        rows = np.zeros(len(packets), PLACE)
+        for row, (position, payload) in zip(rows, packets, strict=True):
+            header = self.file.append(bytes(HEADER) + payload)
+            row["stream"], row["position"], row["end"] = stream, position, position + len(payload)
+            row["header"], row["at"], row["fresh"] = header, header + HEADER, 1
+        return rows
+
+    def payload(self, place: np.void) -> bytes:
+        return self.file.read(int(place["at"]), int(place["end"] - place["position"]))
+
+    def is_right(self, place: np.void) -> bool:
+        data = self.file.read(
+            int(place["header"]), int(place["at"] + place["end"] - place["position"] - place["header"])
+        )
+        return checksum(data) == 0
+
+
+def pieces(*found: tuple[int, bytes], stream: int = 0) -> StreamPieces:
+    rows, arena = np.zeros(len(found), PIECE), bytearray()
+    for row, (position, data) in zip(rows, found, strict=True):
+        row["stream"], row["position"], row["start"], row["size"] = stream, position, len(arena), len(data)
+        arena += data
+    return StreamPieces(rows, arena)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Iterator[Capture]:
+    with PatchedFile(str(tmp_path / "out.pcap")) as file:
+        yield Capture(file)
+
+
+def payloads(capture: Capture, rows: Sequence[np.void]) -> list[bytes]:
+    assert all(capture.is_right(row) for row in rows)
+    return [capture.payload(row) for row in rows]
+
+
+def test_bytes_are_blank_until_they_are_known(capture: Capture) -> None:
+    rows = capture.fresh((0, b"secret"), (6, b"public"))
+    capture.places.show(rows, NOTHING)
+    assert payloads(capture, rows) == [b"\xff" * 6] * 2
+    capture.places.show(rows[:0], pieces((4, b"--pub")))
+    assert payloads(capture, rows) == [b"\xff\xff\xff\xff--", b"pub\xff\xff\xff"]
+
+
+def test_copies_get_the_same_bytes_whenever_they_come(capture: Capture) -> None:
+    first = capture.fresh((0, b"abcdef"), (0, b"other!"), (3, b"xyz"))
+    capture.places.show(first, pieces((0, b"ABCDEF")))
+    assert payloads(capture, first) == [b"ABCDEF", b"ABCDEF", b"DEF"]
+    capture.places.settle(np.array([0]), np.array([[6, 0]]))
+    later = capture.fresh((2, b"......"), (0, b".."))
+    capture.places.show(later, NOTHING)
+    assert payloads(capture, later) == [b"CDEF\xff\xff", b"AB"]
+    other = capture.fresh((0, b"abc"), stream=1)
+    capture.places.show(other, NOTHING)
+    assert payloads(capture, other) == [b"\xff" * 3]
+
+
+def test_packets_on_the_disk_are_changed_there(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patched_file, "KEPT", 0)
+    rows = capture.fresh((0, b"abc"), (3, b"def"))
+    capture.places.show(rows, NOTHING)
+    capture.file.settle()
+    again = capture.fresh((0, b"...."))
+    capture.places.show(again, pieces((0, b"ABCDEF")))
+    assert payloads(capture, [*rows, *again]) == [b"ABC", b"DEF", b"ABCD"]
+    capture.places.settle(np.array([0]), np.array([[6, 0]]))
+    capture.file.settle()
+    last = capture.fresh((1, b"..."))
+    capture.places.show(last, NOTHING)
+    assert payloads(capture, last) == [b"BCD"]
+
+
+def test_known_packets_are_forgotten_at_a_distance(capture: Capture) -> None:
+    capture.places.show(capture.fresh((0, b"abc")), pieces((0, b"ABC")))
+    capture.places.settle(np.array([0]), np.array([[REPEATED + 3, 0]]))
+    again = capture.fresh((0, b"..."))
+    capture.places.show(again, NOTHING)
+    assert payloads(capture, again) == [b"\xff" * 3]
+
+
+def test_streams_with_too_many_packets_lose_the_first(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places_of, "MAX_PLACES", 4)
+    rows = capture.fresh(*((at, b".") for at in range(5)))
+    other = capture.fresh((0, b"."), stream=1)
+    capture.places.show(np.concatenate((rows, other)), NOTHING)
+    capture.places.settle(np.array([0]), np.zeros((1, 2), np.int64))
+    capture.places.show(rows[:0], pieces((0, b"abcde")))
+    assert payloads(capture, rows) == [b"\xff"] * 3 + [b"d", b"e"]
+    capture.places.show(rows[:0], pieces((0, b"a"), stream=1))
+    assert payloads(capture, other) == [b"a"]
+
+
+def test_packets_of_no_stream_stay_blank(capture: Capture) -> None:
+    rows = capture.fresh((0, b"abc"), stream=NO_STREAM)
+    capture.places.show(rows, pieces((0, b"ABC")))
+    capture.places.settle(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
+    assert payloads(capture, rows) == [b"\xff" * 3]
+
+
+def test_many_groups_of_known_packets_are_one(capture: Capture) -> None:
+    for at in range(places_of.MAX_CHUNKS + 3):
+        capture.places.show(capture.fresh((at, b".")), pieces((at, bytes([65 + at]))))
+        capture.places.settle(np.array([0]), np.array([[at + 1, 0]]))
+    again = capture.fresh((0, b"." * 4))
+    capture.places.show(again, NOTHING)
+    assert payloads(capture, again) == [b"ABCD"]
