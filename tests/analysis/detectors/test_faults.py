@@ -27,6 +27,7 @@ CAUSES = [
     ("error shared-instances", "shared-instances", "instance-shared"),
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
+    ("warning late-answers", "late-answers", "broker-pauses"),
 ]
 """The first finding in a capture: its severity and detector."""
 _FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)
