@@ -59,10 +59,10 @@ class LateAnswers(OwedResponses[LateThresholds]):
     Responses that an outage of the network held up (`transport-trouble`) do not count.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
-    and throttle times are subtracted; the wait of acks=all for replicas is not.
+    throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
 
-    Caveats: network time and retransmissions are included. With acks=all another broker may be the slow one. Exports do
-    not contain outages.
+    Caveats: retransmissions are included; of network time, only the fastest round trip is not. With acks=all another
+    broker may be the slow one. Exports do not contain outages.
     """
 
     name: ClassVar[str] = "late-answers"
@@ -95,7 +95,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             or one.until_ns - one.first_ns >= limits.silent
             or not pausing.issuperset(one.brokers)
         ]
-        late = [one for one in owed if one.row["end_ns"] is not None]
+        late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
         rest = [one.row for one in late if not any(silence.explains(one) for silence in known)]
         return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
 

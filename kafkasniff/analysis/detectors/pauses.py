@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, integers, only, order_columns
 from kafkasniff.analysis.detectors.silences import SLOT_NS, Answers, Owed, OwedResponses, Silence, without_leaders
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, clients
+from kafkasniff.analysis.detectors.ways import PAIR, ways
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import with_sender, work_us
 
@@ -24,7 +25,6 @@ EACH: Final = 8
 """Number of late responses of a broker that are kept for each time span, those with the earliest requests."""
 MAX_HELD: Final = 1 << 16
 """Maximum number of late responses that are kept, the earliest."""
-_PAIR: Final = (("client_ip", pa.string()), *BROKER)
 
 
 class Pauses(msgspec.Struct, frozen=True):
@@ -56,16 +56,15 @@ def held_shapes() -> dict[str, Shape]:
         "held": Shape(
             keys=keys, order=("slot", *ORDER), keep="earliest", group=("broker", "slot"), each=EACH, bound=MAX_HELD
         ),
-        "fastest": Shape(keys=_PAIR, measures=fastest),
+        "fastest": Shape(keys=PAIR, measures=fastest),
     }
 
 
 def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`."""
     batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "time_ns"))))
-    latency = column(batch, "latency_us")
     pair = {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
-    detector.parts["fastest"].add({**pair, "fastest_us": latency})
+    detector.parts["fastest"].add({**pair, "fastest_us": column(batch, "latency_us")})
     work = work_us(batch)
     mask = work >= HELD_US
     batch, work = only(batch, pa.array(mask)), work[mask]
@@ -86,16 +85,19 @@ def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
 def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: int, share: float) -> list[Pauses]:
     """Brokers that paused this many times, while this many connections waited each time, for this share of the time.
 
-    The fastest response of a client's address shows how long the network takes: the broker does not pause then.
+    A response is due when the fastest one to the same address could be there. Responses that waited in a queue of the
+    network do not count.
     """
     fastest = {
         (row["client_ip"], row["broker"]): row["fastest_us"] * 1000
         for row in detector.parts["fastest"].table().to_pylist()
     }
+    queued = {pair for pair, way in ways(detector).items() if way.queued}
     owed = []
     for row in detector.parts["held"].table().to_pylist():
-        due = row["due_ns"] + fastest.get((row["client_ip"], row["broker"]), 0)
-        if due < row["end_ns"]:
+        pair = row["client_ip"], row["broker"]
+        due = row["due_ns"] + fastest.get(pair, 0)
+        if due < row["end_ns"] and pair not in queued:
             owed.append(Owed(row, row["broker"], row["connection_id"], due, row["end_ns"], row["replicas"]))
     answers = Answers(detector)
     found = [one for one in answers.missing(owed, PAUSE_NS) if one.connections >= connections]

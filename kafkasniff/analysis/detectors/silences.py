@@ -16,6 +16,7 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_di
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
+from kafkasniff.analysis.detectors.ways import WAY_COLUMNS, add_ways, ways, ways_shapes
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
@@ -57,7 +58,7 @@ class Owed(msgspec.Struct, frozen=True):
     broker: str
     connection_id: int
     due_ns: int | None
-    """When its own wait was over; None: there are no times."""
+    """When its own wait was over, and the fastest response could be here; None: there are no times."""
     end_ns: int | None
     """When it was answered, or its connection or the capture ended; None: unknown."""
     replicas: bool
@@ -108,8 +109,7 @@ class OwedResponses(Detector[P]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("latency_us", "duration_us", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
-        ends = ("client_ip", "broker_ip", "broker_port")
-        transport = ("connection_id", "time_ns", "end_time_ns", *ends, "ended_by", "ended_ns", "stalls")
+        transport = ("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, "ended_by", "ended_ns", "stalls")
         return {
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
@@ -127,6 +127,7 @@ class OwedResponses(Detector[P]):
         connection: Any = (("connection_id", pa.int64()),)
         return {
             **stalls_shapes(),
+            **ways_shapes(),
             "owed": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
             "answers": Shape(
                 keys=(("slot", pa.int64()), *BROKER),
@@ -143,6 +144,7 @@ class OwedResponses(Detector[P]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TRANSPORT:
             add_stalls(self, batch)
+            add_ways(self, batch)
             batch = only(batch, in_any(batch, "ended_by", ("client",)))
             left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
             self.parts["left"].add(left)
@@ -205,6 +207,7 @@ class OwedResponses(Detector[P]):
             for row in outage.rows:
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
         found = []
+        known = ways(self)
         table = self.parts["owed"].table()
         for row in table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER])).to_pylist():
             time, over = row["time_ns"], row["end_ns"]
@@ -212,7 +215,11 @@ class OwedResponses(Detector[P]):
                 over = end if row["status"] == "open" else ends.get(row["connection_id"])
             spans = stuck.get(row["connection_id"], ())
             if time is None or over is None or not any(min(over, b) > max(time, a) for a, b in spans):
-                found.append(Owed(row, row["broker"], row["connection_id"], row["due_ns"], over, row["replicas"]))
+                due, way = row["due_ns"], known.get((row["client_ip"], row["broker"]))
+                if way is not None:
+                    due = None if due is None else due + way.to_broker
+                    row["late_us"] = max(row["late_us"] - way.to_broker // 1000, 0)
+                found.append(Owed(row, row["broker"], row["connection_id"], due, over, row["replicas"]))
         return found
 
     @property

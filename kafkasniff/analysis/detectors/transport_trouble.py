@@ -15,7 +15,8 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, 
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, stalls_shapes
-from kafkasniff.analysis.detectors.tally import BROKER, Tally
+from kafkasniff.analysis.detectors.tally import Tally
+from kafkasniff.analysis.detectors.ways import FAR_NS, PAIR, WAY_COLUMNS, Way, add_ways, round_trips, ways, ways_shapes
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.parameters import Duration
@@ -29,8 +30,7 @@ __all__ = ["TransportTrouble"]
 
 MAX_THROTTLED: Final = 1 << 17
 """Maximum number of connections whose throttle times are added up, those that were throttled most."""
-PAIR: Final = (("client_ip", pa.string()), *BROKER)
-"""A client's address and a broker."""
+_NS_PER_MS: Final = 1_000_000
 _PACKETS: Final = ("packets", "again", "lost", "missing_us")
 _CLOSED: Final = ("client_closed", "broker_closed", "client_closed_us", "broker_closed_us")
 
@@ -65,7 +65,8 @@ class TransportTrouble(Detector[TransportThresholds]):
     arrive, the finding says so (a black hole for large packets). Segments that were lost before the capture point count
     as retransmitted.
 
-    Exports contain retransmissions only.
+    A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are faster
+    (a queue on the path, because a link is full).
 
     Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
     read, not why.
@@ -78,6 +79,8 @@ class TransportTrouble(Detector[TransportThresholds]):
     _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
     _shut = Tally("shut", (*PAIR, ("whole_id", pa.int64())), sums=_CLOSED)
     """By connection (`whole_id`), since quotas mute connections."""
+    _slow = Tally("slow", PAIR)
+    """Connections whose fastest round trip is long."""
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
@@ -87,7 +90,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             "connections": TableReading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
             TABLE: TableReading(
                 (
-                    *("connection_id", "time_ns", "end_time_ns", *ends, "broker_round_trip_us", *_CLOSED),
+                    *("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, *_CLOSED),
                     *("client_lost", "broker_lost", "lost_longest_us", "ended_ns", "stalls"),
                 ),
                 optional=True,
@@ -96,13 +99,13 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "max" if name == "missing_us" else "sum") for name in _PACKETS)
-        least: Any = (("way_us", pa.int64(), "min"),)
         return {
             **self._hit.shapes(),
             **self._shut.shapes(),
+            **self._slow.shapes(),
             **stalls_shapes(),
+            **ways_shapes(),
             "packets": Shape(keys=PAIR, measures=sums, weight="again"),
-            "round_trips": Shape(keys=PAIR, measures=least),
             "latencies": distribution_shape(PAIR),
             "throttled": Shape(
                 keys=(("whole_id", pa.int64()),),
@@ -126,8 +129,12 @@ class TransportTrouble(Detector[TransportThresholds]):
             missing = column(late, "lost_longest_us")
             counts = {"packets": none, "again": none, "lost": lost[lost > 0], "missing_us": missing}
             self.parts["packets"].add({**_pair(late), **counts})
-            round_trips = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
-            self.parts["round_trips"].add({**_pair(round_trips), "way_us": column(round_trips, "broker_round_trip_us")})
+            add_ways(self, batch)
+            took = round_trips(batch)
+            is_slow = pc.fill_null(pc.greater_equal(took, FAR_NS // 1000), False)
+            slow, took = only(batch, is_slow), took.filter(is_slow)
+            notes = [f"round trip of at least {elapsed(us * 1000)}" for us in took.to_pylist()]
+            self._slow.add(self, slow, _pair(slow), pa.array(notes, pa.string()))
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)
             keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
@@ -238,7 +245,10 @@ class TransportTrouble(Detector[TransportThresholds]):
                 pair = row["client_ip"], row["broker"]
                 explained[pair] = explained.get(pair, 0) + row["retries"]
         hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
+        queued = {pair for pair, way in ways(self).items() if way.queued}
         for row in self.parts["packets"].table().to_pylist():
+            if (row["client_ip"], row["broker"]) in queued:
+                continue  # acknowledgements wait in the queue, too
             row["again"] += row["lost"] - explained.get((row["client_ip"], row["broker"]), 0)
             share = row["again"] / row["packets"] if row["packets"] else 0.0
             if row["again"] < limits.at_least or share < limits.share:
@@ -323,18 +333,24 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     def _far(self) -> Iterator[Finding]:
         keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
-        round_trips = {
-            (row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["round_trips"].table().to_pylist()
-        }
+        every = ways(self)
+        slow = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._slow.rows(self)}
+        again = {(row["client_ip"], row["broker"]): row["again"] for row in self.parts["packets"].table().to_pylist()}
+        for pair, way in every.items():
+            if way.far or way.queued:
+                yield self._slow_way(way, again.get(pair, 0), *slow[pair])
         rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
         for key, median, count in rows:
-            way = round_trips.get((key["client_ip"], key["broker"]))
+            known = every.get((key["client_ip"], key["broker"]))
             limits = self.thresholds
-            if way is None or way * 1000 < limits.way or way < limits.way_share * median:
+            if known is None or known.far or known.queued:
+                continue
+            round_trip = known.to_broker
+            if round_trip < limits.way or round_trip < limits.way_share * median * 1000:
                 continue
             yield self.finding(
                 "note",
-                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(way * 1000)} of a "
+                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(round_trip)} of a "
                 f"median latency of {elapsed(median * 1000)}",
                 meaning=(
                     "Most of the time, the client waits for the network between it and the broker. No broker setting "
@@ -349,8 +365,63 @@ class TransportTrouble(Detector[TransportThresholds]):
                 count=count,
                 first=None,
                 last=None,
-                values={"round_trip_ms": way / 1000, "p50_ms": median / 1000},
+                values={"round_trip_ms": round_trip / _NS_PER_MS, "p50_ms": median / 1000},
             )
+
+    def _slow_way(self, way: Way, again: int, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
+        between = f"{word(row['client_ip'])} and {row['broker']}"
+        if way.far:
+            title = f"slow network: each round trip between {between} takes at least {elapsed(way.least)}"
+            meaning = (
+                "Kernels answer handshakes and acknowledge data at once, whatever the broker does, and even that takes "
+                "this long. Each request waits for at least one round trip, a new connection for several, so all "
+                "requests look late. The broker is not the cause."
+            )
+            advice = (
+                "Find out which way the packets take (VPN, proxy, satellite or mobile link, distant region), and where "
+                "they are delayed. Until that is solved, send more per request (linger.ms, batch.size, "
+                "fetch.min.bytes), and allow for it in request.timeout.ms and session.timeout.ms."
+            )
+        else:
+            title = (
+                f"slow network: the round trip between {between} grows from {elapsed(way.least)} to "
+                f"{elapsed(way.most)}, on {plural(way.slow, 'connection')}"
+            )
+            meaning = (
+                "Even handshakes, which kernels answer at once, wait that long at times: packets queue on the path, "
+                "because more is sent than a link carries, or a rate limit lets pass. Requests look late for this "
+                "reason. The broker is not the cause."
+                + (
+                    f" {plural(again, 'packet')} were sent again, since no acknowledgement came in time."
+                    if again
+                    else ""
+                )
+            )
+            advice = (
+                "Compare the traffic with the bandwidth of the links between the two, and with limits of cloud "
+                "instances, VPNs and policers (`kafkasniff stats` shows the clients with the most bytes). Compress "
+                "batches (compression.type), or fetch from a nearby replica (client.rack)."
+            )
+        return self.finding(
+            "warning",
+            title,
+            meaning=meaning,
+            advice=advice,
+            subject={
+                "client_ip": row["client_ip"],
+                "broker": row["broker"],
+                "trouble": "far" if way.far else "queue",
+            },
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values={
+                "round_trip_ms": way.least / _NS_PER_MS,
+                "longest_ms": way.most / _NS_PER_MS,
+                "retransmits": again,
+            },
+        )
 
 
 _CLOSED_SAID: Final = (
