@@ -18,6 +18,7 @@ CAUSES = [
     ("error hanging-transactions", "hanging-transactions", "transaction-timed-out"),
     ("error missing-topics", "missing-topics", "topic-deleted"),
     ("error missing-topics", "missing-topics", "topic-missing"),
+    ("error offsets-out-of-range", "offsets-out-of-range", "no-offset-no-reset"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-beyond-end-replayed"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-out-of-range"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offsets-deleted"),
