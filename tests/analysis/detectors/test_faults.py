@@ -28,6 +28,7 @@ CAUSES = [
     ("error shared-instances", "shared-instances", "instance-shared"),
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
+    ("warning not-leader", "not-leader", "leaders-move"),
     ("warning late-answers", "late-answers", "broker-pauses"),
 ]
 """The first finding in a capture: its severity and detector."""

@@ -18,7 +18,8 @@ def silent(port: int, *, lasting: int, responses: int = 0, client_ip: str = "10.
     """A connection with a request."""
     times = {"time_ns": START_NS, "end_time_ns": START_NS + lasting * SECOND}
     counts = {"requests": 1, "responses": responses, "broker_bytes": 50 * responses, "captured": "both"}
-    return connection(broker_ip="10.0.0.9", broker_port=port, client_ip=client_ip, **times, **counts)
+    ends = {"broker_ip": "10.0.0.9", "broker_port": port, "client_ip": client_ip}
+    return {**connection(), **ends, **times, **counts}
 
 
 def found(asked: Row, *connections: Row) -> list[Finding]:
