@@ -69,7 +69,7 @@ def _slow_link(
     return play
 
 
-def _forgets(stage: Stage) -> None:
+def _forgets(stage: Stage, after_s: float = FORGETS_S) -> None:
     """A firewall forgets connections on which nothing was sent for a while, and drops what comes later."""
     with Wire() as wire:
         broker = stage.broker(listeners=(Listener(host=BROKERS),), properties=_CREATES)
@@ -81,7 +81,7 @@ def _forgets(stage: Stage) -> None:
             now, is_tcp = time.monotonic(), frame[23] == 6
             if is_tcp and frame[47] & 2:
                 seen[ports] = now
-            if is_tcp and now - seen.get(ports, 0) > FORGETS_S:
+            if is_tcp and now - seen.get(ports, 0) > after_s:
                 return False
             seen[ports] = now
             return True
@@ -89,6 +89,7 @@ def _forgets(stage: Stage) -> None:
         with stage.recording(broker.port()):
             wire.passes = known
             settings = {"socket_timeout_ms": "2000", "linger_ms": "0", "every": "4"}
+            settings |= {"enable_idempotence": "true"}
             stage.start([*wire.clients, *rdkafka(stage, 30, broker.bootstrap(), client_id="rare", **settings)])
             stage.start([*wire.clients, *rdkafka(stage, 30, broker.bootstrap(), client_id="busy", every=".5")])
             time.sleep(25)
@@ -146,6 +147,13 @@ FAULTS = [
         f"a firewall forgets connections that are silent for {FORGETS_S} s and drops what comes later; captured at the "
         "broker",
         _forgets,
+        sniff=_AT_WIRE,
+    ),
+    Fault(
+        "firewall-remembers.pcap",
+        "the same clients, and a firewall that forgets after 60 s",
+        lambda stage: _forgets(stage, 60),
+        looks_like="firewall-forgets.pcap",
         sniff=_AT_WIRE,
     ),
 ]

@@ -50,6 +50,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("tls-failures", "kafkasniff.analysis.detectors.tls_failures"),
     ("slow-broker", "kafkasniff.analysis.detectors.slow_broker"),
     ("transport-trouble", "kafkasniff.analysis.detectors.transport_trouble"),
+    ("forgotten-connections", "kafkasniff.analysis.detectors.forgotten"),
     ("denied", "kafkasniff.analysis.detectors.denied"),
     ("plaintext-credentials", "kafkasniff.analysis.detectors.insecure"),
     ("plaintext-scram", "kafkasniff.analysis.detectors.insecure"),

@@ -27,6 +27,7 @@ CAUSES = [
     ("error repeated-starts", "repeated-starts", "record-retried"),
     ("error shared-instances", "shared-instances", "instance-shared"),
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
+    ("warning forgotten-connections", "forgotten-connections", "firewall-forgets"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
     ("warning not-leader", "not-leader", "leaders-move"),
     ("warning late-answers", "late-answers", "broker-pauses"),
