@@ -39,7 +39,7 @@ class ForgottenThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class ForgottenConnections(Detector[ForgottenThresholds]):
-    """Connections that fall silent and are never closed, although their producer has gone on to another one.
+    """Connections that fall silent and are never closed, although their producer continues with another one.
 
     A client that gives up a connection closes it. If its packets no longer arrive at the broker, something between the
     two has forgotten the connection, usually a firewall, NAT or load balancer after an idle time. The producer is known
@@ -116,7 +116,7 @@ class ForgottenConnections(Detector[ForgottenThresholds]):
         return self.finding(
             "warning" if len(rows) >= self.thresholds.at_least else "note",
             f"{plural(len(rows), 'connection')} of {client(rows[0])} to {rows[0]['broker']} fell silent and "
-            f"{'was' if len(rows) == 1 else 'were'} never closed{span(first, last)}: the same producer went on with "
+            f"{'was' if len(rows) == 1 else 'were'} never closed{span(first, last)}: the same producer continued with "
             f"another connection, {elapsed(shortest)} or more later",
             meaning=(
                 "A client that gives up a connection closes it, but no packet of that arrived: a firewall, NAT or load "

@@ -12,6 +12,9 @@ import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UserScramCredentialAlteration;
+import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -24,7 +27,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
- * each), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
+ * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
  */
 final class Waits {
     public static void main(String[] arguments) throws Exception {
@@ -43,6 +46,15 @@ final class Waits {
                 var quota = new ClientQuotaAlteration.Op(arguments[3], Double.valueOf(arguments[4]));
                 try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
                     admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(quota)))).all().get();
+                }
+            }
+            case "forget" -> {
+                List<UserScramCredentialAlteration> gone = new ArrayList<>();
+                for (String user : arguments[2].split(",")) {
+                    gone.add(new UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256));
+                }
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    admin.alterUserScramCredentials(gone).all().get();
                 }
             }
             case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);
