@@ -21,7 +21,9 @@ CROWD: Final = 10
 """The same for findings that differ in their topics, groups or producers, too."""
 MAX_WORST: Final = 20
 """Maximum number of clients that a combined finding names."""
-_ALL_CLIENTS: Final = frozenset({"late-answers", "tls-failures", "unanswered-requests", "wrong-protocol"})
+_ALL_CLIENTS: Final = frozenset(
+    {"late-answers", "other-clusters", "tls-failures", "unanswered-requests", "wrong-protocol"}
+)
 """Detectors of what a broker does, for all of its clients."""
 _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "producer_id", "producer_epoch"}
 """What each client may have of its own."""
@@ -52,7 +54,14 @@ _MERE: Final = frozenset({"connection-churn", "unanswered-requests"})
 _SLOW: Final = frozenset({"late-answers", "slow-broker"})
 """The same if the network is the cause."""
 _SPECIFIC: Final = frozenset(
-    {"fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries", "shared-instances"}
+    {
+        "damaged-records",
+        "fenced-producers",
+        "missing-topics",
+        "offsets-out-of-range",
+        "repeated-deliveries",
+        "shared-instances",
+    }
 )
 """Detectors that judge an error code by what came of it: its own finding becomes a part of theirs."""
 SHOWN: Final = 3

@@ -76,11 +76,13 @@ class _Refusal(msgspec.Struct, frozen=True):
     def user(self) -> str:
         return self.principal or client(self.row)
 
-    def accepted_before(self, accepted: Iterable[tuple[int, str]]) -> int | None:
-        """When the same user was accepted last before it was refused; None: never, or it still is, elsewhere."""
-        times = [time for time, user in accepted if user == self.user]
-        last, first = max(times, default=None), self.row["first"]
-        return last if last is not None and first is not None and last < first else None
+    def accepted_before(self, accepted: Iterable[tuple[int, str, str]]) -> int | None:
+        """When this client was accepted last as the same user; None: never, or the user still is, at any client."""
+        times = [(time, who) for time, user, who in accepted if user == self.user]
+        first = self.row["first"]
+        if first is None or any(time >= first for time, _ in times):
+            return None
+        return max((time for time, who in times if who == client(self.row)), default=None)
 
 
 class SaslThresholds(Parameters, frozen=True, kw_only=True):
@@ -187,17 +189,15 @@ class SaslFailures(Detector[SaslThresholds]):
 
     def _together(self, refusals: list[_Refusal], known: dict[int, dict[str, Any]]) -> list[Finding]:
         """One finding for each mechanism that no longer works for anybody, and one for each other refusal."""
-        accepted: dict[str | None, list[tuple[int, str]]] = {}
-        refused: dict[str | None, list[tuple[int, str]]] = {}
+        accepted: dict[str | None, list[tuple[int, str, str]]] = {}
+        refused: dict[str | None, list[tuple[int, str, str]]] = {}
         for connection in known.values():
-            user, time = connection["principal"] or client(connection), connection["time_ns"]
             into = {"succeeded": accepted, "failed": refused}.get(connection["authentication"])
-            if into is not None and time is not None:
-                into.setdefault(connection["sasl_mechanism"], []).append((time, user))
+            if into is not None and connection["time_ns"] is not None:
+                into.setdefault(connection["sasl_mechanism"], []).append((connection["time_ns"], *_user(connection)))
         granted = {row["connection_id"]: row["first"] for row in self.parts["granted"].table().to_pylist()}
         for number in granted.keys() & known.keys():
-            user = known[number]["principal"] or client(known[number])
-            accepted.setdefault(known[number]["sasl_mechanism"], []).append((granted[number], user))
+            accepted.setdefault(known[number]["sasl_mechanism"], []).append((granted[number], *_user(known[number])))
         by_mechanism: dict[str | None, list[_Refusal]] = {}
         for one in refusals:
             if one.takes is None and one.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
@@ -205,9 +205,9 @@ class SaslFailures(Detector[SaslThresholds]):
         found, crowds = [], []
         for mechanism, alike in by_mechanism.items():
             # The earliest time of each is the last to be set.
-            users = {user: time for time, user in sorted(refused.get(mechanism, ()), reverse=True)}
-            worked = {user for time, user in accepted.get(mechanism, ()) if time < users.get(user, 0)}
-            nobody = not any(time > min(users.values(), default=0) for time, _ in accepted.get(mechanism, ()))
+            users = {user: time for time, user, _ in sorted(refused.get(mechanism, ()), reverse=True)}
+            worked = {user for time, user, _ in accepted.get(mechanism, ()) if time < users.get(user, 0)}
+            nobody = not any(time > min(users.values(), default=0) for time, *_ in accepted.get(mechanism, ()))
             if len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
                 crowds.append(mechanism)
                 found.append(self._backend(alike, sorted(users), len(worked)))
@@ -324,3 +324,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 **({"accepted_before": True} if before is not None or renewing else {}),
             },
         )
+
+
+def _user(connection: dict[str, Any]) -> tuple[str, str]:
+    """The principal of a connection, or its client if that is unknown, and its client."""
+    who = client(connection)
+    return connection["principal"] or who, who

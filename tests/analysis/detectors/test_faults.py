@@ -22,6 +22,7 @@ CAUSES = [
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-beyond-end-replayed"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-out-of-range"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offsets-deleted"),
+    ("error other-clusters", "other-clusters", "other-cluster"),
     ("error repeated-deliveries", "repeated-deliveries", "share-group-archives"),
     ("error repeated-starts", "repeated-starts", "poison-record"),
     ("error repeated-starts", "repeated-starts", "record-retried"),

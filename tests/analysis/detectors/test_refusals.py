@@ -10,17 +10,22 @@ from tests.analysis.tables import Row, batch_of, connection, exchange
 USERS = ("alice", "bob", "carol")
 
 
-def attempts(*tries: tuple[str, bool], mechanism: str = "PLAIN", by_token: bool = False) -> list[str]:
-    """What findings say about authentications of these users, one a second, that succeed or not."""
+def attempts(*tries: tuple[str, bool], mechanism: str = "PLAIN", by_token: bool = False, apps: str = "a") -> list[str]:
+    """What findings say about authentications of these users, one a second, that succeed or not.
+
+    `apps` names the clients of the first ones; the last one has the others, too.
+    """
     connections: list[Row] = []
     refused: list[Row] = []
     for number, (user, accepted) in enumerate(tries):
+        app = apps[min(number, len(apps) - 1)]
         said = "succeeded" if accepted else "failed"
-        own = {"connection_id": number, "client_ids": ["app"], "sasl_mechanism": mechanism, "principal": user}
+        own = {"connection_id": number, "client_ids": [app], "sasl_mechanism": mechanism, "principal": user}
         own |= {"broker_ip": "10.0.0.9", "broker_port": 9092, "authentication": said, "by_token": by_token}
         connections.append({**connection(at=number), **own})
         if not accepted:
-            refused.append({**exchange("SaslAuthenticate", at=number + 0.5, error_code=58), "connection_id": number})
+            own = {"connection_id": number, "client_id": app}
+            refused.append({**exchange("SaslAuthenticate", at=number + 0.5, error_code=58), **own})
     detector = SaslFailures()
     detector.update(batch_of(connections, "connections"), "connections")
     detector.update(batch_of(refused))
@@ -63,3 +68,9 @@ def test_credentials_that_worked_before(mechanism: str, by_token: bool, advice: 
     assert advice in words
     (words,) = attempts(("alice", True), ("alice", False), ("alice", True), mechanism=mechanism, by_token=by_token)
     assert "was accepted before" not in words
+
+
+def test_another_client_of_the_same_user() -> None:
+    """That it was accepted says nothing about the password that this one has."""
+    (words,) = attempts(("alice", True), ("alice", False), apps="ab")
+    assert "the password or token is wrong" in words
