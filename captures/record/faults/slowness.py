@@ -50,7 +50,7 @@ def _pauses(times: int) -> Callable[[Stage], None]:
 
 
 def _slow_link(
-    delay_s: float, bytes_per_s: float, *, at_clients: bool, size: int = 7, seconds: float = 9
+    delay_s: float, bytes_per_s: float, *, at_clients: bool, size: int = 7, seconds: float = 9, every: str = ".2"
 ) -> Callable[[Stage], None]:
     """A producer and a consumer at the far end of a link."""
 
@@ -60,7 +60,9 @@ def _slow_link(
             stage.run([*wire.clients, *rdkafka(stage, 1, broker.bootstrap())])
             wire.delay_s, wire.bytes_per_s = delay_s, bytes_per_s
             with stage.recording(broker.port(), within=wire.clients if at_clients else ()):
-                writes = rdkafka(stage, seconds, broker.bootstrap(), client_id="far", size=str(size), linger_ms="0")
+                writes = rdkafka(
+                    stage, seconds, broker.bootstrap(), client_id="far", size=str(size), every=every, linger_ms="0"
+                )
                 stage.start([*wire.clients, *writes])
                 stage.start([*wire.clients, *members("reads", broker, seconds, 0, "client.id=far-reader")])
                 time.sleep(seconds)
@@ -133,6 +135,19 @@ FAULTS = [
         "link-narrow-at-broker.pcap",
         "the same, captured at the broker",
         _slow_link(0.001, NARROW, at_clients=False, size=4000, seconds=7),
+        sniff=_AT_WIRE,
+    ),
+    Fault(
+        "link-narrow-large.pcap",
+        f"records of 30 kB on a link of {NARROW} bytes/s in each direction; captured at the clients",
+        _slow_link(0.001, NARROW, at_clients=True, size=30_000, every="1"),
+        sniff=_AT_WIRE,
+    ),
+    Fault(
+        "link-wide-large.pcap",
+        "the same clients at a link that carries what they need",
+        _slow_link(0.001, 1_000_000, at_clients=True, size=30_000, every="1", seconds=3),
+        looks_like="link-narrow-large.pcap",
         sniff=_AT_WIRE,
     ),
     Fault(

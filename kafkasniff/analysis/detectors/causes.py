@@ -28,7 +28,7 @@ _ALL_CLIENTS: Final = frozenset(
 _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "producer_id", "producer_epoch"}
 """What each client may have of its own."""
 
-_NETWORK: Final = ("far", "queue", "outage", "large-packets")
+_NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
 """What `trouble` of a finding of transport-trouble makes requests late or unanswered."""
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "unreached-listeners", "broker-gone"),

@@ -108,7 +108,16 @@ class OwedResponses(Detector[P]):
     """A detector that needs to know which responses were late or missing, and which silences explain them."""
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("latency_us", "duration_us", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
+        own = (
+            "latency_us",
+            "duration_us",
+            "retransmits",
+            "status",
+            *CLIENT_COLUMNS,
+            "broker_ip",
+            "broker_port",
+            *WAIT_COLUMNS,
+        )
         transport = ("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, "ended_by", "ended_ns", "stalls")
         return {
             "exchanges": TableReading((*ORDER, *own)),
@@ -120,7 +129,8 @@ class OwedResponses(Detector[P]):
         order = tuple((name, pa.int64()) for name in ORDER)
         text = tuple((name, pa.string()) for name in ("api", "status"))
         times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us"))
-        keys = (*order, *CLIENT, *BROKER, *text, *times, ("replicas", pa.bool_()))
+        flags = tuple((name, pa.bool_()) for name in ("replicas", "lost"))
+        keys = (*order, *CLIENT, *BROKER, *text, *times, *flags)
         high: Any = ("end_ns", pa.int64(), "max")
         one: Any = (("one", pa.int8()),)
         span: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
@@ -190,6 +200,7 @@ class OwedResponses(Detector[P]):
                 "end_ns": pc.add(time, pc.multiply(column(batch, "latency_us"), 1000)),
                 "late_us": late,
                 "replicas": pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False),
+                "lost": pc.fill_null(pc.greater(column(batch, "retransmits"), 0), False),
             }
         )
 
@@ -239,11 +250,12 @@ def silences(
 ) -> list[Silence]:
     """Find those of at least `late_ns` in which `connections` waited, or that lasted for `silent_ns` and are over.
 
+    Requests that had to be sent again do not count: a kernel acknowledges what it has, even if its broker stands still.
     Brokers that only owe responses to requests with acks=all may wait for a follower. They are not reported if another
     broker is silent meanwhile and owes something else.
     """
     answers = Answers(detector)
-    owed = [one for one in owed if one.overdue_ns >= late_ns]
+    owed = [one for one in owed if one.overdue_ns >= late_ns and not one.row["lost"]]
     found = [
         silence
         for silence in answers.missing(owed, late_ns)

@@ -30,6 +30,7 @@ CAUSES = [
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
     ("warning forgotten-connections", "forgotten-connections", "firewall-forgets"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
+    ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
     ("warning not-leader", "not-leader", "leaders-move"),
     ("warning late-answers", "late-answers", "broker-pauses"),
 ]
