@@ -12,7 +12,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Find
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.kafka.schema.errors import error_by_code
 
-__all__ = ["combined", "with_causes", "without_effects"]
+__all__ = ["combined", "effects_of", "with_causes", "without_effects"]
 
 _CLIENT: Final = frozenset({"client_id", "client_ip"})
 ALIKE: Final = 3
@@ -188,6 +188,12 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
             )
         explained.append(one)
     return worst_first(explained)
+
+
+def effects_of(detectors: Iterable[str]) -> tuple[str, ...]:
+    """Other detectors whose findings may follow from those of the given ones."""
+    given = set(detectors)
+    return tuple(name for name, causes in _CAUSES.items() if name not in given and not given.isdisjoint(causes))
 
 
 def _chain(cause: Mapping[int, int], place: int) -> list[int]:

@@ -106,6 +106,29 @@ def test_what_only_looks_like_a_trouble_is_a_note_at_most(name, trouble):
     assert not serious(trouble) or serious(trouble) - serious(name)
 
 
+NO_TROUBLE = {
+    "broker-killed-requests-on-their-way",
+    "close-answers-on-their-way",
+    "close-answers-unread",
+    "cut-file",
+    "groups-with-fields-missing",
+    "idle-then-written",
+    "losses-at-broker",
+    "responses-lost-midway",
+}
+"""Captures of what ends well, or that lack what would show more: at most notes."""
+
+
+def test_every_trouble_is_named() -> None:
+    """And nothing above a note where there is none."""
+    harmless = {name for name, _ in LOOK_ALIKES} | NO_TROUBLE
+    for capture in captures():
+        name = capture.name.removesuffix(".pcap")
+        serious = [one for one in named(name) if not one.startswith("note ")]
+        assert name in harmless or serious, name
+        assert name not in NO_TROUBLE or not serious, name
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("name", [name for *_, name in CAUSES])
 def test_causes_depend_on_the_rows_alone(name, tmp_path):
