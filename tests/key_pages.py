@@ -209,23 +209,26 @@ def _detectors() -> Iterator[str]:
             yield from thresholds
 
     yield "\n## Captures of trouble"
-    yield "\nRecorded from real brokers and clients (`captures/faults/`), with what `check` reports first. The last"
-    yield "column names captures that only look like it; they have at most a note for this."
+    yield "\nRecorded from real brokers and clients (`captures/faults/`), with what `check` reports first and its exit"
+    yield "code. The last column names captures that only look like it; they have at most a note for this."
     yield ""
-    yield from table_head("capture", "what happened", "first finding", "only looks like it")
+    yield from table_head("capture", "what happened", "first finding", "exit code", "only looks like it")
     facts = {path.name: msgspec.json.decode(path.read_bytes()) for path in sorted(FAULTS.glob("*.json"))}
     for fact in facts.values():
         if not fact["looks_like"]:
             alike = [f"`{one['file']}`" for one in facts.values() if one["looks_like"] == fact["file"]]
-            yield table_row(f"`{fact['file']}`", fact["shows"], _first_finding(fact["file"]), ", ".join(alike))
+            first, code = _verdict(fact["file"])
+            yield table_row(f"`{fact['file']}`", fact["shows"], first, code, ", ".join(alike))
 
 
-def _first_finding(capture: str) -> str:
-    """Severity and detector of the first finding in a reviewed answer of `check`."""
+def _verdict(capture: str) -> tuple[str, str]:
+    """Severity and detector of the first finding in a reviewed answer of `check`, and its exit code."""
     text = (ANSWERS / f"{capture}.txt").read_text().partition("\n\n\n")[0]
     severity = re.search(r"^(error|warning|note) ", text, re.M)
     detector = re.search(r"^ {9}([a-z-]+): (?:\d{4}-\d\d-\d\d |conn \d|evidence)", text, re.M)
-    return "none" if severity is None or detector is None else f"{severity[1]}: {detector[1]}"
+    code = re.search(r"^check: exit code (\d+)$", text, re.M)
+    assert code is not None, capture
+    return "none" if severity is None or detector is None else f"{severity[1]}: {detector[1]}", code[1]
 
 
 def _questions() -> Iterator[str]:

@@ -12,11 +12,12 @@ import pyarrow as pa
 from kafkasniff.analysis import Accumulator, find_question, make_parameters
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, RECORDS
+from kafkasniff.tables.rows.staged import STAGED
 
 START_NS = 1_795_000_000_000_000_000
 SECOND = 1_000_000_000
 Row = dict[str, Any]
-SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS}
+SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "transport": STAGED["transport"]}
 
 
 def moment(seconds: float) -> datetime:

@@ -1,4 +1,5 @@
-"""A network between brokers and clients that loses frames on demand: two namespaces, and a cable that is a thread.
+"""A network between brokers and clients that loses and delays frames on demand: two namespaces, and a cable that is a
+thread.
 
 The recording moves into a network namespace of its own, with the brokers; the clients get another. Nothing of either
 reaches the machine's network. Needs root.
@@ -13,6 +14,8 @@ import select
 import struct
 import subprocess
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
@@ -39,6 +42,10 @@ class Wire:
     def __init__(self) -> None:
         self.passes: Callable[[bytes, bool], bool] = passes
         """Whether a frame (with its Ethernet header) arrives; the second argument: it goes to the broker."""
+        self.delay_s = 0.0
+        """How long a frame takes, one way."""
+        self.bytes_per_s: float = 0
+        """How much passes in each direction; 0: all at once."""
         self._ends: list[int] = []
         self._stop, self._stopped = os.pipe()
         self._thread = threading.Thread(target=self._carry, daemon=True)
@@ -75,14 +82,25 @@ class Wire:
 
     def _carry(self) -> None:
         brokers, clients = self._ends
+        waiting: dict[int, deque[tuple[float, bytes]]] = {brokers: deque(), clients: deque()}
         while True:
-            ready, _, _ = select.select([brokers, clients, self._stop], [], [])
+            soonest = min((frames[0][0] for frames in waiting.values() if frames), default=None)
+            timeout = None if soonest is None else max(soonest - time.monotonic(), 0)
+            ready, _, _ = select.select([*waiting, self._stop], [], [], timeout)
             if self._stop in ready:
                 return
             for end in ready:
                 frame = os.read(end, 65_536)
-                if frame[12:14] != _IPV4 or self.passes(frame, end == clients):
-                    os.write(clients if end == brokers else brokers, frame)
+                if frame[12:14] == _IPV4 and not self.passes(frame, end == clients):
+                    continue
+                frames = waiting[clients if end == brokers else brokers]
+                # A frame follows the one before, which may still be on its way.
+                since = max(time.monotonic(), frames[-1][0] - self.delay_s if frames else 0)
+                takes = len(frame) / self.bytes_per_s if self.bytes_per_s else 0
+                frames.append((since + takes + self.delay_s, frame))
+            for end, frames in waiting.items():
+                while frames and frames[0][0] <= time.monotonic():
+                    os.write(end, frames.popleft()[1])
 
 
 def _tap(name: str) -> int:

@@ -12,7 +12,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Find
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.kafka.schema.errors import error_by_code
 
-__all__ = ["combined", "with_causes", "without_effects"]
+__all__ = ["combined", "effects_of", "with_causes", "without_effects"]
 
 _CLIENT: Final = frozenset({"client_id", "client_ip"})
 ALIKE: Final = 3
@@ -21,19 +21,23 @@ CROWD: Final = 10
 """The same for findings that differ in their topics, groups or producers, too."""
 MAX_WORST: Final = 20
 """Maximum number of clients that a combined finding names."""
-_ALL_CLIENTS: Final = frozenset({"late-answers", "tls-failures", "unanswered-requests", "wrong-protocol"})
+_ALL_CLIENTS: Final = frozenset(
+    {"late-answers", "other-clusters", "tls-failures", "unanswered-requests", "wrong-protocol"}
+)
 """Detectors of what a broker does, for all of its clients."""
 _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "producer_id", "producer_epoch"}
 """What each client may have of its own."""
 
+_NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
+"""What `trouble` of a finding of transport-trouble makes requests late or unanswered."""
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "unreached-listeners", "broker-gone"),
-    "unanswered-requests": ("broker-gone", "wrong-protocol", "unreached-listeners"),
-    "late-answers": ("broker-gone",),
-    "slow-broker": ("broker-gone", "late-answers"),
+    "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "unreached-listeners"),
+    "late-answers": ("broker-gone", *_NETWORK),
+    "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
     "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader"),
-    "lost-members": ("broker-gone",),
+    "lost-members": ("broker-gone", *_NETWORK),
     "rebalance-storms": ("broker-gone", "lost-members"),
     "refused-commits": ("broker-gone", "lost-members", "rebalance-storms"),
     "connection-churn": ("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol", "unreached-listeners"),
@@ -43,12 +47,21 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "offsets-out-of-range": ("overwritten-records", "missing-topics"),
     "lost-records": ("broker-gone", "hidden-errors", "not-leader", "oversized-messages"),
 }
-"""Detectors, and error codes, that may explain the findings of another, the likeliest first. For error codes, see
-`dissectors/errors.txt`."""
+"""Detectors, error codes and kinds of trouble that may explain the findings of another, the likeliest first. For error
+codes, see `dissectors/errors.txt`."""
 _MERE: Final = frozenset({"connection-churn", "unanswered-requests"})
 """Detectors whose findings become a part of their cause, unless they are worse: they show the same connections."""
+_SLOW: Final = frozenset({"late-answers", "slow-broker"})
+"""The same if the network is the cause."""
 _SPECIFIC: Final = frozenset(
-    {"fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries", "shared-instances"}
+    {
+        "damaged-records",
+        "fenced-producers",
+        "missing-topics",
+        "offsets-out-of-range",
+        "repeated-deliveries",
+        "shared-instances",
+    }
 )
 """Detectors that judge an error code by what came of it: its own finding becomes a part of theirs."""
 SHOWN: Final = 3
@@ -140,7 +153,7 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     ordered = worst_first(findings)
     by_kind: dict[str, list[int]] = {}
     for place, one in enumerate(ordered):
-        for kind in {one.detector, _code_of(one)} - {None}:
+        for kind in {one.detector, _code_of(one), one.subject.get("trouble")} - {None}:
             if len(by_kind.setdefault(str(kind), [])) < MAX_CANDIDATES:
                 by_kind[str(kind)].append(place)
     cause: dict[int, int] = {}
@@ -177,6 +190,12 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     return worst_first(explained)
 
 
+def effects_of(detectors: Iterable[str]) -> tuple[str, ...]:
+    """Other detectors whose findings may follow from those of the given ones."""
+    given = set(detectors)
+    return tuple(name for name, causes in _CAUSES.items() if name not in given and not given.isdisjoint(causes))
+
+
 def _chain(cause: Mapping[int, int], place: int) -> list[int]:
     """A finding, its cause, the cause of that, and so on."""
     chain = [place]
@@ -189,7 +208,8 @@ def _is_part(effect: Finding, cause: Finding) -> bool:
     """Whether the cause's finding says it all."""
     if effect.detector == "hidden-errors" and cause.detector in _SPECIFIC:
         return True
-    return effect.detector in _MERE and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
+    mere = effect.detector in _MERE or (effect.detector in _SLOW and cause.subject.get("trouble") in _NETWORK)
+    return mere and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
 
 
 def _with_effects(cause: Finding, effects: Sequence[str]) -> Finding:

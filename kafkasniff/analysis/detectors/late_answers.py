@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
+import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters
 from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.pauses import Pauses, add_held, held_shapes, repeated_pauses
 from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
-from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
+from kafkasniff.analysis.detectors.wording import client, elapsed, percent, plural, some, span, subject
 from kafkasniff.analysis.parameters import Duration
+from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.times import clock_time
 
 __all__ = ["LateAnswers"]
@@ -40,6 +43,11 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
         int, Meta(ge=1, description="Report a broker that answered nothing while this many connections waited …")
     ] = CONNECTIONS
     silent: Annotated[Duration, Meta(ge=1, description="… or one that waited this long and was answered.")] = SILENT_NS
+    pauses: Annotated[
+        int,
+        Meta(ge=1, description="Report a broker that paused this often, for 200 ms or longer each time …"),
+    ] = 3
+    paused: Annotated[float, Meta(ge=0, le=1, description="… and for at least this fraction of the time.")] = 0.02
 
 
 class LateAnswers(OwedResponses[LateThresholds]):
@@ -47,13 +55,14 @@ class LateAnswers(OwedResponses[LateThresholds]):
 
     A broker that answered nothing while several connections waited, or for long, is reported once, for all its clients;
     an error if that lasts until the end of the capture. A leader whose requests with acks=all wait for it meanwhile is
-    not reported. Responses that an outage of the network held up (`transport-trouble`) do not count.
+    not reported. A broker that does so again and again, even for fractions of a second, is reported once, as a warning.
+    Responses that an outage of the network held up (`transport-trouble`) do not count.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
-    and throttle times are subtracted; the wait of acks=all for replicas is not.
+    throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
 
-    Caveats: network time and retransmissions are included. With acks=all another broker may be the slow one. Exports do
-    not contain outages.
+    Caveats: retransmissions are included; of network time, only the fastest round trip is not. With acks=all another
+    broker may be the slow one. Exports do not contain outages.
     """
 
     name: ClassVar[str] = "late-answers"
@@ -64,13 +73,72 @@ class LateAnswers(OwedResponses[LateThresholds]):
     def kept_ns(self) -> int:
         return self.thresholds.late
 
+    def shapes(self) -> Mapping[str, Shape]:
+        return {**super().shapes(), **held_shapes()}
+
+    def _exchanges(self, batch: pa.RecordBatch) -> None:
+        super()._exchanges(batch)
+        add_held(self, batch)
+
     def findings(self) -> list[Finding]:
         limits = self.thresholds
         owed = self.owed()
         found = silences(self, owed, late_ns=limits.late, connections=limits.connections, silent_ns=limits.silent)
-        late = [one for one in owed if one.row["end_ns"] is not None]
-        rest = [one.row for one in late if not any(silence.explains(one) for silence in found)]
-        return [*map(self._silent, found), *self._late(rest)]
+        paused = repeated_pauses(self, connections=limits.connections, times=limits.pauses, share=limits.paused)
+        # The silences of a broker that pauses again and again are one finding, except those that last.
+        pausing = {one.broker for one in paused}
+        known = [*found, *(pause for one in paused for pause in one.each)]
+        found = [
+            one
+            for one in found
+            if one.back_ns is None
+            or one.until_ns - one.first_ns >= limits.silent
+            or not pausing.issuperset(one.brokers)
+        ]
+        late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
+        rest = [one.row for one in late if not any(silence.explains(one) for silence in known)]
+        return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
+
+    def _pausing(self, pauses: Pauses) -> Finding:
+        each, owed = pauses.each, pauses.owed
+        addresses = sorted({str(one.row["client_ip"]) for one in owed})
+        replicas = all(one.replicas for one in each)
+        first, last = each[0].first_ns, each[-1].until_ns
+        return self.finding(
+            "warning",
+            f"broker {pauses.broker} answered nothing for up to {elapsed(pauses.longest_ns)}, "
+            f"{len(each):,} times{span(first, last)} ({percent(pauses.share)} of the time): "
+            f"{plural(len(owed), 'request')} of {some(addresses)} waited"
+            + (", with acks=all: it, or a follower, pauses" if replicas else ""),
+            meaning=(
+                "Each time, the broker owed responses on several connections, sent none on any, and then answered all "
+                "of them together: its process pauses. Latency jumps for all of its clients, while medians look good."
+            ),
+            advice=(
+                "Compare the times with the broker's garbage collection log (heap size, humongous allocations), with "
+                "limits of CPU (throttled containers, stolen time of virtual machines), and with stalls of its disks "
+                "(fsync, swapping)."
+            ),
+            subject={"broker": pauses.broker, "trouble": "silent"},
+            count=len(each),
+            first=first,
+            last=last,
+            evidence=tuple(
+                Evidence(
+                    one.connection_id,
+                    one.row["exchange_id"],
+                    one.row["time_ns"],
+                    f"waited {elapsed(one.overdue_ns)}",
+                )
+                for one in owed[:MAX_EVIDENCE]
+            ),
+            values={
+                "pauses": len(each),
+                "longest_ms": pauses.longest_ns / _NS_PER_MS,
+                "share": pauses.share,
+                "clients": addresses,
+            },
+        )
 
     def _silent(self, silence: Silence) -> Finding:
         brokers = silence.brokers

@@ -33,6 +33,8 @@ MAX_ADVERTISED: Final = 1 << 17
 """Maximum number of advertised brokers, counted per client."""
 NAMING: Final = ("Metadata", "DescribeCluster")
 """APIs whose responses name brokers."""
+QUORUM: Final = ("Vote", "BeginQuorumEpoch", "EndQuorumEpoch", "FetchSnapshot")
+"""APIs whose responses name controllers; those of others name the leader beside an error (`node_endpoints`)."""
 OPENING: Final = (
     *(*NAMING, "ApiVersions", "SaslHandshake", "SaslAuthenticate", "FindCoordinator"),
     *("InitProducerId", "GetTelemetrySubscriptions", "PushTelemetry"),
@@ -41,9 +43,14 @@ OPENING: Final = (
 MANY_ASKS: Final = 5
 """A client that asks for the same topics this often in a row although it learns their leaders cannot reach them."""
 
+_OF_QUORUM: Final = "raft-client-"
+"""How the client ids begin with which nodes speak to the quorum's leader."""
 _SAME_ADDRESS: Final = (("broker", pa.string()), ("node", pa.int64()), ("other", pa.int64()))
 _LED: Final = r'"leader_id":[0-9]'
-_BROKERS: Final = re.compile(r'"brokers":(\[[^\]]*\])')
+REGISTERING: Final = ("BrokerRegistration", "ControllerRegistration")
+"""APIs whose requests name the addresses of their sender, for everybody."""
+_BROKERS: Final = re.compile(r'"(?:brokers|node_endpoints|listeners)":(\[[^\]]*\])')
+_NAMES_LEADERS: Final = '"node_endpoints":[{'
 _NEVER: Final[Mapping[str, str]] = {
     "refused": "refused",
     "unanswered": "unanswered",
@@ -68,7 +75,7 @@ class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class UnreachedListeners(Detector[UnreachedThresholds]):
-    """Advertised listeners that a client never reaches, and addresses that two brokers advertise (an error).
+    """Advertised listeners that a client or broker never reaches, and addresses that two brokers advertise (an error).
 
     Either all its attempts to connect to an advertised IP address failed (captures only), or nothing there ever answers
     a request: an error. Or it repeatedly asks for metadata, sends nothing else, and reaches none of the advertised
@@ -82,7 +89,11 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     name: ClassVar[str] = "unreached-listeners"
     summary: ClassVar[str] = "Advertised listeners that clients never reach."
     parameters_type = UnreachedThresholds
-    bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
+    bodies: ClassVar[Bodies] = {
+        **{("response", api): None for api in (*NAMING, *QUORUM)},
+        **{("request", api): None for api in REGISTERING},
+    }
+    error_bodies = True
 
     _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
     _same = Tally("same", _SAME_ADDRESS)
@@ -90,8 +101,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
+        own = ("api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body", "response_body")
         return {
-            "exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")),
+            "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(
                 (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
             ),
@@ -106,6 +118,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             **self._failed.shapes(),
             **self._same.shapes(),
             "advertised": Shape(keys=keys, measures=one, weight="count", bound=MAX_ADVERTISED),
+            "registered": Shape(keys=(("host", pa.string()), ("port", pa.int32()), ("controller", pa.bool_()))),
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
             "reached": Shape(keys=(("client_ip", pa.string()), *BROKER), measures=one, weight="count"),
@@ -130,9 +143,20 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     def _exchanges(self, batch: pa.RecordBatch) -> None:
         other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
         self.parts["others"].add({**clients(other), "count": _ones(other)})
+        self._registered(only(batch, in_any(batch, "api", REGISTERING)))
+        names_leaders = pc.match_substring(column(batch, "response_body"), _NAMES_LEADERS)
+        self._advertised(only(batch, pc.or_(pc.fill_null(names_leaders, False), in_any(batch, "api", NAMING))))
         batch = only(batch, in_any(batch, "api", NAMING))
         led = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _LED), False).cast(pa.int64())
         self._asks.add(self, batch, clients(batch, broker=True), led=led)
+
+    def _registered(self, batch: pa.RecordBatch) -> None:
+        rows = zip(column(batch, "api").to_pylist(), column(batch, "request_body").to_pylist(), strict=True)
+        for api, body in rows:
+            for host, port, _ in _brokers(body or ""):
+                self.parts["registered"].add({"host": [host], "port": [port], "controller": [api == REGISTERING[1]]})
+
+    def _advertised(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.is_valid(column(batch, "response_body")))
         rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
         found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
@@ -202,23 +226,39 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     ) -> Iterator[Finding]:
         end = pc.max(self.parts["whole"].table().column("end_ns")).as_py() or 0
         answering = {broker for _, broker in reached}
-        endpoints = {(ip, _endpoint(*broker)) for (_, ip), brokers in advertised.items() for broker in brokers}
+        endpoints: dict[tuple[str | None, str], list[str | None]] = {}
+        for (name, ip), brokers in advertised.items():
+            for broker in brokers:
+                endpoints.setdefault((ip, _endpoint(*broker)), []).append(name)
+        registered = {
+            _endpoint(row["host"], row["port"]): row["controller"]
+            for row in self.parts["registered"].table().sort_by("controller").to_pylist()
+        }
         for row, evidence in self._failed.rows(self):
             pair = (row["client_ip"], row["broker"])
-            if pair not in endpoints or pair in reached or row["count"] < self.thresholds.attempts:
+            if (
+                (pair not in endpoints and row["broker"] not in registered)
+                or pair in reached
+                or row["count"] < self.thresholds.attempts
+            ):
                 continue
             if row["opening"] == "silent" and (
                 row["broker"] in answering or row["first"] is None or end - row["first"] < self.thresholds.patience
             ):
                 continue
+            names = endpoints.get(pair, ())
+            quorum = registered.get(row["broker"], bool(names)) and all(
+                name is not None and name.startswith(_OF_QUORUM) for name in names
+            )
             yield self._finding(
                 "error",
                 f"{plural(row['count'], 'connection')} from {word(row['client_ip'])} to {row['broker']}, as advertised "
-                f"by brokers, {_NEVER[row['opening']]}; none succeeded",
+                f"by {'controllers' if quorum else 'brokers'}, {_NEVER[row['opening']]}; none succeeded",
                 {"client_id": None, "client_ip": row["client_ip"], "broker": row["broker"]},
                 row,
                 evidence,
                 {"attempts": row["count"], "opening": row["opening"]},
+                quorum=quorum,
             )
 
     def _stuck(
@@ -264,17 +304,26 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         row: dict[str, Any],
         evidence: tuple[Evidence, ...],
         values: dict[str, Any],
+        *,
+        quorum: bool = False,
     ) -> Finding:
         return self.finding(
             severity,
             title,
             meaning=(
-                "The first response of a cluster names the addresses of its brokers (advertised.listeners), and "
+                "Brokers and controllers find the quorum at its bootstrap addresses, and then use the address that the "
+                "leader advertises. If that cannot be reached, brokers never register, and elections, new topics and "
+                "new leaders fail."
+                if quorum
+                else "The first response of a cluster names the addresses of its brokers (advertised.listeners), and "
                 "clients use only these from then on. If an address cannot be resolved or reached from where the "
                 "client is, the client keeps asking forever."
             ),
             advice=(
-                "Set advertised.listeners to names and ports that clients can reach from where they are: with "
+                "Set the CONTROLLER address in advertised.listeners of the controllers to one that all nodes can "
+                "reach, or open the port in the firewall between them."
+                if quorum
+                else "Set advertised.listeners to names and ports that clients can reach from where they are: with "
                 "containers, NAT or clouds, one listener for each network. Try the name and the port from the client."
             ),
             subject=about,

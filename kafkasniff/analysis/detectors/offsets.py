@@ -37,10 +37,15 @@ NO_OFFSET: Final = -1
 """In the response of OffsetFetch."""
 _PARTITION: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _GROUP: Final = ("group_id", pa.string())
+_WHO: Final = (*CLIENT_COLUMNS, "group_id")
 MAX_COMMITS: Final = 1 << 17
 """Maximum number of commits that are kept: the last one of each connection."""
 MAX_ANSWERS: Final = 1 << 16
 """Maximum number of offsets in ListOffsets responses that are kept, the earliest."""
+SOON_NS: Final = 1_000_000_000
+"""A consumer that learns that there is no offset asks for one within milliseconds."""
+_MEMBER: Final = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
+_LEAVES: Final = r'"member_epoch":-[12]\b'
 MAX_LOGS: Final = 1 << 17
 """Maximum number of partitions whose ends are known."""
 
@@ -121,7 +126,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
 
     It continues where its next ListOffsets response for the partition says (`auto.offset.reset`). If that is a higher
     offset, the records between were deleted before it read them, or are skipped. If it is a lower one, it reads records
-    again. The finding is an error, too, if the consumer did not continue in the capture.
+    again. The finding is an error, too, if the consumer did not continue in the capture, or if a member of a group
+    without an offset neither asks where to start nor reads (`auto.offset.reset=none`).
 
     Caveats: a program may set its position itself. How far it had read before the capture is unknown.
     """
@@ -129,7 +135,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     name: ClassVar[str] = "offsets-out-of-range"
     summary: ClassVar[str] = "Consumers whose offset the log does not have: records skipped or read again."
     parameters_type = OffsetOutOfRangeThresholds
-    bodies: ClassVar[Bodies] = {("request", "ListOffsets"): None}
+    bodies: ClassVar[Bodies] = {("request", "ListOffsets"): None, ("request", "ConsumerGroupHeartbeat"): None}
     parts_clusters = True
 
     _refused = Tally("refused", (*CLIENT, *_PARTITION, ("offset", pa.int64())))
@@ -138,7 +144,10 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions", "request_body")
-        return {"exchanges": TableReading(own, ("Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch"))}
+        return {
+            "exchanges": TableReading(own, ("Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", *_MEMBER)),
+            "connections": TableReading(("end_time_ns",), optional=True),
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
@@ -147,6 +156,9 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             **super().shapes(),
             "answers": Shape(keys=answers, order=ORDER, keep="earliest", bound=MAX_ANSWERS),
             "ends": Shape(keys=_PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
+            "read": Shape(keys=CLIENT, measures=(("last", number, "max"),)),
+            "members": Shape(keys=(*CLIENT, _GROUP), measures=(("left", number, "max"),)),
+            "whole": Shape(keys=(("one", pa.int8()),), measures=(("end", number, "max"),)),
             "commits": Shape(
                 keys=(_GROUP, *_PARTITION, ("connection_id", number)),
                 measures=tuple((name, number, "last") for name in ("time_ns", "exchange_id", "offset")),
@@ -156,9 +168,14 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            self.parts["whole"].add({"one": [0], "end": [pc.max(column(batch, "end_time_ns")).as_py()]})
+            return
+        self._is_member(only(batch, in_any(batch, "api", _MEMBER)))
         self._committed(only(batch, in_any(batch, "api", ["OffsetCommit", "OffsetFetch"])))
         batch = only(batch, in_any(batch, "api", ["Fetch", "ListOffsets"]))
         batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
+        self.parts["read"].add({**clients(batch), "last": column(batch, "time_ns")})
         batch = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
         rows = named(exploded(batch, [*ORDER, "api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "row"]))
         fetch, code = in_any(rows, "api", ["Fetch"]), column(rows, "error_code")
@@ -169,6 +186,12 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         self.parts["ends"].add({**clusters(fetched), **place, "end": column(fetched, "high_watermark")})
         known = pc.and_(fine, pc.greater_equal(column(rows, "offset"), 0))
         self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)), column(batch, "request_body"))
+
+    def _is_member(self, batch: pa.RecordBatch) -> None:
+        body = pc.fill_null(pc.match_substring_regex(column(batch, "request_body"), _LEAVES), False)
+        leaves = pc.or_(in_any(batch, "api", ["LeaveGroup"]), body)
+        left = pc.if_else(leaves, column(batch, "time_ns"), pa.scalar(None, pa.int64()))
+        self.parts["members"].add({**clients(batch), "group_id": column(batch, "group_id"), "left": left})
 
     def _committed(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.and_(pc.is_valid(column(batch, "group_id")), pc.is_valid(column(batch, "time_ns"))))
@@ -221,9 +244,58 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             reset = min(later, key=lambda one: tuple(one[name] for name in ORDER), default=None)
             one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place), row.get("group_id"))
             found.setdefault((*who, row["cluster"], row["topic"], one.group), []).append(one)
+        yield from self._unread()
         for refusals in found.values():
             refusals.sort(key=lambda one: (one.reset is not None, -one.skipped, -one.again, one.row["partition"]))
             yield self._finding(refusals)
+
+    def _unread(self) -> Iterator[Finding]:
+        """Members that learned that there is no offset, and did nothing about it."""
+        end = pc.max(self.parts["whole"].table().column("end")).as_py() or 0
+        read = {
+            (row["client_id"], row["client_ip"]): row["last"] or 0 for row in self.parts["read"].table().to_pylist()
+        }
+        left = {
+            tuple(row[name] for name in _WHO): row["left"] or 0 for row in self.parts["members"].table().to_pylist()
+        }
+        lost = {tuple(row[name] for name in (*_WHO, "topic", "partition")) for row, _ in self._lost()}
+        found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+        for row, evidence in self._absent.rows(self):
+            who, since = tuple(row[name] for name in _WHO), row["first"]
+            if since is None or who not in left or (*who, row["topic"], row["partition"]) in lost:
+                continue
+            idle = read.get((row["client_id"], row["client_ip"]), 0) < since
+            if idle and (left[who] >= since or end - since >= SOON_NS):
+                found.setdefault((*who, row["cluster"], row["topic"]), []).append((row, evidence))
+        for rows in found.values():
+            yield self._without_offset(rows)
+
+    def _without_offset(self, rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
+        row, evidence = min(rows, key=lambda one: one[0]["partition"] or 0)
+        others = f" and {plural(len(rows) - 1, 'other partition')}" if rows[1:] else ""
+        place = f"{word(row['topic'])}-{row['partition']}{others}{in_cluster(self.clusters, row['cluster'])}"
+        times = f", {row['count']:,} times" if row["count"] > 1 else ""
+        return self.finding(
+            "error",
+            f"{client(row)} found no committed offset of group {word(row['group_id'])} for {place} and reads nothing"
+            f"{times}",
+            meaning=(
+                "Without a committed offset, a consumer starts where auto.offset.reset says. This one neither asked "
+                "where the log begins or ends (ListOffsets) nor fetched, as consumers with auto.offset.reset=none do: "
+                "their program gets an exception (NoOffsetForPartitionException) and usually ends."
+            ),
+            advice=(
+                "Set auto.offset.reset to earliest or latest, or give the group an offset first (kafka-consumer-groups "
+                "--reset-offsets). If it had offsets before the capture, they were deleted or have expired "
+                "(offsets.retention.minutes), or the group's name or the cluster is another one."
+            ),
+            subject=subject(row, "client_id", "client_ip", "topic") | {"group_id": row["group_id"]},
+            count=row["count"],
+            first=min(one["first"] for one, _ in rows),
+            last=max(one["last"] for one, _ in rows),
+            evidence=evidence,
+            values={"partitions": len(rows)},
+        )
 
     def _lost(self) -> Iterator[tuple[dict[str, Any], tuple[Evidence, ...]]]:
         """Groups without the offset that they had committed before."""

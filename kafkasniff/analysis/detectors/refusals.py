@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -18,8 +19,8 @@ from kafkasniff.analysis.detectors.connections_known import (
     connections_by_id,
     connections_shape,
 )
-from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import Evidence, Finding
+from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.problems_known import (
     MAX_DETAIL,
     REJECTED,
@@ -31,16 +32,24 @@ from kafkasniff.analysis.detectors.problems_known import (
     problems_shape,
 )
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
-from kafkasniff.analysis.detectors.wording import client, plural, subject
+from kafkasniff.analysis.detectors.wording import client, plural, some
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.errors import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
+from kafkasniff.text.times import clock_time
 
 __all__ = ["SASL_REFUSED", "SaslFailures", "taken_mechanisms"]
 
 SASL_REFUSED: Final = "sasl-refused"
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 SASL_AUTHENTICATION_FAILED: Final = 58
+OAUTHBEARER: Final = "OAUTHBEARER"
+SEVERAL: Final = 3
+"""Principals that are refused at the same time: that many do not mistype their passwords together."""
+MAX_USERS: Final = 20
+"""Maximum number of principals in the values of a finding."""
+FOREVER: Final = (1 << 63) - 1
+_SESSION: Final = r'"session_lifetime_ms":[1-9]'
 _TAKES: Final = re.compile(r"; it takes (.+)$")
 """How `connection.opening` ends when a client asks for a mechanism that the listener does not take."""
 
@@ -49,6 +58,31 @@ def taken_mechanisms(detail: str) -> str | None:
     """The mechanisms that a listener takes, from the detail of a problem that names them."""
     found = _TAKES.search(detail)
     return None if found is None else found.group(1)
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """Authentications of a client that a broker refused for one reason."""
+
+    row: dict[str, Any]
+    reason: str
+    mechanism: str | None
+    principal: str | None
+    takes: str | None
+    """The mechanisms that the listener takes, if it named them and the client's is not among them."""
+    evidence: tuple[Evidence, ...]
+    by_token: bool = False
+
+    @property
+    def user(self) -> str:
+        return self.principal or client(self.row)
+
+    def accepted_before(self, accepted: Iterable[tuple[int, str, str]]) -> int | None:
+        """When this client was accepted last as the same user; None: never, or the user still is, at any client."""
+        times = [(time, who) for time, user, who in accepted if user == self.user]
+        first = self.row["first"]
+        if first is None or any(time >= first for time, _ in times):
+            return None
+        return max((time for time, who in times if who == client(self.row)), default=None)
 
 
 class SaslThresholds(Parameters, frozen=True, kw_only=True):
@@ -60,7 +94,9 @@ class SaslThresholds(Parameters, frozen=True, kw_only=True):
 class SaslFailures(Detector[SaslThresholds]):
     """Authentication that a broker refuses, with an error code or by closing the connection after raw tokens.
 
-    If the listener does not support the client's mechanism, the finding lists those that it supports.
+    If the listener does not support the client's mechanism, the finding lists those that it supports. If several
+    principals are refused and nobody is accepted after that, or they were accepted before, one finding says that what
+    checks their credentials has failed.
 
     Caveats: a broker that dies right after a raw token looks like a refusal.
     """
@@ -69,12 +105,13 @@ class SaslFailures(Detector[SaslThresholds]):
     ends_connections = True
     summary: ClassVar[str] = "Clients whose authentication fails."
     parameters_type = SaslThresholds
+    bodies: ClassVar[Bodies] = {("response", "SaslAuthenticate"): None}
     error_bodies = True
 
     _refused = Tally("refused", (*CLIENT, *BROKER, ("error_code", pa.int32())))
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("api", "error_code", *CLIENT_COLUMNS, "broker_ip", "broker_port")
+        own = ("api", "error_code", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")
         apis = ("SaslHandshake", "SaslAuthenticate")
         return {
             "exchanges": TableReading((*ORDER, *own), apis),
@@ -83,7 +120,13 @@ class SaslFailures(Detector[SaslThresholds]):
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {**self._refused.shapes(), "problems": problems_shape(), "connections": connections_shape()}
+        granted: Any = (("first", pa.int64(), "min"),)
+        return {
+            **super().shapes(),
+            "problems": problems_shape(),
+            "connections": connections_shape(),
+            "granted": Shape(keys=(("connection_id", pa.int64()),), measures=granted),
+        }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         match table:
@@ -92,6 +135,10 @@ class SaslFailures(Detector[SaslThresholds]):
             case "problems":
                 add_problems(self, batch, (REJECTED, SASL_REFUSED))
             case _:
+                session = pc.match_substring_regex(column(batch, "response_body"), _SESSION)
+                renewable = only(batch, pc.fill_null(session, False))
+                times = {"connection_id": column(renewable, "connection_id"), "first": column(renewable, "time_ns")}
+                self.parts["granted"].add(times)
                 asked = in_any(batch, "api", ("SaslHandshake", "SaslAuthenticate"))
                 failed = pc.not_equal(pc.fill_null(column(batch, "error_code"), 0), 0)
                 batch = only(batch, pc.and_(asked, failed))
@@ -118,72 +165,168 @@ class SaslFailures(Detector[SaslThresholds]):
         found = []
         for row, evidence in self._refused.rows(self):
             shown = evidence[0].connection_id if evidence else 0
-            mechanism, principal = (known.get(shown, {}).get(name) for name in ("sasl_mechanism", "principal"))
+            connection = known.get(shown, {})
             reason = error_name(row["error_code"]) or f"error {row['error_code']}"
-            words = known.get(shown, {}).get("authentication_error") or ""
+            words = connection.get("authentication_error") or ""
             if words.startswith(f"{reason}: "):
                 reason = cut(printable(words), MAX_DETAIL)
-            times = {"first": row["first"], "last": row["last"]}
-            found += self._finding(row, reason, mechanism, principal, takes.get(shown), row["count"], evidence, times)
+            found.append(
+                _Refusal(
+                    row,
+                    reason,
+                    connection.get("sasl_mechanism"),
+                    connection.get("principal"),
+                    takes.get(shown),
+                    evidence,
+                    by_token=bool(connection.get("by_token")),
+                )
+            )
         for key, rows in closed.items():
             who = dict(zip(("client_id", "client_ip", "broker"), key[:3], strict=True)) | {"error_code": None}
-            evidence = problem_evidence(rows)
-            found += self._finding(
-                who, "it closed the connection", key[3], key[4], None, len(rows), evidence, problem_times(rows)
+            row = {**who, **problem_times(rows), "count": len(rows)}
+            found.append(_Refusal(row, "it closed the connection", key[3], key[4], None, problem_evidence(rows)))
+        return self._together([one for one in found if one.row["count"] >= self.thresholds.at_least], known)
+
+    def _together(self, refusals: list[_Refusal], known: dict[int, dict[str, Any]]) -> list[Finding]:
+        """One finding for each mechanism that no longer works for anybody, and one for each other refusal."""
+        accepted: dict[str | None, list[tuple[int, str, str]]] = {}
+        refused: dict[str | None, list[tuple[int, str, str]]] = {}
+        for connection in known.values():
+            into = {"succeeded": accepted, "failed": refused}.get(connection["authentication"])
+            if into is not None and connection["time_ns"] is not None:
+                into.setdefault(connection["sasl_mechanism"], []).append((connection["time_ns"], *_user(connection)))
+        granted = {row["connection_id"]: row["first"] for row in self.parts["granted"].table().to_pylist()}
+        for number in granted.keys() & known.keys():
+            accepted.setdefault(known[number]["sasl_mechanism"], []).append((granted[number], *_user(known[number])))
+        by_mechanism: dict[str | None, list[_Refusal]] = {}
+        for one in refusals:
+            if one.takes is None and one.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
+                by_mechanism.setdefault(one.mechanism, []).append(one)
+        found, crowds = [], []
+        for mechanism, alike in by_mechanism.items():
+            # The earliest time of each is the last to be set.
+            users = {user: time for time, user, _ in sorted(refused.get(mechanism, ()), reverse=True)}
+            worked = {user for time, user, _ in accepted.get(mechanism, ()) if time < users.get(user, 0)}
+            nobody = not any(time > min(users.values(), default=0) for time, *_ in accepted.get(mechanism, ()))
+            if len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
+                crowds.append(mechanism)
+                found.append(self._backend(alike, sorted(users), len(worked)))
+        for one in refusals:
+            if one.mechanism in crowds and one in by_mechanism[one.mechanism]:
+                continue
+            renewing = any(
+                granted.get(each.connection_id, FOREVER) < (each.time_ns or 0) for each in one.evidence[:MAX_EVIDENCE]
             )
+            found.append(self._finding(one, one.accepted_before(accepted.get(one.mechanism, ())), renewing))
         return found
 
-    def _finding(  # noqa: PLR0917 - what the two ways to fail have in common
-        self,
-        row: dict[str, Any],
-        reason: str,
-        mechanism: str | None,
-        principal: str | None,
-        takes: str | None,
-        count: int,
-        evidence: tuple[Evidence, ...],
-        times: dict[str, int | None],
-    ) -> list[Finding]:
-        """`takes`: the mechanisms that the listener takes, if it named them and the client's is not among them."""
-        if count < self.thresholds.at_least:
-            return []
-        how = "" if mechanism is None else f" with {word(mechanism)}"
+    def _backend(self, refusals: list[_Refusal], users: list[str], worked: int) -> Finding:
+        """Several users are refused and nobody is accepted."""
+        refusals = sorted(refusals, key=lambda one: (-one.row["count"], one.user))
+        worst, count = refusals[0], sum(one.row["count"] for one in refusals)
+        brokers = sorted({one.row["broker"] for one in refusals})
+        times = [one.row[name] for one in refusals for name in ("first", "last") if one.row[name] is not None]
+        how = "" if worst.mechanism is None else f" with {word(worst.mechanism)}"
+        since = f" since {clock_time(min(times))[:-3]}" if times else ""
+        before = f"; {'all' if worked == len(users) else f'{worked:,}'} of them were accepted before" if worked else ""
+        evidence = sorted((each for one in refusals for each in one.evidence), key=lambda one: one.time_ns or 0)
+        return self.finding(
+            "error",
+            f"{plural(count, 'authentication')} of {plural(len(users), 'principal')} ({some(users)}){how} refused by "
+            f"{some(brokers)}{since}: {worst.reason}{before}",
+            meaning=(
+                "Several users are refused at the same time, and "
+                + (
+                    "their credentials worked before: what checks them has failed, not their passwords."
+                    if worked
+                    else "nobody is accepted: what checks their credentials fails or is set up wrongly, or somebody "
+                    "tries out names."
+                )
+            ),
+            advice=(
+                "Check what the listener asks (the broker's log names it): LDAP or another directory, the endpoint of "
+                "the token keys (JWKS) and the clocks for OAUTHBEARER, the KDC for GSSAPI, and for SCRAM the "
+                "credentials in the cluster's metadata. Changing passwords of clients does not help."
+            ),
+            subject={
+                "client_id": None,
+                "client_ip": None,
+                "broker": brokers[0] if len(brokers) == 1 else None,
+                "error_code": worst.row["error_code"],
+            },
+            count=count,
+            first=min(times, default=None),
+            last=max(times, default=None),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={"mechanism": worst.mechanism, "principals": users[:MAX_USERS], "accepted_before": worked},
+        )
+
+    def _finding(self, one: _Refusal, before: int | None, renewing: bool) -> Finding:
+        """`before`: when the principal was accepted last; `renewing`: on a connection that had authenticated."""
+        row, takes = one.row, one.takes
+        how = "" if one.mechanism is None else f" with {word(one.mechanism)}"
         error = None if row["error_code"] is None else error_by_code(row["error_code"])
-        why = reason if takes is None else f"{reason}, the listener takes {takes}"
-        return [
-            self.finding(
-                "error",
-                f"{plural(count, 'authentication')} of {client(row)}{how} refused by {row['broker']}: {why}",
-                meaning=(
-                    "The broker does not know the user, or the password or token is wrong. Older clients only show it "
-                    "as a connection that is closed again and again."
-                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
-                    else f"{error.name}: {error.meaning}. No user and password were checked."
-                    if takes is None and error is not None
-                    else (
-                        "The client asks for a SASL mechanism that the listener does not have "
-                        "(sasl.enabled.mechanisms). Its user and password were not checked."
-                    )
-                ),
-                advice=(
-                    "Compare the client's sasl.jaas.config, sasl.mechanism and security.protocol with the listener's "
-                    "settings; the broker's log has more detail than its response to the client."
-                    if takes is None and (error is None or error.code == SASL_AUTHENTICATION_FAILED)
-                    else f"{error.advice}."
-                    if takes is None and error is not None
-                    else (
-                        f"Set the client's sasl.mechanism to what the listener takes ({takes}), or add the mechanism "
-                        "to sasl.enabled.mechanisms of the listener."
-                    )
-                ),
-                subject=subject(row, "client_id", "client_ip", "broker", "error_code"),
-                count=count,
-                **times,
-                evidence=evidence,
-                values={
-                    "mechanism": mechanism,
-                    "principal": principal,
-                    **({} if takes is None else {"taken": takes}),
-                },
+        why = one.reason if takes is None else f"{one.reason}, the listener takes {takes}"
+        if takes is not None:
+            meaning = (
+                "The client asks for a SASL mechanism that the listener does not have (sasl.enabled.mechanisms). Its "
+                "user and password were not checked."
             )
-        ]
+            advice = (
+                f"Set the client's sasl.mechanism to what the listener takes ({takes}), or add the mechanism to "
+                "sasl.enabled.mechanisms of the listener."
+            )
+        elif error is not None and error.code != SASL_AUTHENTICATION_FAILED:
+            meaning, advice = f"{error.name}: {error.meaning}. No user and password were checked.", f"{error.advice}."
+        elif before is not None or renewing:
+            since = "" if before is None else f" (last at {clock_time(before)[:-3]})"
+            meaning = (
+                f"The same principal was accepted before{since}, so its credentials were changed or deleted meanwhile, "
+                "or a token has expired."
+                + (
+                    " The first refusal was for a session that had to be renewed (connections.max.reauth.ms, KIP-368): "
+                    "the broker closes such a connection."
+                    if renewing
+                    else ""
+                )
+            )
+            advice = (
+                "Renew the delegation token before its expiry, and create a new one after its maximum lifetime "
+                "(delegation.token.expiry.time.ms, delegation.token.max.lifetime.ms)."
+                if one.by_token
+                else "Check that the client gets a new token in time (sasl.login.refresh.* of OAUTHBEARER), and the "
+                "clocks of client, broker and token server."
+                if one.mechanism == OAUTHBEARER
+                else "Find out when the user's credentials were changed or deleted, and give the client the new ones; "
+                "most clients read their password at the start only."
+            )
+        else:
+            meaning = (
+                "The broker does not know the user, or the password or token is wrong. Older clients only show it as a "
+                "connection that is closed again and again."
+            )
+            advice = (
+                "Compare the client's sasl.jaas.config, sasl.mechanism and security.protocol with the listener's "
+                "settings; the broker's log has more detail than its response to the client."
+            )
+        return self.row_finding(
+            row,
+            one.evidence,
+            "error",
+            f"{plural(row['count'], 'authentication')} of {client(row)}{how} refused by {row['broker']}: {why}",
+            meaning=meaning,
+            advice=advice,
+            subject=("client_id", "client_ip", "broker", "error_code"),
+            values={
+                "mechanism": one.mechanism,
+                "principal": one.principal,
+                **({} if takes is None else {"taken": takes}),
+                **({"accepted_before": True} if before is not None or renewing else {}),
+            },
+        )
+
+
+def _user(connection: dict[str, Any]) -> tuple[str, str]:
+    """The principal of a connection, or its client if that is unknown, and its client."""
+    who = client(connection)
+    return connection["principal"] or who, who

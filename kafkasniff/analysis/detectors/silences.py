@@ -16,11 +16,24 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_di
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
+from kafkasniff.analysis.detectors.ways import WAY_COLUMNS, add_ways, ways, ways_shapes
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 
-__all__ = ["CONNECTIONS", "LATE_NS", "MAX_REQUESTS", "SILENT_NS", "Owed", "OwedResponses", "Silence", "silences"]
+__all__ = [
+    "CONNECTIONS",
+    "LATE_NS",
+    "MAX_REQUESTS",
+    "SILENT_NS",
+    "SLOT_NS",
+    "Answers",
+    "Owed",
+    "OwedResponses",
+    "Silence",
+    "silences",
+    "without_leaders",
+]
 
 P = TypeVar("P", bound=Parameters)
 LATE_NS: Final = 1_000_000_000
@@ -29,12 +42,13 @@ SILENT_NS: Final = 5_000_000_000
 """Default thresholds of late-answers."""
 MAX_REQUESTS: Final = 100_000
 """Maximum number of requests that were not answered in time that are examined, the earliest."""
-MAX_SECONDS: Final = 1 << 18
-"""Maximum number of seconds in which brokers answered that are remembered, the earliest."""
+SLOT_NS: Final = 200_000_000
+"""A broker's first and last response are remembered for each span of this length, so no longer pause is missed."""
+MAX_SLOTS: Final = 1 << 19
+"""Maximum number of such spans that are remembered, the earliest."""
 MAX_PAUSES: Final = 64
 """Maximum number of a broker's pauses that are examined for one request."""
 FOREVER: Final = (1 << 63) - 1
-_NS_PER_S: Final = 1_000_000_000
 
 
 class Owed(msgspec.Struct, frozen=True):
@@ -44,7 +58,7 @@ class Owed(msgspec.Struct, frozen=True):
     broker: str
     connection_id: int
     due_ns: int | None
-    """When its own wait was over; None: there are no times."""
+    """When its own wait was over, and the fastest response could be here; None: there are no times."""
     end_ns: int | None
     """When it was answered, or its connection or the capture ended; None: unknown."""
     replicas: bool
@@ -94,9 +108,17 @@ class OwedResponses(Detector[P]):
     """A detector that needs to know which responses were late or missing, and which silences explain them."""
 
     def reads(self) -> Mapping[str, TableReading]:
-        own = ("latency_us", "duration_us", "status", *CLIENT_COLUMNS, "broker_ip", "broker_port", *WAIT_COLUMNS)
-        ends = ("client_ip", "broker_ip", "broker_port")
-        transport = ("connection_id", "time_ns", "end_time_ns", *ends, "ended_by", "ended_ns", "stalls")
+        own = (
+            "latency_us",
+            "duration_us",
+            "retransmits",
+            "status",
+            *CLIENT_COLUMNS,
+            "broker_ip",
+            "broker_port",
+            *WAIT_COLUMNS,
+        )
+        transport = ("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, "ended_by", "ended_ns", "stalls")
         return {
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
@@ -107,20 +129,22 @@ class OwedResponses(Detector[P]):
         order = tuple((name, pa.int64()) for name in ORDER)
         text = tuple((name, pa.string()) for name in ("api", "status"))
         times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us"))
-        keys = (*order, *CLIENT, *BROKER, *text, *times, ("replicas", pa.bool_()))
+        flags = tuple((name, pa.bool_()) for name in ("replicas", "lost"))
+        keys = (*order, *CLIENT, *BROKER, *text, *times, *flags)
         high: Any = ("end_ns", pa.int64(), "max")
         one: Any = (("one", pa.int8()),)
-        by_second: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        span: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
         connection: Any = (("connection_id", pa.int64()),)
         return {
             **stalls_shapes(),
+            **ways_shapes(),
             "owed": Shape(keys=keys, order=ORDER, keep="earliest", bound=MAX_REQUESTS),
             "answers": Shape(
-                keys=(("second", pa.int64()), *BROKER),
-                measures=by_second,
-                order=("second", "broker"),
+                keys=(("slot", pa.int64()), *BROKER),
+                measures=span,
+                order=("slot", "broker"),
                 keep="earliest",
-                bound=MAX_SECONDS,
+                bound=MAX_SLOTS,
             ),
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
@@ -130,6 +154,7 @@ class OwedResponses(Detector[P]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == TRANSPORT:
             add_stalls(self, batch)
+            add_ways(self, batch)
             batch = only(batch, in_any(batch, "ended_by", ("client",)))
             left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
             self.parts["left"].add(left)
@@ -153,9 +178,9 @@ class OwedResponses(Detector[P]):
         time = pc.add(column(batch, "time_ns"), pc.multiply(column(batch, "latency_us"), 1000))
         known = pc.is_valid(time)
         time = time.filter(known)
-        second = floor_divided(time, _NS_PER_S)
+        slot = floor_divided(time, SLOT_NS)
         broker = broker_endpoint(batch).filter(known)
-        self.parts["answers"].add({"second": second, "broker": broker, "first": time, "last": time})
+        self.parts["answers"].add({"slot": slot, "broker": broker, "first": time, "last": time})
         missing = in_any(batch, "status", ["unanswered", "open"])
         long = pc.fill_null(pc.greater_equal(column(batch, "latency_us"), self.kept_ns // 1000), False)
         batch = only(batch, pc.or_(missing, long))
@@ -175,6 +200,7 @@ class OwedResponses(Detector[P]):
                 "end_ns": pc.add(time, pc.multiply(column(batch, "latency_us"), 1000)),
                 "late_us": late,
                 "replicas": pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False),
+                "lost": pc.fill_null(pc.greater(column(batch, "retransmits"), 0), False),
             }
         )
 
@@ -192,6 +218,7 @@ class OwedResponses(Detector[P]):
             for row in outage.rows:
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
         found = []
+        known = ways(self)
         table = self.parts["owed"].table()
         for row in table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER])).to_pylist():
             time, over = row["time_ns"], row["end_ns"]
@@ -199,7 +226,11 @@ class OwedResponses(Detector[P]):
                 over = end if row["status"] == "open" else ends.get(row["connection_id"])
             spans = stuck.get(row["connection_id"], ())
             if time is None or over is None or not any(min(over, b) > max(time, a) for a, b in spans):
-                found.append(Owed(row, row["broker"], row["connection_id"], row["due_ns"], over, row["replicas"]))
+                due, way = row["due_ns"], known.get((row["client_ip"], row["broker"]))
+                if way is not None:
+                    due = None if due is None else due + way.to_broker
+                    row["late_us"] = max(row["late_us"] - way.to_broker // 1000, 0)
+                found.append(Owed(row, row["broker"], row["connection_id"], due, over, row["replicas"]))
         return found
 
     @property
@@ -219,40 +250,61 @@ def silences(
 ) -> list[Silence]:
     """Find those of at least `late_ns` in which `connections` waited, or that lasted for `silent_ns` and are over.
 
+    Requests that had to be sent again do not count: a kernel acknowledges what it has, even if its broker stands still.
     Brokers that only owe responses to requests with acks=all may wait for a follower. They are not reported if another
     broker is silent meanwhile and owes something else.
     """
-    end_ns = detector.end_ns
-    if end_ns is None:
-        return []
-    owed = [one for one in owed if one.overdue_ns >= late_ns]
-    part = detector.parts["answers"]
-    rows = part.table().sort_by("second").to_pylist()
-    if part.lost.rows and rows:
-        end_ns = min(end_ns, rows[-1]["last"])  # what follows is unknown
-    seconds: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        seconds.setdefault(row["broker"], []).append(row)
-    by_broker: dict[str, list[Owed]] = {}
-    for one in owed:
-        by_broker.setdefault(one.broker, []).append(one)
+    answers = Answers(detector)
+    owed = [one for one in owed if one.overdue_ns >= late_ns and not one.row["lost"]]
     found = [
         silence
-        for broker, some in by_broker.items()
-        for silence in _of_broker(broker, some, seconds.get(broker, ()), end_ns, late_ns)
+        for silence in answers.missing(owed, late_ns)
         if silence.connections >= connections
         or (silence.back_ns is not None and silence.until_ns - silence.first_ns >= silent_ns)
     ]
-    return _without_leaders(sorted(found, key=lambda one: (one.first_ns, one.brokers)), owed)
+    return without_leaders(found, owed)
+
+
+class Answers:
+    """When brokers answered anything."""
+
+    def __init__(self, detector: OwedResponses[Any]) -> None:
+        part = detector.parts["answers"]
+        rows = part.table().sort_by("slot").to_pylist()
+        self._end_ns = detector.end_ns
+        if part.lost.rows and rows and self._end_ns is not None:
+            self._end_ns = min(self._end_ns, rows[-1]["last"])  # what follows is unknown
+        self._slots: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            self._slots.setdefault(row["broker"], []).append(row)
+
+    def lasted_ns(self, broker: str) -> int:
+        """Time between its first and its last response."""
+        slots = self._slots.get(broker)
+        return int(slots[-1]["last"] - slots[0]["first"]) if slots else 0
+
+    def missing(self, owed: Iterable[Owed], at_least_ns: int) -> list[Silence]:
+        """Times of at least `at_least_ns` in which a broker that owed these responses answered nothing, in order."""
+        if self._end_ns is None:
+            return []
+        by_broker: dict[str, list[Owed]] = {}
+        for one in owed:
+            by_broker.setdefault(one.broker, []).append(one)
+        found = [
+            silence
+            for broker, some in by_broker.items()
+            for silence in _of_broker(broker, some, self._slots.get(broker, ()), self._end_ns, at_least_ns)
+        ]
+        return sorted(found, key=lambda one: (one.first_ns, one.brokers))
 
 
 def _of_broker(
-    broker: str, owed: Sequence[Owed], seconds: Sequence[dict[str, Any]], end_ns: int, at_least_ns: int
+    broker: str, owed: Sequence[Owed], slots: Sequence[dict[str, Any]], end_ns: int, at_least_ns: int
 ) -> Iterable[Silence]:
-    if not seconds:
+    if not slots:
         return  # it may not be a broker
-    starts = np.array([0, *(row["last"] for row in seconds)], np.int64)
-    ends = np.array([*(row["first"] for row in seconds), max(end_ns, seconds[-1]["last"])], np.int64)
+    starts = np.array([0, *(row["last"] for row in slots)], np.int64)
+    ends = np.array([*(row["first"] for row in slots), max(end_ns, slots[-1]["last"])], np.int64)
     long = ends - starts >= at_least_ns
     is_last = np.arange(len(ends)) == len(ends) - 1
     starts, ends, is_last = starts[long], ends[long], is_last[long]
@@ -275,7 +327,7 @@ def _of_broker(
             yield Silence((broker,), start, back, until, some, all(one.replicas for one in some))
 
 
-def _without_leaders(found: Sequence[Silence], owed: Sequence[Owed]) -> list[Silence]:
+def without_leaders(found: Sequence[Silence], owed: Sequence[Owed]) -> list[Silence]:
     """Leaders that wait for followers cause nothing themselves; those that are silent together are one finding."""
     causes = [one for one in found if not one.replicas]
     rest: list[Silence] = []

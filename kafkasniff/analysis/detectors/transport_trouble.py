@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
@@ -15,22 +15,33 @@ from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, 
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, stalls_shapes
-from kafkasniff.analysis.detectors.tally import BROKER, Tally
+from kafkasniff.analysis.detectors.tally import Tally
+from kafkasniff.analysis.detectors.ways import FAR_NS, PAIR, WAY_COLUMNS, Way, add_ways, round_trips, ways, ways_shapes
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
+from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time
 
 __all__ = ["TransportTrouble"]
 
+LARGE: Final = 16_384
+"""Bytes of a message whose speed shows that of the network: more than the first window of a connection."""
+ROUND_TRIPS: Final = 8
+"""Round trips that a large message may take because of its connection's window."""
+SEVERAL: Final = 3
 MAX_THROTTLED: Final = 1 << 17
 """Maximum number of connections whose throttle times are added up, those that were throttled most."""
-PAIR: Final = (("client_ip", pa.string()), *BROKER)
-"""A client's address and a broker."""
+_NS_PER_MS: Final = 1_000_000
+_LINK: Final = (
+    "Compare the traffic with the bandwidth of the links between the two, and with limits of cloud instances, VPNs and "
+    "policers (`kafkasniff stats` shows the clients with the most bytes). Compress batches (compression.type), or "
+    "fetch from a nearby replica (client.rack)."
+)
 _PACKETS: Final = ("packets", "again", "lost", "missing_us")
 _CLOSED: Final = ("client_closed", "broker_closed", "client_closed_us", "broker_closed_us")
 
@@ -49,6 +60,9 @@ class TransportThresholds(Parameters, frozen=True, kw_only=True):
         Meta(ge=0, description="Data that did not arrive for this long, despite retransmissions, is an outage."),
     ] = 1_000_000_000
     closed: Annotated[Duration, Meta(ge=0, description="Report windows closed for this long in total.")] = 500_000_000
+    narrow: Annotated[
+        int, Meta(ge=1, description="Large messages that pass at less than this many bytes per second are slow.")
+    ] = 250_000
     way: Annotated[
         Duration, Meta(ge=0, description="A round trip to the broker of at least this duration is long.")
     ] = 5_000_000
@@ -65,7 +79,8 @@ class TransportTrouble(Detector[TransportThresholds]):
     arrive, the finding says so (a black hole for large packets). Segments that were lost before the capture point count
     as retransmitted.
 
-    Exports contain retransmissions only.
+    A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are faster
+    (a queue on the path, because a link is full). So is a link over which most large messages pass slowly.
 
     Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
     read, not why.
@@ -78,16 +93,29 @@ class TransportTrouble(Detector[TransportThresholds]):
     _hit = Tally("hit", PAIR, sums=("again", "unanswered"), highs=("worst_us",))
     _shut = Tally("shut", (*PAIR, ("whole_id", pa.int64())), sums=_CLOSED)
     """By connection (`whole_id`), since quotas mute connections."""
+    _slow = Tally("slow", PAIR)
+    """Connections whose fastest round trip is long."""
+    _narrow = Tally("narrow", PAIR, sums=("bytes", "took_us"), highs=("worst_us",))
+    """Large messages that took long from their first byte to their last."""
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
-        own = ("retransmits", "duration_us", "latency_us", "status", "throttle_time_ms", *WAIT_COLUMNS)
+        own = (
+            "request_size",
+            "response_size",
+            "retransmits",
+            "duration_us",
+            "latency_us",
+            "status",
+            "throttle_time_ms",
+            *WAIT_COLUMNS,
+        )
         return {
             "exchanges": TableReading((*ORDER, *ends, *own)),
             "connections": TableReading(("connection_id", "time_ns", *ends, "packets", "retransmits", "verdict")),
             TABLE: TableReading(
                 (
-                    *("connection_id", "time_ns", "end_time_ns", *ends, "broker_round_trip_us", *_CLOSED),
+                    *("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, *_CLOSED),
                     *("client_lost", "broker_lost", "lost_longest_us", "ended_ns", "stalls"),
                 ),
                 optional=True,
@@ -96,13 +124,15 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         sums: Any = tuple((name, pa.int64(), "max" if name == "missing_us" else "sum") for name in _PACKETS)
-        least: Any = (("way_us", pa.int64(), "min"),)
         return {
             **self._hit.shapes(),
             **self._shut.shapes(),
+            **self._slow.shapes(),
+            **self._narrow.shapes(),
+            "large": Shape(keys=PAIR, measures=(("count", pa.int64(), "sum"),), weight="count"),
             **stalls_shapes(),
+            **ways_shapes(),
             "packets": Shape(keys=PAIR, measures=sums, weight="again"),
-            "round_trips": Shape(keys=PAIR, measures=least),
             "latencies": distribution_shape(PAIR),
             "throttled": Shape(
                 keys=(("whole_id", pa.int64()),),
@@ -126,8 +156,12 @@ class TransportTrouble(Detector[TransportThresholds]):
             missing = column(late, "lost_longest_us")
             counts = {"packets": none, "again": none, "lost": lost[lost > 0], "missing_us": missing}
             self.parts["packets"].add({**_pair(late), **counts})
-            round_trips = only(batch, pc.is_valid(column(batch, "broker_round_trip_us")))
-            self.parts["round_trips"].add({**_pair(round_trips), "way_us": column(round_trips, "broker_round_trip_us")})
+            add_ways(self, batch)
+            took = round_trips(batch)
+            is_slow = pc.fill_null(pc.greater_equal(took, FAR_NS // 1000), False)
+            slow, took = only(batch, is_slow), took.filter(is_slow)
+            notes = [f"round trip of at least {elapsed(us * 1000)}" for us in took.to_pylist()]
+            self._slow.add(self, slow, _pair(slow), pa.array(notes, pa.string()))
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)
             keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
@@ -146,6 +180,7 @@ class TransportTrouble(Detector[TransportThresholds]):
         waits = may_have_waited(batch)
         answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
         self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
+        self._passing(batch)
         took = integers(column(batch, "duration_us"))
         lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
         # A requested wait or a quota may take this long without any retransmission.
@@ -160,14 +195,63 @@ class TransportTrouble(Detector[TransportThresholds]):
         measures = {"again": retransmits[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
         self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
 
+    def _passing(self, batch: pa.RecordBatch) -> None:
+        """How long the bytes of large messages are on their way, without the time in which the broker works."""
+        size = integers(column(batch, "request_size")) + integers(column(batch, "response_size"))
+        known = pc.is_valid(column(batch, "latency_us")).to_numpy(zero_copy_only=False)
+        large = known & (size >= LARGE)
+        batch, size = only(batch, pa.array(large)), size[large]
+        self.parts["large"].add({**_pair(batch), "count": np.ones(batch.num_rows, np.int64)})
+        took = integers(column(batch, "duration_us")) - integers(column(batch, "latency_us"))
+        slow = (took * 1000 >= self.thresholds.slow) & (size * 1_000_000 < took * self.thresholds.narrow)
+        batch, size, took = only(batch, pa.array(slow)), size[slow], took[slow]
+        notes = [f"{amount(int(one))} in {elapsed(int(us) * 1000)}" for one, us in zip(size, took, strict=True)]
+        measures = {"bytes": size, "took_us": took, "worst_us": took}
+        self._narrow.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
+
     def findings(self) -> list[Finding]:
         found = outages(self, self.thresholds.stalled)
+        narrow = {(one.subject["client_ip"], one.subject["broker"]): one for one in self._narrow_ways()}
         return [
             *map(self._outage, found),
-            *self._retransmitted(found),
+            *narrow.values(),
+            *self._retransmitted(found, narrow.keys()),
             *self._closed(),
-            *self._far(),
+            *self._far(narrow.keys()),
         ]
+
+    def _narrow_ways(self) -> Iterator[Finding]:
+        large = {(row["client_ip"], row["broker"]): row["count"] for row in self.parts["large"].table().to_pylist()}
+        closed = {
+            (row["client_ip"], row["broker"]): row["client_closed_us"] + row["broker_closed_us"]
+            for row, _ in self._shut_pairs()
+        }
+        known = ways(self)
+        for row, evidence in self._narrow.rows(self):
+            pair, took = (row["client_ip"], row["broker"]), row["took_us"]
+            way = known.get(pair)
+            # A window that opens slowly costs some round trips, and a receiver that does not read is another trouble.
+            bound = way is not None and (way.far or way.least * row["count"] * ROUND_TRIPS > took * 1000)
+            if bound or row["count"] < SEVERAL or 2 * row["count"] < large[pair] or 2 * closed.get(pair, 0) > took:
+                continue
+            rate = round(row["bytes"] * 1_000_000 / took)
+            yield self.finding(
+                "warning",
+                f"slow network: large messages between {word(row['client_ip'])} and {row['broker']} pass at "
+                f"{amount(rate)}/s: {row['count']:,} of {large[pair]:,} took up to {elapsed(row['worst_us'] * 1000)}",
+                meaning=(
+                    "These messages took this long from their first byte to their last; the time in which the broker "
+                    "works is not included. A link on the path carries no more, or a rate limit lets no more pass. "
+                    "Requests and acknowledgements after them wait and look late. The broker is not the cause."
+                ),
+                advice=_LINK,
+                subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": "narrow"},
+                count=row["count"],
+                first=row["first"],
+                last=row["last"],
+                evidence=evidence,
+                values={"bytes_per_s": rate, "worst_ms": row["worst_us"] / 1000, "large": large[pair]},
+            )
 
     def _outage(self, outage: Outage) -> Finding:
         clients, brokers = outage.hosts("client_ip"), outage.hosts("broker")
@@ -230,7 +314,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             },
         )
 
-    def _retransmitted(self, found: list[Outage]) -> Iterator[Finding]:
+    def _retransmitted(self, found: list[Outage], narrow: Set[Any]) -> Iterator[Finding]:
         limits = self.thresholds
         explained: dict[tuple[str, str], int] = {}
         for outage in found:
@@ -238,7 +322,10 @@ class TransportTrouble(Detector[TransportThresholds]):
                 pair = row["client_ip"], row["broker"]
                 explained[pair] = explained.get(pair, 0) + row["retries"]
         hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
+        queued = {pair for pair, way in ways(self).items() if way.queued}
         for row in self.parts["packets"].table().to_pylist():
+            if (row["client_ip"], row["broker"]) in queued | narrow:
+                continue  # acknowledgements wait in the queue, too
             row["again"] += row["lost"] - explained.get((row["client_ip"], row["broker"]), 0)
             share = row["again"] / row["packets"] if row["packets"] else 0.0
             if row["again"] < limits.at_least or share < limits.share:
@@ -321,20 +408,26 @@ class TransportTrouble(Detector[TransportThresholds]):
                     values={"closed": count, "closed_ms": closed_us / 1000},
                 )
 
-    def _far(self) -> Iterator[Finding]:
+    def _far(self, narrow: Set[Any]) -> Iterator[Finding]:
         keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
-        round_trips = {
-            (row["client_ip"], row["broker"]): row["way_us"] for row in self.parts["round_trips"].table().to_pylist()
-        }
+        every = ways(self)
+        slow = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._slow.rows(self)}
+        again = {(row["client_ip"], row["broker"]): row["again"] for row in self.parts["packets"].table().to_pylist()}
+        for pair, way in every.items():
+            if (way.far or way.queued) and pair not in narrow:
+                yield self._slow_way(way, again.get(pair, 0), *slow[pair])
         rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
         for key, median, count in rows:
-            way = round_trips.get((key["client_ip"], key["broker"]))
+            known = every.get((key["client_ip"], key["broker"]))
             limits = self.thresholds
-            if way is None or way * 1000 < limits.way or way < limits.way_share * median:
+            if known is None or known.far or known.queued or (key["client_ip"], key["broker"]) in narrow:
+                continue
+            round_trip = known.to_broker
+            if round_trip < limits.way or round_trip < limits.way_share * median * 1000:
                 continue
             yield self.finding(
                 "note",
-                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(way * 1000)} of a "
+                f"round trip from {word(key['client_ip'])} to {key['broker']}: at least {elapsed(round_trip)} of a "
                 f"median latency of {elapsed(median * 1000)}",
                 meaning=(
                     "Most of the time, the client waits for the network between it and the broker. No broker setting "
@@ -349,8 +442,59 @@ class TransportTrouble(Detector[TransportThresholds]):
                 count=count,
                 first=None,
                 last=None,
-                values={"round_trip_ms": way / 1000, "p50_ms": median / 1000},
+                values={"round_trip_ms": round_trip / _NS_PER_MS, "p50_ms": median / 1000},
             )
+
+    def _slow_way(self, way: Way, again: int, row: dict[str, Any], evidence: tuple[Evidence, ...]) -> Finding:
+        between = f"{word(row['client_ip'])} and {row['broker']}"
+        if way.far:
+            title = f"slow network: each round trip between {between} takes at least {elapsed(way.least)}"
+            meaning = (
+                "Kernels answer handshakes and acknowledge data at once, whatever the broker does, and even that takes "
+                "this long. Each request waits for at least one round trip, a new connection for several, so all "
+                "requests look late. The broker is not the cause."
+            )
+            advice = (
+                "Find out which way the packets take (VPN, proxy, satellite or mobile link, distant region), and where "
+                "they are delayed. Until that is solved, send more per request (linger.ms, batch.size, "
+                "fetch.min.bytes), and allow for it in request.timeout.ms and session.timeout.ms."
+            )
+        else:
+            title = (
+                f"slow network: the round trip between {between} grows from {elapsed(way.least)} to "
+                f"{elapsed(way.most)}, on {plural(way.slow, 'connection')}"
+            )
+            meaning = (
+                "Even handshakes, which kernels answer at once, wait that long at times: packets queue on the path, "
+                "because more is sent than a link carries, or a rate limit lets pass. Requests look late for this "
+                "reason. The broker is not the cause."
+                + (
+                    f" {plural(again, 'packet')} were sent again, since no acknowledgement came in time."
+                    if again
+                    else ""
+                )
+            )
+            advice = _LINK
+        return self.finding(
+            "warning",
+            title,
+            meaning=meaning,
+            advice=advice,
+            subject={
+                "client_ip": row["client_ip"],
+                "broker": row["broker"],
+                "trouble": "far" if way.far else "queue",
+            },
+            count=row["count"],
+            first=row["first"],
+            last=row["last"],
+            evidence=evidence,
+            values={
+                "round_trip_ms": way.least / _NS_PER_MS,
+                "longest_ms": way.most / _NS_PER_MS,
+                "retransmits": again,
+            },
+        )
 
 
 _CLOSED_SAID: Final = (

@@ -54,6 +54,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     divided = Sources(taken, ())
 
     from kafkasniff.analysis.detectors import Detectors
+    from kafkasniff.analysis.detectors.causes import effects_of
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.registry import SECURITY
     from kafkasniff.analysis.detectors.running import tables_for
@@ -61,7 +62,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.running.counted_captures import CountedCaptures
 
-    detectors, view, numbers = Detectors(only=SECURITY), SecurityView(), Numbers()
+    detectors, view, numbers = Detectors((*SECURITY, *effects_of(SECURITY))), SecurityView(), Numbers()
     with Output(environment, options["output"], inputs=taken) as output:
         reading = CountedCaptures(
             environment,
@@ -74,7 +75,9 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
         )
         reading.read(taken)
         identities, sources = view.identities(), tuple(map(name_of, captures))
-        findings = numbers.numbered(detectors.findings(reading.names))
+        # What follows from a finding is named there, not beside it.
+        found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]
+        findings = numbers.numbered(found)
         notes = [*view.notes(), *detectors.notes()]
         if options["form"] == "json":
             from kafkasniff.cli.render.check_text import finding_object

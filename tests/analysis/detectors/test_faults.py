@@ -18,15 +18,21 @@ CAUSES = [
     ("error hanging-transactions", "hanging-transactions", "transaction-timed-out"),
     ("error missing-topics", "missing-topics", "topic-deleted"),
     ("error missing-topics", "missing-topics", "topic-missing"),
+    ("error offsets-out-of-range", "offsets-out-of-range", "no-offset-no-reset"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-beyond-end-replayed"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offset-out-of-range"),
     ("error offsets-out-of-range", "offsets-out-of-range", "offsets-deleted"),
+    ("error other-clusters", "other-clusters", "other-cluster"),
     ("error repeated-deliveries", "repeated-deliveries", "share-group-archives"),
     ("error repeated-starts", "repeated-starts", "poison-record"),
     ("error repeated-starts", "repeated-starts", "record-retried"),
     ("error shared-instances", "shared-instances", "instance-shared"),
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
+    ("warning forgotten-connections", "forgotten-connections", "firewall-forgets"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
+    ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
+    ("warning not-leader", "not-leader", "leaders-move"),
+    ("warning late-answers", "late-answers", "broker-pauses"),
 ]
 """The first finding in a capture: its severity and detector."""
 _FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)
@@ -98,6 +104,29 @@ def test_what_only_looks_like_a_trouble_is_a_note_at_most(name, trouble):
         return {found.split()[1] for found in named(one) if not found.startswith("note ")}
 
     assert not serious(trouble) or serious(trouble) - serious(name)
+
+
+NO_TROUBLE = {
+    "broker-killed-requests-on-their-way",
+    "close-answers-on-their-way",
+    "close-answers-unread",
+    "cut-file",
+    "groups-with-fields-missing",
+    "idle-then-written",
+    "losses-at-broker",
+    "responses-lost-midway",
+}
+"""Captures of what ends well, or that lack what would show more: at most notes."""
+
+
+def test_every_trouble_is_named() -> None:
+    """And nothing above a note where there is none."""
+    harmless = {name for name, _ in LOOK_ALIKES} | NO_TROUBLE
+    for capture in captures():
+        name = capture.name.removesuffix(".pcap")
+        serious = [one for one in named(name) if not one.startswith("note ")]
+        assert name in harmless or serious, name
+        assert name not in NO_TROUBLE or not serious, name
 
 
 @pytest.mark.extended

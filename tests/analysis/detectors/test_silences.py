@@ -74,3 +74,40 @@ def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Seque
     scene = [talk(1, [0.1] * 8), *(impatient(number, wait) for number, wait in enumerate(waits))]
     severities = {one.severity for one in found(tmp_path / "a.pcap", scene, "unanswered-requests")}
     assert severities == expected
+
+
+def paused(number: int, pauses: int, *, wait: float = 0.4, fastest: float = 0.01) -> Talk:
+    """A client of two requests per second; each second, one of them waits."""
+    one = Talk(f"10.0.1.{number}", 51_000 + number, broker=("10.0.0.9", 9092))
+    for turn in range(10):
+        produce(one, BATCH, acks=1, wait=wait if turn < pauses else fastest, then=0.5 - wait)
+        produce(one, BATCH, acks=1, wait=fastest, then=0.5)
+    return one
+
+
+def served() -> Talk:
+    """A client of ten requests per second that are answered at once."""
+    one = Talk("10.0.1.3", 51_003, broker=("10.0.0.9", 9092))
+    for _ in range(100):
+        produce(one, BATCH, acks=1, wait=0.01, then=0.09)
+    return one
+
+
+def test_a_broker_that_pauses_again_and_again(tmp_path: Path) -> None:
+    (one,) = found(tmp_path / "a.pcap", [paused(number, 6) for number in (1, 2)], "late-answers")
+    assert (one.severity, one.count, one.subject["broker"]) == ("warning", 6, "10.0.0.9:9092")
+    assert "answered nothing for up to 390 ms, 6 times" in one.title
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        [paused(number, 2) for number in (1, 2)],
+        [paused(1, 6)],
+        [paused(1, 6), paused(2, 6), served()],
+        [paused(number, 6, fastest=0.35) for number in (1, 2)],
+    ],
+    ids=["twice", "one-connection", "others-are-served", "far"],
+)
+def test_what_is_no_pause_of_a_broker(tmp_path: Path, scene: Sequence[Conversation]) -> None:
+    assert not found(tmp_path / "a.pcap", scene, "late-answers")

@@ -64,3 +64,14 @@ def test_denials_by_principal_and_resource() -> None:
     assert sorted(denials, key=str) == sorted(((failed[one], *what) for one, what in DENIALS.items()), key=str)
     (refused,) = [one["values"] for one in document["findings"] if one["detector"] == "sasl-failures"]
     assert (refused["principal"], refused["mechanism"]) == ("bob", "SCRAM-SHA-512")
+
+
+def test_findings_are_those_of_check() -> None:
+    """With what follows from them, which other detectors find."""
+    capture = CAPTURES / "faults" / "sasl-wrong-mechanism.pcap"
+    findings = [
+        json.loads(command(name, "-q", "--format", "json", capture).out)["findings"] for name in ("security", "check")
+    ]
+    names = {one["detector"] for one in findings[0]}
+    assert findings[0] == [one for one in findings[1] if one["detector"] in names]
+    assert any("Effects: " in one["meaning"] for one in findings[0])

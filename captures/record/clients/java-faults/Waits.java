@@ -1,23 +1,33 @@
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.admin.ScramMechanism;
+import org.apache.kafka.clients.admin.UserScramCredentialAlteration;
+import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.ElectionType;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
- * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
+ * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
+ * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
  */
 final class Waits {
     public static void main(String[] arguments) throws Exception {
@@ -38,8 +48,34 @@ final class Waits {
                     admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(quota)))).all().get();
                 }
             }
+            case "forget" -> {
+                List<UserScramCredentialAlteration> gone = new ArrayList<>();
+                for (String user : arguments[2].split(",")) {
+                    gone.add(new UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256));
+                }
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+                    admin.alterUserScramCredentials(gone).all().get();
+                }
+            }
+            case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);
             case "produce" -> produce(arguments);
             default -> throw new IllegalArgumentException(arguments[0]);
+        }
+    }
+
+    private static void move(String bootstrap, String[] topics, int times, String brokers) throws Exception {
+        var places = Arrays.stream(topics).map(topic -> new TopicPartition(topic, 0)).toList();
+        List<Integer> replicas = new ArrayList<>(Arrays.stream(brokers.split(",")).map(Integer::valueOf).toList());
+        try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "client.id", "mover"))) {
+            for (int i = 0; i < times; i++) {
+                Collections.reverse(replicas);
+                var order = Optional.of(new NewPartitionReassignment(List.copyOf(replicas)));
+                Map<TopicPartition, Optional<NewPartitionReassignment>> wanted = new HashMap<>();
+                places.forEach(place -> wanted.put(place, order));
+                admin.alterPartitionReassignments(wanted).all().get();
+                admin.electLeaders(ElectionType.PREFERRED, Set.copyOf(places)).partitions().get();
+                Thread.sleep(1000);
+            }
         }
     }
 

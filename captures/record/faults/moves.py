@@ -1,0 +1,79 @@
+"""Recordings of leaders that move, and of controllers that nobody reaches."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ..sniffer import SniffOptions
+from . import Fault, Stage
+from .clients import java, rdkafka
+from .network import QUICK_SESSIONS
+from .waits import java_waits
+
+_OPEN = SniffOptions(until_quiet=False)
+
+
+def _moves(times: int) -> Callable[[Stage], None]:
+    """The leaders of two topics move between the second and the third broker, once a second."""
+
+    def play(stage: Stage) -> None:
+        first = stage.broker(properties=QUICK_SESSIONS)
+        brokers = [first, *(stage.broker(properties=QUICK_SESSIONS, controller=first) for _ in range(2))]
+        for topic in ("orders", "payments"):
+            stage.run(java_waits("topic", first.bootstrap(), topic, "2,3"))
+        with stage.recording(*(broker.port() for broker in brokers)):
+            for topic in ("orders", "payments"):
+                settings = {"client_id": f"writer-of-{topic}", "acks": "1", "linger_ms": "0"}
+                stage.start(rdkafka(stage, 30, first.bootstrap(), topic, **settings))
+            stage.start(java(stage, 30, first.bootstrap(), client_id="java-writer", acks="1"))
+            time.sleep(3)
+            stage.run(java_waits("moves", first.bootstrap(), "orders,payments", str(times), "2,3"))
+            time.sleep(2)
+
+    return play
+
+
+def _controller(stage: Stage, reached: bool) -> None:
+    """Brokers find the quorum at one port; its leader advertises another one, at which nothing listens."""
+    controller = stage.broker(start=False, roles=("controller",))
+    port = controller.choose_ports()["CONTROLLER"]
+    other = stage.free_port()
+    if not reached:
+        controller.properties["advertised.listeners"] = f"CONTROLLER://127.0.0.1:{other}"
+    controller.launch()
+    stage.clients.append("brokers among themselves")
+    broker = stage.broker(start=False, controller=controller)
+    with stage.recording(port, other):
+        broker.launch()
+        time.sleep(12)
+
+
+FAULTS = [
+    Fault(
+        "leaders-move.pcap",
+        "the leaders of two topics move between two brokers, once a second",
+        _moves(8),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "leaders-move-once.pcap",
+        "the same, once",
+        _moves(1),
+        looks_like="leaders-move.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controller-unreached.pcap",
+        "the controller advertises a port at which nothing listens; a broker finds it by its other port",
+        lambda stage: _controller(stage, reached=False),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controller-reached.pcap",
+        "the same with the right port",
+        lambda stage: _controller(stage, reached=True),
+        looks_like="controller-unreached.pcap",
+        sniff=_OPEN,
+    ),
+]
