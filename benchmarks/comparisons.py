@@ -20,7 +20,7 @@ from benchmarks.timing import Run, in_turn
 VERSIONS: Final = ("A", "A-new", "B", "B-new", "Bx", "Bx-new", "C", "C-new")
 """Forms that everything is measured on."""
 
-LINES_ONLY: Final = ("B-ipv6", "C-deep", "mixed")
+LINES_ONLY: Final = ("B-ipv6", "C-deep", "E", "mixed")
 PCAPNG: Final = ("A", "C")
 SHARED: Final = ("A", "B", "C")
 """Forms that `--jobs` and the export of all tables are measured on."""

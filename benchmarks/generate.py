@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from benchmarks import deep_messages, deep_traffic, newest_messages, small_messages
+from benchmarks import deep_messages, deep_traffic, newest_messages, small_messages, trouble_messages
 from benchmarks.disturbed_segments import disturbed
 from benchmarks.mixed_recording import record as record_mixed
 from benchmarks.pcap_files import count_packets, write_copies, write_pcapng
@@ -44,12 +44,13 @@ FORMS: Final = {
     "Bx-new": "the same disturbed",
     "C-new": "C in the newest versions that kafkasniff knows",
     "C-deep": "many connections that pipeline small messages whose bodies differ, of clients of four releases",
+    "E": "C in trouble: errors in most responses, topic ids, fetch sessions, odd messages, lost and late segments",
     "mixed": "clients of Java, librdkafka and franz-go with a broker of Kafka 4, groups and fetch sessions; recorded "
     "from loopback, which needs root, Java, Maven and Go",
     "start": "100 packets, for the time until the first line",
 }
 
-BY_NAME: Final = ("C-deep", "mixed")
+BY_NAME: Final = ("C-deep", "E", "mixed")
 """Forms that are made only if they are named."""
 
 
@@ -66,9 +67,9 @@ class Sizes:
     disturbed_copies: int = 1
     """Copies in Bx, for which tshark takes ten times as long."""
     packets: int = 2_000_000
-    """Packets of form C."""
+    """Packets of forms C and E."""
     connections: int = 2000
-    """Connections of forms C and C-deep."""
+    """Connections of forms C, C-deep and E."""
     deep_exchanges: int = 200_000
     """Requests of form C-deep, each with its response."""
     mixed_mb: int = 40
@@ -98,6 +99,7 @@ MADE_OF: Final = {
     "Bx": ("base_mb", "disturbed_copies", "seed", "format"),
     "C": ("packets", "connections", "seed", "format"),
     "C-deep": ("deep_exchanges", "connections", "seed", "format"),
+    "E": ("packets", "connections", "seed", "format"),
     "mixed": ("mixed_mb", "mixed_copies", "format"),
     "start": ("format",),
 }
@@ -169,6 +171,13 @@ class Maker:
             self._copy_mixed()
         elif form == "C-deep":
             self._write(form, [deep_messages.BROKER_PORT], self._deep)
+        elif form == "E":
+            sizes = self.sizes
+            self._write(
+                form,
+                [small_messages.BROKER_PORT],
+                lambda path: trouble_messages.write_trouble(path, sizes.connections, sizes.packets, sizes.seed),
+            )
         elif rest == "pcapng":
             if not self.is_there(kind):
                 self.make(kind)

@@ -37,11 +37,11 @@ def odd_pairs(seed: int, share: float) -> list[tuple[bytes, bytes]]:
     messages = [list(pair) for pair in pairs]
     places = [(index, side) for index in range(len(pairs)) for side in (0, 1)]
     for number, (index, side) in enumerate(rng.sample(places, round(share * len(places)))):
-        messages[index][side] = _odd(messages[index][side], side, number % 3, rng)
+        messages[index][side] = odd(messages[index][side], side, number % 3, rng)
     return [(request, response) for request, response in messages]
 
 
-def _odd(frame: bytes, side: int, how: int, rng: Random) -> bytes:
+def odd(frame: bytes, side: int, how: int, rng: Random) -> bytes:
     """A frame (length prefix, message) that is cut, has trailing bytes, or a null instead of a string of its body."""
     message = frame[4:]
     start = 10 + struct.unpack_from(">h", message, 8)[0] if side == 0 else 4

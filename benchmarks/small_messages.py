@@ -116,11 +116,20 @@ def finish(rows: Bytes) -> None:
 
 
 def write(
-    path: Path, connections: int = 2000, wanted: int = 500_000, seed: int = 1, pairs: Pairs | None = None
+    path: Path,
+    connections: int = 2000,
+    wanted: int = 500_000,
+    seed: int = 1,
+    pairs: Pairs | None = None,
+    *,
+    disturbed: float = 0.0,
+    session: int | None = None,
 ) -> dict[str, int]:
-    """Write a nanosecond pcap of about `wanted` packets; returns how many packets, requests and responses it has.
+    """Write a nanosecond pcap of about `wanted` packets; returns how many packets, requests and responses were sent.
 
-    `pairs`: requests and responses with correlation id 0, of which each exchange is one.
+    - `pairs`: requests and responses with correlation id 0, of which each exchange is one
+    - `disturbed`: share of the segments with data that are lost, or late by up to a round
+    - `session`: the fetch session in the pairs, for which each connection has its own
     """
     rng = np.random.default_rng(seed)
     pairs = pairs if pairs is not None else templates(seed)
@@ -141,7 +150,7 @@ def write(
         for first in range(0, rounds, ROUNDS_AT_ONCE):
             count = min(ROUNDS_AT_ONCE, rounds - first)
             chosen = rng.integers(0, len(pairs), (count, connections))
-            out_rows = Rows()
+            out_rows = Rows(rng, disturbed)
             requests, responses = request_sizes[chosen], response_sizes[chosen]
             client_seq = client_next + np.cumsum(requests, axis=0) - requests
             broker_seq = broker_next + np.cumsum(responses, axis=0) - responses
@@ -156,10 +165,12 @@ def write(
                 after = seqs + len(request)
                 rows = packets(request, 0x18, begin[at, who], ends=ends, seq=seqs, ack=acks, ident=2 * turn)
                 _put(rows, 70 + 8, turn, 4)
+                _put_session(rows, request, who, session)
                 out_rows.add(rows, begin[at, who])
                 down = ends[2:] + ends[:2]
                 rows = packets(response, 0x18, answer[at, who], ends=down, seq=acks, ack=after, ident=turn)
                 _put(rows, 70 + 4, turn, 4)
+                _put_session(rows, response, who, session)
                 out_rows.add(rows, answer[at, who])
                 late = answer[at, who] + 40_000
                 acks = acks + len(response)
@@ -168,6 +179,12 @@ def write(
             out.write(out_rows.sorted())
     exchanges = rounds * connections
     return {"packets": 3 * connections + 3 * exchanges, "requests": exchanges, "responses": exchanges}
+
+
+def _put_session(rows: Bytes, payload: bytes, who: Numbers, session: int | None) -> None:
+    place = -1 if session is None else payload.find(kafka.int32(session))
+    if session is not None and place >= 0:
+        _put(rows, 70 + place, session + who, 4)
 
 
 def _handshakes(rows: Rows, up: tuple[Numbers, ...], client_next: Numbers, broker_next: Numbers) -> None:
@@ -188,12 +205,19 @@ def _handshakes(rows: Rows, up: tuple[Numbers, ...], client_next: Numbers, broke
 class Rows:
     """Rows of several lengths, put into order of time in the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: np.random.Generator | None = None, disturbed: float = 0.0) -> None:
         self._rows: list[Bytes] = []
         self._times: list[Numbers] = []
+        self._rng = rng
+        self._disturbed = disturbed
 
     def add(self, rows: Bytes, times: Numbers) -> None:
         finish(rows)
+        if self._rng is not None and self._disturbed and rows.shape[1] > 16 + HEADERS:
+            chance = self._rng.random(len(rows))
+            times = times + np.where(chance < self._disturbed, self._rng.integers(0, ROUND_NS, len(rows)), 0)
+            kept = chance >= self._disturbed / 2
+            rows, times = rows[kept], times[kept]
         self._rows.append(rows)
         self._times.append(times)
 

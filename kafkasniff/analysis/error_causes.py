@@ -21,12 +21,14 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
-__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes", "causes_of"]
+__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes_in", "causes_of"]
 
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
 MAX_CAUSES: Final = 10_000
 """Maximum number of errors of one response that are examined; for the others only the codes count."""
+MAX_KEPT_BODY: Final = 2_000
+"""Characters of a body whose errors are kept: the same errors repeat in an incident."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
 """Fields that name the subject of a struct, besides topics."""
 CAUSE_COLUMNS: Final = ("api_key", "error_code", "error_count", "partitions", "response_body")
@@ -63,8 +65,25 @@ def _any_message(fields: tuple[FieldDefinition, ...]) -> bool:
     return any(field.name.endswith(MESSAGE) or _any_message(field.fields) for field in fields)
 
 
-def causes(api_key: int, body: Any) -> Iterator[Cause]:
-    """The errors of a response body that are not zero, each with details from the enclosing structs."""
+def causes_in(api_key: int, body: str) -> tuple[Cause, ...]:
+    """The errors of a response body that are not zero, each with details from the enclosing structs.
+
+    `body`: as JSON, possibly truncated; then there are none.
+    """
+    return (_kept if len(body) <= MAX_KEPT_BODY else _read)(api_key, body)
+
+
+def _read(api_key: int, body: str) -> tuple[Cause, ...]:
+    try:
+        return tuple(_causes(api_key, msgspec.json.decode(body)))
+    except msgspec.DecodeError:
+        return ()
+
+
+_kept: Final = lru_cache(maxsize=1 << 12)(_read)
+
+
+def _causes(api_key: int, body: Any) -> Iterator[Cause]:
     waiting: list[tuple[Any, EntityPlan, str | None]] = [(body, plan_of(api_key, "response") or _NOTHING, None)]
     found = 0
     while waiting and found < MAX_CAUSES:
@@ -125,9 +144,6 @@ def causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
     ]
     if api_key is None or body is None:
         return found or ([Cause(first)] if first else [])
-    try:
-        inside = list(causes(api_key, msgspec.json.decode(body)))
-    except msgspec.DecodeError:
-        inside = []
+    inside = list(causes_in(api_key, body))
     # The body may be truncated, or have more errors than are examined.
     return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])

@@ -13,7 +13,9 @@ const texts = @import("summary_text.zig");
 const isText = @import("text.zig").isText;
 
 const Batches = @import("summary_records.zig").Batches;
+const Errors = @import("summary_errors.zig").Errors;
 const Names = @import("names.zig").Names;
+const Paint = @import("summary_errors.zig").Paint;
 const Error = reading.Error;
 const Field = tables.Field;
 const List = tables.List;
@@ -32,6 +34,8 @@ pub const Call = extern struct {
     output_size: u64,
     /// Names of topic ids, and fetch sessions, by item; null: messages that need them are left to Python.
     names: ?*Names,
+    /// How errors are shown; null: messages with errors are left to Python.
+    paint: ?*const Paint,
     /// A result: bytes of output.
     written: u64,
 };
@@ -39,11 +43,13 @@ pub const Call = extern struct {
 pub const Walk = struct {
     reader: Reader,
     phrases: Phrases,
+    errors: Errors = .{},
     elements: u64 = MAX_ELEMENTS,
     unknown: u64 = MAX_UNKNOWN_TAGS,
 
     fn structure(self: *Walk, index: u32) Error!void {
         const op = &self.phrases.table.fields[index];
+        if (op.subject != NONE) self.errors.enter(&self.phrases, op.subject);
         var child = index + 1;
         for (0..op.fields) |_| {
             try self.field(child);
@@ -53,6 +59,7 @@ pub const Walk = struct {
             const count = try self.reader.varint();
             if (count > 0) try self.tags(op, child, count);
         }
+        if (op.subject != NONE) try self.errors.leave(&self.phrases);
     }
 
     fn tags(self: *Walk, op: *const Field, first: u32, count: u64) Error!void {
@@ -167,9 +174,9 @@ pub const Walk = struct {
                 if (op.flags.topic_id) try self.checkId(op, slot.bytes[0..16]);
             },
             .error_code => {
-                // Python shows errors, before the summary.
-                if (try self.reader.int(i16) != 0) return error.Odd;
-                slot.setNumber(0);
+                const code = try self.reader.int(i16);
+                slot.setNumber(code);
+                if (code != 0 and self.phrases.table.head.is_response != 0) try self.errors.note(code);
             },
             .string, .bytes, .records => {
                 const found = try self.length(op, false);
@@ -235,6 +242,7 @@ pub const Walk = struct {
             if (op.kind == .structure) {
                 self.phrases.reset(one.first_slot, one.slots, one.first_list, one.lists);
                 try self.structure(index);
+                if (one.failed != NONE and self.phrases.slots[one.failed].says()) continue;
                 switch (one.kind) {
                     .each => try self.phrases.phrase(op.runs, one),
                     .partitions => try self.phrases.partition(op.runs, one, self.phrases.slots[one.index].number),
@@ -268,13 +276,14 @@ pub fn summary(
     walk.elements = MAX_ELEMENTS;
     walk.unknown = MAX_UNKNOWN_TAGS;
     const head = walk.phrases.table.head;
+    walk.errors.begin();
     walk.phrases.reset(0, head.root_slots, 0, head.root_lists);
     try walk.structure(0);
     if (head.session_id != NONE) {
         if (walk.phrases.names) |names| {
             const number = try walk.phrases.numberAt(head.session_id);
-            // Errors are shown by Python.
-            _ = try names.fact(if (head.is_response != 0) 0 else number);
+            const failed = if (head.session_error == NONE) 0 else try walk.phrases.numberAt(head.session_error);
+            _ = try names.fact(if (head.is_response != 0) failed else number);
             _ = try names.fact(if (head.is_response != 0) number else try walk.phrases.numberAt(head.session_epoch));
             if (head.session != NONE) {
                 if (names.held()) |partitions| walk.phrases.slots[head.session].setNumber(partitions);
@@ -282,8 +291,26 @@ pub fn summary(
         } else if (walk.phrases.slots[head.session_id].says()) return error.Odd;
     }
     var out = texts.Out{ .bytes = output };
-    _ = try walk.phrases.sequence(head.code, head.code_end, false, &out);
+    if (walk.errors.groups_size > 0) {
+        try walk.errors.write(walk.phrases.paint orelse return error.Odd, &out);
+        const behind = out.at;
+        try out.put("; ");
+        const begin = out.at;
+        _ = try walk.phrases.sequence(head.code, head.code_end, false, &out);
+        if (out.at == begin) out.at = behind;
+    } else {
+        _ = try walk.phrases.sequence(head.code, head.code_end, false, &out);
+    }
     if (out.at == 0 and head.is_response != 0) try out.put("ok");
+    if (head.throttle != NONE and walk.phrases.slots[head.throttle].says()) {
+        const paint = walk.phrases.paint orelse return error.Odd;
+        try out.put(", ");
+        try out.put(paint.warning.get() orelse "");
+        try out.put("throttled ");
+        try out.integer(try walk.phrases.numberAt(head.throttle));
+        try out.put(" ms");
+        try out.put(paint.reset.get() orelse "");
+    }
     after.* = walk.reader.at;
     return out.at;
 }
@@ -293,6 +320,7 @@ pub fn summary(
 pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
     var walk: Walk = undefined;
     walk.phrases.names = call.names;
+    walk.phrases.paint = call.paint;
     walk.phrases.reset(0, tables.MAX_SLOTS, 0, tables.MAX_LISTS);
     var used: usize = 0;
     for (items, 0..) |*item, number| {

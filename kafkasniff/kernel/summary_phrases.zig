@@ -14,6 +14,7 @@ const Error = reading.Error;
 const List = tables.List;
 const NONE = tables.NONE;
 const Out = texts.Out;
+const Paint = @import("summary_errors.zig").Paint;
 const Table = tables.Table;
 const Test = tables.Test;
 
@@ -69,6 +70,8 @@ const Listed = struct {
 pub const Phrases = struct {
     table: Table,
     names: ?*Names,
+    /// Null: messages with errors are left to Python.
+    paint: ?*const Paint = null,
     slots: [tables.MAX_SLOTS]Slot = undefined,
     listed: [tables.MAX_LISTS]Listed = undefined,
     rooms: [tables.MAX_LISTS][LIST_ROOM]u8 = undefined,
@@ -253,7 +256,6 @@ pub const Phrases = struct {
                 try out.put(if (brackets) "]:" else ":");
                 try out.integer(self.slots[code[3]].number);
             },
-            .refuse => if (self.slots[code[2]].says()) return error.Odd,
             .parts => return self.parts(code, at, out),
             .choice => try self.choice(code, at, out),
             _ => return error.Odd,

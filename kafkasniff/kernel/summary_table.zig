@@ -6,12 +6,14 @@ const Kind = @import("program.zig").Kind;
 const MAX_DEPTH = @import("program.zig").MAX_DEPTH;
 const std = @import("std");
 
-pub const MAGIC: u32 = 0x31_53_53_4B; // "KSS1"
-pub const MAX_SLOTS = 64;
+pub const MAGIC: u32 = 0x32_53_53_4B; // "KSS2"
+pub const MAX_SLOTS = 96;
 pub const MAX_LISTS = 16;
 /// The deepest nesting of nodes, and of lists within elements of lists.
 const MAX_NESTING = 24;
 pub const NONE: u16 = 0xFFFF;
+/// Structs within each other, the body included.
+pub const MAX_STRUCTS = MAX_DEPTH + 2;
 /// Words of a condition: its kind, its slot, and a number or another slot.
 pub const TEST_SIZE = 4;
 
@@ -46,9 +48,31 @@ pub const Field = extern struct {
     runs: u16,
     /// Bytes of a value of fixed size that is skipped, together with such fields after it; else 0.
     width: u16,
+    /// Structs that may contain errors: what the errors are of.
+    subject: u16,
+    spare2: u16,
     tag: u32,
     /// The field after this one and its descendants.
     next: u32,
+};
+
+/// How the errors of a struct, and of the structs in it, name their subject. All are slots, `NONE` if there is no such
+/// field.
+pub const Subject = extern struct {
+    /// The number of a partition.
+    partition: u32,
+    /// A topic's name and id; the id is replaced by the name it stands for.
+    topic: u32,
+    id: u32,
+    /// The broker's words for an error, and the leader that clients shall ask instead.
+    message: u32,
+    leader: u32,
+    /// A range of the words: slots of names, of which the first one that has a value is used.
+    names: u32,
+    names_end: u32,
+    /// Whether Python words errors of the struct itself, and those of structs in it.
+    own_odd: u32,
+    inner_odd: u32,
 };
 
 pub const ListKind = enum(u32) {
@@ -86,6 +110,8 @@ pub const List = extern struct {
     name: u32,
     id: u32,
     index: u32,
+    /// A struct with a value in this slot, an error code, is not listed.
+    failed: u32,
 };
 
 pub const Node = enum(u32) {
@@ -103,10 +129,8 @@ pub const Node = enum(u32) {
     base_offset = 11,
     types = 12,
     address = 13,
-    /// A body with a value in this slot is left to Python.
-    refuse = 14,
-    parts = 15,
-    choice = 16,
+    parts = 14,
+    choice = 15,
     _,
 };
 
@@ -142,6 +166,11 @@ pub const Head = extern struct {
     session: u32,
     session_id: u32,
     session_epoch: u32,
+    /// The error code of a response that may belong to a fetch session.
+    session_error: u32,
+    /// How long a response asks the client to wait.
+    throttle: u32,
+    subjects: u32,
 };
 
 const NOWHERE: u32 = NONE;
@@ -150,6 +179,7 @@ pub const Table = struct {
     head: *const Head,
     fields: []const Field,
     lists: []const List,
+    subjects: []const Subject,
     code: []const u32,
     pool: []const u8,
 
@@ -158,12 +188,14 @@ pub const Table = struct {
         const head: *const Head = @ptrCast(@alignCast(address));
         const fields: [*]const Field = @ptrCast(@alignCast(address + @sizeOf(Head)));
         const lists: [*]const List = @ptrCast(@alignCast(fields + head.fields));
-        const code: [*]const u32 = @ptrCast(@alignCast(lists + head.lists));
+        const subjects: [*]const Subject = @ptrCast(@alignCast(lists + head.lists));
+        const code: [*]const u32 = @ptrCast(@alignCast(subjects + head.subjects));
         const pool: [*]const u8 = @ptrCast(code + head.words);
         return .{
             .head = head,
             .fields = fields[0..head.fields],
             .lists = lists[0..head.lists],
+            .subjects = subjects[0..head.subjects],
             .code = code[0..head.words],
             .pool = pool[0..head.pool],
         };
@@ -197,7 +229,7 @@ pub fn check(bytes: []const u8) bool {
     const head: *const Head = @ptrCast(@alignCast(bytes.ptr));
     if (head.magic != MAGIC or head.length != bytes.len or head.fields == 0) return false;
     const size = @sizeOf(Head) + @as(u64, head.fields) * @sizeOf(Field) + @as(u64, head.lists) * @sizeOf(List) +
-        @as(u64, head.words) * 4 + head.pool;
+        @as(u64, head.subjects) * @sizeOf(Subject) + @as(u64, head.words) * 4 + head.pool;
     if (size != bytes.len or head.lists > MAX_LISTS or head.slots > MAX_SLOTS) return false;
     const lists_at = @sizeOf(Head) + @as(usize, head.fields) * @sizeOf(Field);
     // Kinds are enums, so their numbers must be checked before they are read.
@@ -216,11 +248,13 @@ const Check = struct {
         const head = self.table.head;
         if (head.root_slots > head.slots or head.root_lists > head.lists) return false;
         if (!self.perhaps(head.session) or !self.perhaps(head.session_id) or !self.perhaps(head.session_epoch)) return false;
+        if (!self.perhaps(head.session_error) or !self.perhaps(head.throttle)) return false;
         if (head.session_id == NOWHERE and head.session != NOWHERE) return false;
         if (head.session_id != NOWHERE and head.is_response == 0 and head.session_epoch == NOWHERE) return false;
         for (self.table.fields) |*field| {
             if (@intFromEnum(field.kind) > @intFromEnum(Kind.structure)) return false;
             if (!self.perhaps(field.slot) or !self.perhaps(field.sum)) return false;
+            if (field.subject != NONE and (field.kind != .structure or field.subject >= head.subjects)) return false;
             if (field.width > 0 and (field.slot != NONE or field.kind == .structure)) return false;
             if (field.runs == NONE) continue;
             if (field.runs >= head.lists) return false;
@@ -236,9 +270,16 @@ const Check = struct {
             if (list.first_slot > head.slots or list.slots > head.slots - list.first_slot) return false;
             if (list.first_list > head.lists or list.lists > head.lists - list.first_list) return false;
             if (!self.literal(list.separator.begin, list.separator.size) or !self.literal(list.noun.begin, list.noun.size)) return false;
-            if (!self.perhaps(list.prefer) or !self.perhaps(list.name) or !self.perhaps(list.id)) return false;
+            if (!self.perhaps(list.failed) or !self.perhaps(list.prefer) or !self.perhaps(list.name) or !self.perhaps(list.id)) return false;
             if (list.kind == .partitions and !self.slot(list.index)) return false;
             if (!self.sequence(list.code, list.code_end, 0)) return false;
+        }
+        for (self.table.subjects) |*one| {
+            for ([_]u32{ one.partition, one.topic, one.id, one.message, one.leader }) |number| {
+                if (!self.perhaps(number)) return false;
+            }
+            if (one.names > one.names_end or one.names_end > self.table.code.len) return false;
+            for (self.table.code[one.names..one.names_end]) |number| if (!self.slot(number)) return false;
         }
         return self.sequence(head.code, head.code_end, 0);
     }
@@ -286,7 +327,7 @@ const Check = struct {
     fn node(self: *const Check, code: []const u32, at: u32, depth: u32) bool {
         return switch (@as(Node, @enumFromInt(code[0]))) {
             .text, .nothing => code.len == 4 and self.literal(code[2], code[3]),
-            .word, .number, .amount, .records, .base_offset, .refuse => code.len == 3 and self.slot(code[2]),
+            .word, .number, .amount, .records, .base_offset => code.len == 3 and self.slot(code[2]),
             .name => code.len == 4 and self.slot(code[2]) and self.names(code[3]),
             .count => code.len == 6 and self.slot(code[2]) and self.literal(code[3], code[4]),
             .list => code.len == 3 and code[2] < self.table.head.lists,

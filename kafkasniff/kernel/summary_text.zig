@@ -104,7 +104,12 @@ pub const Out = struct {
 
     /// A name as `printable.word` writes it.
     pub fn word(self: *Out, text: []const u8) Error!void {
-        const kept = text[0..@min(text.len, WORD_WIDTH)];
+        return self.wordOf(text, WORD_WIDTH);
+    }
+
+    /// The same with at most `width` characters.
+    pub fn wordOf(self: *Out, text: []const u8, width: usize) Error!void {
+        const kept = text[0..@min(text.len, width)];
         var worst: u8 = 0;
         for (kept) |character| worst = @max(worst, CLASSES[character]);
         if (worst == @intFromEnum(Class.odd)) return error.Odd;

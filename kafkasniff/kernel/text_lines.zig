@@ -145,6 +145,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
     const bytes = if (lines.call) |call| call.output[0..call.output_size] else lines.output[0..lines.output_size];
     if (lines.last > lines.source.found.size or lines.used > bytes.len) return .misuse;
     walk.phrases.names = lines.summaries.names;
+    walk.phrases.paint = lines.summaries.paint;
     var writer = Writer{
         .lines = lines,
         .bytes = bytes,

@@ -160,6 +160,7 @@ class SummaryCall(ctypes.Structure):
         ("output", ctypes.c_void_p),
         ("output_size", ctypes.c_uint64),
         ("names", ctypes.c_void_p),
+        ("paint", ctypes.c_void_p),
         ("written", ctypes.c_uint64),
     )
 

@@ -15,6 +15,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.rows import grown
+from kafkasniff.native.summaries import SummaryPaint
 from kafkasniff.native.trees import TreeStyle
 
 __all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
@@ -126,7 +127,8 @@ class TextLines:
     """Lines of consecutive batches (`bind`).
 
     `day`: text before and after the date in its line; `names`: fields added to bodies; `style`: how bodies are shown
-    below their lines; `most`: the largest messages with those, in bytes.
+    below their lines; `most`: the largest messages with those, in bytes; `paint`: how errors are shown; if None, lines
+    with errors are left to Python.
     """
 
     def __init__(  # noqa: PLR0917 - once for each run
@@ -137,6 +139,7 @@ class TextLines:
         names: LineNames | None = None,
         style: TreeStyle | None = None,
         most: int = 0,
+        paint: SummaryPaint | None = None,
     ) -> None:
         self._function = kernel.text_lines
         self._facts = facts
@@ -164,6 +167,8 @@ class TextLines:
         lines.day_before, lines.day_before_size = day[0], len(day[0])
         lines.day_after, lines.day_after_size = day[1], len(day[1])
         lines.summaries.names = None if names is None else names.address
+        self._paint = paint
+        lines.summaries.paint = None if paint is None else paint.address
         self.state: State = lines.state
         """State that the next line depends on."""
 

@@ -16,13 +16,14 @@ from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import MAX_SIZE
 from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.native.summaries import SummaryTable
+from kafkasniff.native.summaries import SummaryPaint, SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
@@ -72,7 +73,10 @@ class NativeText:
         paint = sink.paint
         day = paint.dim.encode(), paint.reset.encode()
         style = None if self._trees is None else self._trees.style
-        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known), style, MAX_SIZE)
+        errors = SummaryPaint(
+            paint.error, paint.warn, paint.dim, paint.reset, {code: error_name(code) for code in error_codes()}
+        )
+        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known), style, MAX_SIZE, errors)
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes
+import msgspec
+
+from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes_in
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
@@ -36,13 +38,17 @@ def structs(fields: tuple[FieldDefinition, ...]) -> Iterator[tuple[FieldDefiniti
             yield from structs(field.fields)
 
 
+def found_in(key: int, body: dict[str, Any]) -> list[Cause]:
+    return list(causes_in(key, msgspec.json.encode(body).decode()))
+
+
 def test_every_message_of_every_definition_is_read() -> None:
     for key in dissectors.api_keys():
         api = dissectors.api(key)
         assert api is not None
         fields = api.definition.response.fields
         said: list[str] = []
-        found = {one.message for one in causes(key, with_errors(fields, None, said))} - {None}
+        found = {one.message for one in found_in(key, with_errors(fields, None, said))} - {None}
         # For a code with its own message and with messages of single records, those of the records are more specific.
         nested = {name for one in structs(fields) for name in [field.name for field in one] if name != MESSAGE}
         general = [one for one in said if one.split()[2] == MESSAGE and "batch_index_error_message" in nested]
@@ -58,19 +64,25 @@ def test_refused_records() -> None:
         "error_message": "one or more",
     }
     body = {"responses": [{"name": "orders", "partition_responses": [{"index": 1, "error_code": 0}, partition]}]}
-    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="no key", partition=True, index=3)]
+    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="no key", partition=True, index=3)]
     partition["record_errors"] = []
-    assert list(causes(PRODUCE, body)) == [Cause(87, "orders", message="one or more", partition=True, index=3)]
+    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="one or more", partition=True, index=3)]
 
 
 def test_refused_items_are_named() -> None:
     coordinator = {"key": "payments", "host": "", "error_code": 15, "error_message": None}
-    assert list(causes(FIND_COORDINATOR, {"coordinators": [coordinator]})) == [Cause(15, None, "key", "payments")]
+    assert found_in(FIND_COORDINATOR, {"coordinators": [coordinator]}) == [Cause(15, None, "key", "payments")]
     group = {"error_code": 69, "error_message": "Group g not found.", "group_id": "g", "assignor_name": "range"}
-    found = list(causes(CONSUMER_GROUP_DESCRIBE, {"groups": [group]}))
+    found = found_in(CONSUMER_GROUP_DESCRIBE, {"groups": [group]})
     assert found == [Cause(69, None, "group_id", "g", "Group g not found.")]
 
 
 def test_code_zero_and_nested_messages_are_not_errors() -> None:
     topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
-    assert list(causes(CREATE_TOPICS, {"topics": topics})) == []
+    assert found_in(CREATE_TOPICS, {"topics": topics}) == []
+
+
+def test_a_truncated_body_has_no_errors_and_a_long_one_all() -> None:
+    topics = [{"name": "a" * 40, "error_code": 3}] * 100
+    assert len(found_in(CREATE_TOPICS, {"topics": topics})) == 100
+    assert causes_in(CREATE_TOPICS, '{"topics":[{"error_code":3') == ()

@@ -204,9 +204,11 @@ def fetch_request(correlation_id: int, topic: str, offset: int, *, partition: in
     return request(FETCH, 4, correlation_id, body)
 
 
-def fetch_response(correlation_id: int, topic: str, batch: bytes, high_watermark: int, *, partition: int = 0) -> bytes:
+def fetch_response(
+    correlation_id: int, topic: str, batch: bytes, high_watermark: int, *, partition: int = 0, error: int = 0
+) -> bytes:
     """Version 4."""
-    entry = int32(partition) + int16(0) + int64(high_watermark) + int64(high_watermark) + int32(-1) + int32(len(batch))
+    entry = int32(partition) + int16(error) + int64(high_watermark) * 2 + int32(-1) + int32(len(batch))
     return response(correlation_id, int32(0) + array([string(topic) + array([entry + batch])]))
 
 
@@ -270,7 +272,12 @@ def fetch_request_by_id(
 
 
 def fetch_response_by_id(
-    correlation_id: int, topics: Sequence[tuple[bytes, int, bytes]] = (), *, session: int = 0, error: int = 0
+    correlation_id: int,
+    topics: Sequence[tuple[bytes, int, bytes]] = (),
+    *,
+    session: int = 0,
+    error: int = 0,
+    partition_error: int = 0,
 ) -> bytes:
     """Version 13; `topics`: (id, partition, records)."""
     entries = [
@@ -278,7 +285,7 @@ def fetch_response_by_id(
         + compact_array(
             [
                 int32(number)
-                + int16(0)
+                + int16(partition_error)
                 + int64(9) * 2
                 + int64(0)
                 + b"\0"

@@ -113,16 +113,21 @@ def structs(value: Any) -> Iterator[dict[str, Any]]:
 
 
 class TameEncoder(Encoder):
-    """Bodies that the kernel takes: plain names, no errors, records that are right. `ids`: the topic ids in them."""
+    """Bodies that the kernel takes: plain names, records that are right. `ids`: the topic ids in them.
 
-    def __init__(self, plan: Plan) -> None:
+    `failing`: the share of error codes that are not 0.
+    """
+
+    def __init__(self, plan: Plan, failing: float = 0.0) -> None:
         super().__init__(plan)
         self.ids: list[bytes] = []
+        self.failing = failing
 
     def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
         rng = self.rng
         if field.type == "error" or field.name == "throttle_time_ms":
-            return bytes(FORMATS[field.type][1]), 0
+            code = rng.choice([-1, 1, 3, 6, 6, 14, 74, 129, 999]) if rng.random() < self.failing else 0
+            return code.to_bytes(FORMATS[field.type][1], "big", signed=True), code
         if field.type == "uuid":
             raw = rng.choice([bytes(16), rng.randbytes(16)])
             if any(raw):

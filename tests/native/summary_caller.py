@@ -8,10 +8,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.native.caller import ITEM
 from kafkasniff.native.calls import DONE, NO_ROOM, Item, SummaryCall
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import LineNames, MessageSession
+from kafkasniff.native.summaries import SummaryPaint
 
 FIRST_OUTPUT = 64 << 10
 MAX_OUTPUT = 8 << 20
@@ -50,6 +52,8 @@ class SummaryCaller:
         self.given = GivenNames()
         self.names = LineNames(self.given)
         self.call.names = self.names.address
+        self._paint = SummaryPaint("", "", "", "", {code: error_name(code) for code in error_codes()})
+        self.call.paint = self._paint.address
 
     def _grow(self, size: int) -> None:
         output = bytearray(size)

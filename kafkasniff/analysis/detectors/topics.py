@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,7 +25,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, span
-from kafkasniff.analysis.error_causes import causes
+from kafkasniff.analysis.error_causes import causes_in
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import word
 
@@ -120,7 +119,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
                 continue
             topics = [one["topic"] or one["topic_id"] for one in partitions or () if one["error_code"] in _CODES]
             if body is not None and api_key is not None:
-                topics += [one.topic for one in causes(api_key, msgspec.json.decode(body)) if one.code in _CODES]
+                topics += [one.topic for one in causes_in(api_key, body) if one.code in _CODES]
             found += [(row, topic) for topic in dict.fromkeys(topics) if topic]
         rows = batch.select(_PLACES).take(pa.array([row for row, _ in found], pa.int64()))
         api = column(rows, "api")

@@ -11,17 +11,19 @@ from typing import Final
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.layout import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.general import LEFT_OUT
 from kafkasniff.sinks.summaries.interpreter import Shape, fields_at, is_number, shape_at
+from kafkasniff.sinks.summaries.phrases import NAME_FIELDS, PARTITION_FIELDS
 from kafkasniff.sinks.summaries.slots import SESSION_ID, FieldSlots, LeftToPython, StructScope, field_of
 from kafkasniff.sinks.summaries.table import (
     TEST_SIZE,
     EnumNames,
     Scope,
     Slot,
+    Subject,
     TableList,
     TemplateTable,
     Word,
@@ -35,9 +37,14 @@ __all__ = ["table_of"]
 SESSION: Final = "_session"
 SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"
+ERROR: Final = "error_code"
+FAILED: Final = (ERROR, "partition_error_code")
+"""Codes of partitions that are shown with the errors instead."""
 
 _COMPARED: Final = {"=": "equal", "!=": "unequal", ">=": "least"}
 _NUMBERS: Final = frozenset({"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "error"})
+_NAMING: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64", "string", "uuid"})
+"""Types of fields that name the subject of an error."""
 
 
 def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
@@ -74,15 +81,16 @@ class _Compiler(FieldSlots):
     def table(self, nodes: syntax.Parts, root: Struct, shape: Shape) -> bytes | None:
         scope = Scope()
         place = StructScope(root, shape, (), scope)
-        code: list[Word] = []
-        if self._is_response and (throttle := field_of(root, THROTTLE)) is not None:
-            code += node_of("refuse", self._slot(place, throttle))
-        code += self._node(nodes, place)
-        number, epoch = (
+        code = self._node(nodes, place)
+        number, epoch, error, throttle = (
             None if (field := field_of(root, name)) is None else self._slot(place, field)
-            for name in (SESSION_ID, SESSION_EPOCH)
+            for name in (SESSION_ID, SESSION_EPOCH, ERROR, THROTTLE)
         )
-        return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch))
+        if self._is_response:
+            self._subjects(place)
+        else:
+            error = throttle = None
+        return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch, error, throttle))
 
     def _node(self, node: syntax.Node, place: StructScope) -> list[Word]:
         match node:
@@ -305,7 +313,9 @@ class _Compiler(FieldSlots):
                 index = field_of(field.struct, node.index)
                 if index is None or index.type != "int32" or index.tag is not None:
                     raise LeftToPython
-                made.index = self._slot(StructScope(field.struct, (), path, scope), index)
+                element = StructScope(field.struct, (), path, scope)
+                made.index = self._slot(element, index)
+                made.failed = self._failed(element, FAILED)
             return made
         if field.struct is None:
             raise LeftToPython
@@ -316,4 +326,58 @@ class _Compiler(FieldSlots):
             made.prefer = None if found is None else found[1]
         made.code = self._sequence(node.body, element)
         made.counts_all = syntax.is_never_empty(node.body)
+        made.failed = self._failed(element, (ERROR,)) if node.good else None
         return made
+
+    def _failed(self, element: StructScope, names: tuple[str, ...]) -> Slot | None:
+        """The slot of the code with which elements of a list are not shown."""
+        found = [field for name in names if (field := field_of(element.struct, name)) is not None]
+        if len(found) > 1:
+            raise LeftToPython
+        return self._slot(element, found[0]) if found else None
+
+    # -- Errors ------------------------------------------------------------------------------------------------------
+
+    def _subjects(self, place: StructScope) -> None:
+        """Say for a struct, and those in it, what their errors are of."""
+        if not _has_errors(place.struct):
+            return
+        self._use(place.path).subject = self._subject(place)
+        for field in (*place.struct.fields, *place.struct.tagged):
+            if field.struct is not None:
+                self._subjects(StructScope(field.struct, (), (*place.path, field.name), place.scope))
+
+    def _subject(self, place: StructScope) -> Subject:
+        """As `phrases.error_phrase` names it."""
+        struct = place.struct
+        made = Subject()
+        number = next((field for name in PARTITION_FIELDS if (field := field_of(struct, name)) is not None), None)
+        labels = [] if number is not None else [field for name in NAME_FIELDS if (field := field_of(struct, name))]
+        named = ([] if number is None else [number]) + labels if place.path else []
+        try:
+            message = field_of(struct, "error_message")
+            made.message = None if message is None else self._slot(place, message)
+            leader = self._found(("current_leader", "leader_id"), place)
+            made.leader = None if leader is None else leader[1]
+            slots = {field.name: self._slot(place, field) for field in named}
+        except LeftToPython:
+            return Subject(own_odd=True, inner_odd=True)
+        if any(field.tag is not None or field.array or field.type not in _NAMING for field in named):
+            return Subject(own_odd=True, inner_odd=True)
+        if number is not None:
+            made.partition = slots.get(number.name)
+        else:
+            topic, topic_id = topic_fields((*struct.fields, *struct.tagged))
+            made.topic, made.id = slots.get(topic or ""), slots.get(topic_id or "")
+            made.names = list(slots.values())
+        first = next((at for at, field in enumerate(struct.fields) if field.struct and _has_errors(field.struct)), None)
+        made.inner_odd = first is not None and any(field in struct.fields[first:] for field in named)
+        return made
+
+
+def _has_errors(struct: Struct) -> bool:
+    """Whether a struct has an error code, or one inside."""
+    return any(
+        field.type == "error" or (field.struct is not None and _has_errors(field.struct))
+        for field in (*struct.fields, *struct.tagged)
+    )

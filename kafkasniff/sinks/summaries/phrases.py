@@ -13,7 +13,9 @@ from kafkasniff.text.paint import Paint
 from kafkasniff.text.printable import word
 
 __all__ = [
+    "NAME_FIELDS",
     "NO_ID",
+    "PARTITION_FIELDS",
     "SHOWN",
     "address",
     "amount",
@@ -39,8 +41,8 @@ PARTITIONS_SHOWN: Final = 6
 
 _MESSAGE_WIDTH: Final = 160
 _STEP: Final = re.compile(r"([a-z_0-9]+)(?:\[(\d+)\])?")
-_PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
-_NAME_FIELDS: Final = (
+PARTITION_FIELDS: Final = ("partition_index", "partition", "index")
+NAME_FIELDS: Final = (
     "_topic_name",
     "name",
     "topic",
@@ -173,7 +175,7 @@ def records_phrase(records: object) -> str:
 
 def label_of(item: Body) -> str | None:
     """Name of a struct's subject, by its best known fields; None if it has none."""
-    for field in _NAME_FIELDS:
+    for field in NAME_FIELDS:
         value = item.get(field)
         if value is not None and value != NO_ID:
             return word(value)
@@ -191,7 +193,7 @@ def _place(body: Body, path: str) -> tuple[str | None, Body]:
             node = node[int(index)]
         if not isinstance(node, dict):
             return label, {}
-        for field in _PARTITION_FIELDS:
+        for field in PARTITION_FIELDS:
             if field in node:
                 label = f"{label or '?'}-{node[field]}"
                 break

@@ -26,6 +26,7 @@ __all__ = [
     "EnumNames",
     "Scope",
     "Slot",
+    "Subject",
     "TableList",
     "TemplateTable",
     "Use",
@@ -34,24 +35,25 @@ __all__ = [
     "node_of",
 ]
 
-MAX_SLOTS: Final = 64
+MAX_SLOTS: Final = 96
 """Kinds of values that a table keeps."""
 MAX_LISTS: Final = 16
 NONE: Final = 0xFFFF
 TEST_SIZE: Final = 4
 """Words of a condition."""
 
-_MAGIC: Final = int.from_bytes(b"KSS1", "little")
-_HEAD: Final = Packing("=15I")
-_FIELD: Final = Packing("=BxHHHHHHHII")
-_LIST: Final = Packing("=17I")
+_MAGIC: Final = int.from_bytes(b"KSS2", "little")
+_HEAD: Final = Packing("=18I")
+_FIELD: Final = Packing("=BxHHHHHHHHxxII")
+_LIST: Final = Packing("=18I")
+_SUBJECT: Final = Packing("=9I")
 _FLAGS: Final = (
     *("array", "nullable", "compact", "flexible", "tagged", "secret", "watched", "unaligned", "whole"),
     *("topic_id", "topic_name"),
 )
 _NODES: Final = (
     *("text", "nothing", "word", "number", "name", "amount", "count", "list", "label", "topic"),
-    *("records", "base_offset", "types", "address", "refuse", "parts", "choice"),
+    *("records", "base_offset", "types", "address", "parts", "choice"),
 )
 _TESTS: Final = ("some", "none", "equal", "unequal", "least", "is_null", "not_null", "same", "other")
 _LISTS: Final = ("each", "words", "partitions")
@@ -94,6 +96,21 @@ class TableList(msgspec.Struct, eq=False):
     name: Slot | None = None
     id: Slot | None = None
     index: Slot | None = None
+    failed: Slot | None = None
+    number: int = NONE
+
+
+class Subject(msgspec.Struct, eq=False):
+    """What the errors of a struct are of; `kernel/summary_table.zig` explains its fields."""
+
+    partition: Slot | None = None
+    topic: Slot | None = None
+    id: Slot | None = None
+    message: Slot | None = None
+    leader: Slot | None = None
+    names: list[Word] = []
+    own_odd: bool = False
+    inner_odd: bool = False
     number: int = NONE
 
 
@@ -122,6 +139,7 @@ class Use:
         self.sum: Slot | None = None
         self.runs: TableList | None = None
         self.list_of: syntax.Node | None = None
+        self.subject: Subject | None = None
 
 
 def node_of(kind: str, *words: Word) -> list[Word]:
@@ -159,12 +177,12 @@ class TemplateTable:
         uses: dict[tuple[str, ...], Use],
         code: list[Word],
         scope: Scope,
-        session: tuple[Slot | None, Slot | None, Slot | None],
+        kept: tuple[Slot | None, ...],
     ) -> bytes | None:
         """The bytes of the table; None if it exceeds the kernel's limits.
 
-        `code`: the nodes of the message, whose slots and lists are in `scope`; `session`: the slots for the partitions
-        of a fetch session, for its number and its epoch.
+        `code`: the nodes of the message, whose slots and lists are in `scope`; `kept`: the slots for the partitions of
+        a fetch session, its number, its epoch and its error, and for the throttle time.
         """
         lists = _numbered(scope)
         slots = len(scope.slots) + sum(len(one.scope.slots) for one in lists)
@@ -174,13 +192,18 @@ class TemplateTable:
             self._add_enums(nodes)
         places = self._placed(code)
         packed = b"".join([self._list(one) for one in lists])
+        subjects = [use.subject for use in uses.values() if use.subject is not None]
+        for number, subject in enumerate(subjects):
+            subject.number = number
+            packed += self._subject(subject)
         fields = list(_fields(root, uses))
         body = b"".join([*fields, packed, _words(self._words), bytes(self._pool)])
         return (
             _HEAD.pack(
                 *(_MAGIC, _HEAD.size + len(body), len(fields), len(lists), len(self._words), len(self._pool)),
                 *(len(scope.slots), len(scope.lists), slots, *places, self._is_response),
-                *map(_number, session),
+                *map(_number, kept),
+                len(subjects),
             )
             + body
         )
@@ -215,8 +238,12 @@ class TemplateTable:
         return _LIST.pack(
             *(_LISTS.index(one.kind), one.shown, *self.text(one.separator), *self.text(one.noun), begin, end),
             *(one.counts_all, scope.first_slot, len(scope.slots), scope.first_list, len(scope.lists)),
-            *(_number(one.prefer), _number(one.name), _number(one.id), _number(one.index)),
+            *(_number(one.prefer), _number(one.name), _number(one.id), _number(one.index), _number(one.failed)),
         )
+
+    def _subject(self, one: Subject) -> bytes:
+        slots = one.partition, one.topic, one.id, one.message, one.leader
+        return _SUBJECT.pack(*map(_number, slots), *self._placed(one.names), one.own_odd, one.inner_odd)
 
 
 def _number(slot: Slot | None) -> int:
@@ -261,7 +288,7 @@ class _Row(msgspec.Struct):
 
 def _fields(root: Struct, uses: dict[tuple[str, ...], Use]) -> Iterator[bytes]:
     """The fields of a layout, each with its use."""
-    rows = [_Row(0, "struct", _flags(flexible=root.flexible), Use())]
+    rows = [_Row(0, "struct", _flags(flexible=root.flexible), uses.get((), Use()))]
     _add(root, (), uses, rows)
     waiting: list[_Row] = []
     for index, row in enumerate(rows):
@@ -272,7 +299,8 @@ def _fields(root: Struct, uses: dict[tuple[str, ...], Use]) -> Iterator[bytes]:
         row.after = len(rows)
     for row in rows:
         runs = NONE if row.use.runs is None else row.use.runs.number
-        numbers = row.fields, row.tagged, _number(row.use.slot), _number(row.use.sum), runs, row.width
+        subject = NONE if row.use.subject is None else row.use.subject.number
+        numbers = row.fields, row.tagged, _number(row.use.slot), _number(row.use.sum), runs, row.width, subject
         yield _FIELD.pack(KINDS.index(row.kind), row.flags, *numbers, row.tag, row.after)
 
 
