@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import struct
 from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Final
@@ -188,13 +189,16 @@ class StreamEvents:
         return list(self.connections.values())
 
     def load(self, saved: Iterable[FollowedConnection]) -> None:
-        """Continue these connections."""
+        """Continue these connections. Raises ValueError if a state is damaged."""
         for connection in saved:
             connection.index, connection.slot = self._questions.engine.load(connection.stream)
             connection.stream = b""
             if connection.gate is not None:
                 self._questions.items.gates[connection.index] = connection.gate
-            self._place(connection)
+            try:
+                self._place(connection)
+            except struct.error as error:
+                raise ValueError("the endpoints of a connection are damaged") from error
 
     def drop(self, connection: FollowedConnection) -> None:
         """Forget a connection without a trace."""

@@ -30,6 +30,8 @@ this many if each holds 64 bytes; more are forgeries.
 """
 MAX_CHUNKS: Final = 16
 """Groups of packets whose bytes are known, before they become one."""
+MAX_KNOWN: Final = 1 << 21
+"""Packets whose bytes are known, of all streams, of 64 bytes each; beyond it the older half is forgotten."""
 
 
 class Places:
@@ -76,9 +78,16 @@ class Places:
             self._known.append(known)
             if len(self._known) > MAX_CHUNKS:
                 self._known = [self._recent(joined(self._known))]
+            if sum(map(len, self._known)) > MAX_KNOWN:
+                self._forget_half()
         self._open = places.compress(is_open)
         if len(self._open) > MAX_PLACES:
             self._drop_most()
+
+    def _forget_half(self) -> None:
+        """Forget the older half of the packets whose bytes are known."""
+        every = joined(self._known)
+        self._known = [every.compress(every["at"] >= np.median(every["at"]))]
 
     def _recent(self, places: NDArray[np.void]) -> NDArray[np.void]:
         return places.compress(places["end"] > self._low[places["stream"].astype(np.int64)] - REPEATED)

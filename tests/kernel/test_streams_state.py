@@ -21,7 +21,7 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.kernel.followers import split
+from tests.kernel.followers import ByEngine, split
 
 PLACES = ("at", "a", "b", "step", "start", "pair", "connection", "flags")
 """Fields of rows and of messages that may be places: in the results of a call, or in lists that the engine makes."""
@@ -119,3 +119,12 @@ def test_what_an_answer_raises_is_raised_by_the_call(monkeypatch: pytest.MonkeyP
     piece = batch(mixed()[:200])
     with pytest.raises(ZeroDivisionError):
         asked.engine.take(piece)
+
+
+def test_endpoints_that_cannot_be_any_are_refused() -> None:
+    before, after = ByEngine(), ByEngine()
+    before.feed(batch(mixed()[:200]))
+    saved = before.followed
+    saved[0].endpoints = ((1 << 64, 0, 1), saved[0].endpoints[1])
+    with pytest.raises(ValueError, match="endpoints"):
+        after._feeder.load(saved, before.clocks)  # type: ignore[union-attr]

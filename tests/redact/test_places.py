@@ -138,3 +138,13 @@ def test_many_groups_of_known_packets_are_one(capture: Capture) -> None:
     again = capture.fresh((0, b"." * 4))
     capture.places.show(again, NOTHING)
     assert payloads(capture, again) == [b"ABCD"]
+
+
+def test_too_many_known_packets_are_forgotten_by_age(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places_of, "MAX_KNOWN", 3)
+    for at in range(4):
+        capture.places.show(capture.fresh((at, b".")), pieces((at, bytes([65 + at]))))
+        capture.places.settle(np.array([0]), np.array([[at + 1, 0]]))
+    again = capture.fresh((0, b"...."))
+    capture.places.show(again, NOTHING)
+    assert payloads(capture, again) == [b"\xff\xffCD"]
