@@ -103,6 +103,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
         each, owed = pauses.each, pauses.owed
         addresses = sorted({str(one.row["client_ip"]) for one in owed})
         replicas = all(one.replicas for one in each)
+        several = all(one.connections > 1 for one in each)
         first, last = each[0].first_ns, each[-1].until_ns
         return self.finding(
             "warning",
@@ -111,8 +112,13 @@ class LateAnswers(OwedResponses[LateThresholds]):
             f"{plural(len(owed), 'request')} of {some(addresses)} waited"
             + (", with acks=all: it, or a follower, pauses" if replicas else ""),
             meaning=(
-                "Each time, the broker owed responses on several connections, sent none on any, and then answered all "
-                "of them together: its process pauses. Latency jumps for all of its clients, while medians look good."
+                (
+                    "Each time, the broker owed responses on several connections, sent none on any, and then answered "
+                    "all of them together: its process pauses. "
+                    if several
+                    else "Each time, the broker owed responses and sent nothing to anybody, so its process may pause. "
+                )
+                + "Latency jumps for all of its clients, while medians look good."
             ),
             advice=(
                 "Compare the times with the broker's garbage collection log (heap size, humongous allocations), with "

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator
 from kafkasniff.analysis.columns import column, in_any, only
@@ -82,14 +83,15 @@ def terms_shapes() -> dict[str, Shape]:
 
 def add_terms(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`, which have the bodies of Metadata responses and of those with errors."""
-    batch = only(batch, in_any(batch, "api", APIS))
+    named = pc.fill_null(pc.match_substring(column(batch, "response_body"), '"leader_epoch":'), False)
+    batch = only(batch, pc.and_(in_any(batch, "api", APIS), named))
     rows = pa.table({**clusters(batch), "body": column(batch, "response_body"), "time": column(batch, "time_ns")})
     found: dict[str, list[Any]] = {name: [] for name in ("cluster", *_TERM, "first")}
     known: dict[str, list[tuple[str, int, int, int]]] = {}
     # Many requests get the same answer, so each text is parsed only once.
     for row in rows.group_by(["cluster", "body"]).aggregate([("time", "min")]).to_pylist():
         body = row["body"]
-        if body is None or len(body) > MAX_BODY or '"leader_epoch":' not in body or row["time_min"] is None:
+        if len(body) > MAX_BODY or row["time_min"] is None:
             continue
         if body not in known:
             known[body] = _terms(body)

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, integers, only, order_columns
-from kafkasniff.analysis.detectors.silences import SLOT_NS, Answers, Owed, OwedResponses, Silence, without_leaders
+from kafkasniff.analysis.between_brokers import is_broker, is_work
+from kafkasniff.analysis.columns import (
+    ORDER,
+    broker_endpoint,
+    column,
+    floor_divided,
+    in_any,
+    integers,
+    only,
+    order_columns,
+)
+from kafkasniff.analysis.detectors.silences import (
+    LATE_NS,
+    SLOT_NS,
+    Answers,
+    Owed,
+    OwedResponses,
+    Silence,
+    without_leaders,
+)
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, clients
 from kafkasniff.analysis.detectors.ways import PAIR, ways
 from kafkasniff.analysis.partials import Shape
@@ -19,10 +38,15 @@ __all__ = ["PAUSE_NS", "Pauses", "add_held", "held_shapes", "repeated_pauses"]
 
 PAUSE_NS: Final = SLOT_NS
 """Shortest pause that counts."""
+_AUTHENTICATION: Final = ("SaslHandshake", "SaslAuthenticate")
 HELD_US: Final = 20_000
 """A response this late may have waited for a part of the pause."""
 EACH: Final = 8
 """Number of late responses of a broker that are kept for each time span, those with the earliest requests."""
+ALONE: Final = 5
+"""Pauses that are reported although one connection alone waited each time …"""
+ALONE_SHARE: Final = 0.05
+"""… for this share of the time, if fewer segments were sent again."""
 MAX_HELD: Final = 1 << 16
 """Maximum number of late responses that are kept, the earliest."""
 
@@ -66,7 +90,8 @@ def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
     pair = {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
     detector.parts["fastest"].add({**pair, "fastest_us": column(batch, "latency_us")})
     work = work_us(batch)
-    mask = work >= HELD_US
+    # Brokers let clients wait whose authentication fails.
+    mask = (work >= HELD_US) & ~in_any(batch, "api", _AUTHENTICATION).to_numpy(zero_copy_only=False)
     batch, work = only(batch, pa.array(mask)), work[mask]
     end = pc.add(column(batch, "time_ns"), pc.multiply(column(batch, "latency_us"), 1000))
     detector.parts["held"].add(
@@ -85,6 +110,8 @@ def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
 def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: int, share: float) -> list[Pauses]:
     """Brokers that paused this many times, while this many connections waited each time, for this share of the time.
 
+    Or more often and for longer, while one client's connection waited.
+
     A response is due when the fastest one to the same address could be there. Responses that waited in a queue of the
     network do not count.
     """
@@ -92,7 +119,8 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
         (row["client_ip"], row["broker"]): row["fastest_us"] * 1000
         for row in detector.parts["fastest"].table().to_pylist()
     }
-    queued = {pair for pair, way in ways(detector).items() if way.queued}
+    known = ways(detector)
+    queued = {pair for pair, way in known.items() if way.queued}
     owed = []
     for row in detector.parts["held"].table().to_pylist():
         pair = row["client_ip"], row["broker"]
@@ -100,9 +128,27 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
         if due < row["end_ns"] and pair not in queued:
             owed.append(Owed(row, row["broker"], row["connection_id"], due, row["end_ns"], row["replicas"]))
     answers = Answers(detector)
-    found = [one for one in answers.missing(owed, PAUSE_NS) if one.connections >= connections]
+    every = answers.missing(owed, PAUSE_NS)
+    together = without_leaders([one for one in every if one.connections >= connections], owed)
+    found = _by_broker(together, answers, times, share)
+    # One connection alone may wait for many reasons; responses that are later than this are reported one by one.
+    pausing = {one.broker for one in found}
+    alone = [
+        one
+        for one in every
+        if pausing.isdisjoint(one.brokers) and one.until_ns - one.first_ns < LATE_NS and all(map(_is_work, one.owed))
+    ]
+    for pauses in _by_broker(without_leaders(alone, owed), answers, max(times, ALONE), max(share, ALONE_SHARE)):
+        pairs = {(one.row["client_ip"], one.broker) for one in pauses.owed}
+        if sum(known[pair].again for pair in pairs & known.keys()) < len(pauses.each):
+            found.append(pauses)
+    return found
+
+
+def _by_broker(pauses: Iterable[Silence], answers: Answers, times: int, share: float) -> list[Pauses]:
+    """Those that are over, of brokers with so many of them, for such a share of the time."""
     by_broker: dict[str, list[Silence]] = {}
-    for pause in without_leaders(found, owed):
+    for pause in pauses:
         if pause.back_ns is not None:
             by_broker.setdefault(pause.brokers[0], []).append(pause)
     every = [
@@ -110,3 +156,9 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
         for broker, some in by_broker.items()
     ]
     return [one for one in every if len(one.each) >= times and one.share >= share]
+
+
+def _is_work(one: Owed) -> bool:
+    """Whether a client waited for records, offsets or members, not a broker."""
+    api = one.row["api"]
+    return api is not None and " " not in api and is_work(api) and not is_broker(one.row["client_id"], ())

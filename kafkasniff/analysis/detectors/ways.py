@@ -30,6 +30,7 @@ PAIR: Final = (("client_ip", pa.string()), *BROKER)
 WAY_COLUMNS: Final = (
     *("client_ip", "broker_ip", "broker_port", "opening", "broker_round_trip_us", "client_round_trip_us"),
     *("client_packets", "broker_packets", "client_data", "broker_data"),
+    *("client_again", "broker_again", "client_lost", "broker_lost"),
 )
 """Columns of the table `transport` that are needed."""
 
@@ -45,6 +46,8 @@ class Way(msgspec.Struct, frozen=True):
     """By the slowest connection: its fastest round trip."""
     slow: int
     """Number of connections whose fastest round trip is at least `FAR_NS`."""
+    again: int
+    """Number of segments that were sent again, or lost before the capture point."""
 
     @property
     def far(self) -> bool:
@@ -64,6 +67,7 @@ def ways_shapes() -> dict[str, Shape]:
         ("least_us", pa.int64(), "min"),
         ("most_us", pa.int64(), "max"),
         ("slow", pa.int64(), "sum"),
+        ("again", pa.int64(), "sum"),
     )
     return {"ways": Shape(keys=PAIR, measures=measures)}
 
@@ -89,6 +93,7 @@ def add_ways(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
             "least_us": both,
             "most_us": both,
             "slow": slow.cast(pa.int64()),
+            "again": sum(integers(column(batch, name)) for name in WAY_COLUMNS[-4:]),
         }
     )
 
@@ -97,7 +102,11 @@ def ways(detector: Accumulator[Any]) -> dict[tuple[str | None, str], Way]:
     """By client's address and broker."""
     return {
         (row["client_ip"], row["broker"]): Way(
-            (row["to_broker_us"] or 0) * 1000, (row["least_us"] or 0) * 1000, (row["most_us"] or 0) * 1000, row["slow"]
+            (row["to_broker_us"] or 0) * 1000,
+            (row["least_us"] or 0) * 1000,
+            (row["most_us"] or 0) * 1000,
+            row["slow"],
+            row["again"],
         )
         for row in detector.parts["ways"].table().to_pylist()
     }

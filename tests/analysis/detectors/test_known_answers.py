@@ -15,12 +15,18 @@ from tests.analysis.detectors.test_faults import CAUSES
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
-ELSEWHERE = {"lost-records", "overwritten-records", *(detector for _, detector, _ in CAUSES), *SECURITY} - {
+ELSEWHERE = {
+    "damaged-records",
+    "lost-records",
+    "overwritten-records",
+    *(detector for _, detector, _ in CAUSES),
+    *SECURITY,
+} - {
     "denied",
     "sasl-failures",
     "tls-failures",
 }
-"""Detectors with known answers for rows (`test_lost_records`, `test_overwritten`, `test_insecure`), or with captures of
+"""Detectors with known answers for rows (`test_damaged`, `test_lost_records`, …), or with captures of
 both kinds (`test_faults`)."""
 
 

@@ -93,6 +93,12 @@ def served() -> Talk:
     return one
 
 
+def test_one_connection_that_waits_often(tmp_path: Path) -> None:
+    (one,) = found(tmp_path / "a.pcap", [paused(1, 6)], "late-answers")
+    assert (one.severity, one.count) == ("warning", 6)
+    assert "may pause" in one.meaning
+
+
 def test_a_broker_that_pauses_again_and_again(tmp_path: Path) -> None:
     (one,) = found(tmp_path / "a.pcap", [paused(number, 6) for number in (1, 2)], "late-answers")
     assert (one.severity, one.count, one.subject["broker"]) == ("warning", 6, "10.0.0.9:9092")
@@ -103,7 +109,7 @@ def test_a_broker_that_pauses_again_and_again(tmp_path: Path) -> None:
     "scene",
     [
         [paused(number, 2) for number in (1, 2)],
-        [paused(1, 6)],
+        [paused(1, 4)],
         [paused(1, 6), paused(2, 6), served()],
         [paused(number, 6, fastest=0.35) for number in (1, 2)],
     ],
