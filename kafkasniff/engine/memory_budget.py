@@ -95,14 +95,12 @@ class Beside(Sized, Protocol):
 class MemoryBudget:
     """The budget of one process, and its use. `limit`: bytes."""
 
-    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit", "streams", "watch")
+    __slots__ = ("_connections", "_held", "_kept", "_reported", "beside", "limit", "streams")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
         self.beside: Beside | None = None
         """Users of the budget besides connections and requests."""
-        self.watch: Sized | None = None
-        """What follows the packets of connections (`timing.LinkWatch`)."""
         self.streams: Sized | None = None
         """The stream engine."""
         self._connections: int = 0
@@ -117,7 +115,7 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
-        others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.streams))
+        others = sum(0 if one is None else one.memory for one in (self.beside, self.streams))
         return self._connections * CONNECTION_BYTES + self._held + self._kept + others
 
     def take_loss(self) -> str | None:

@@ -18,7 +18,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 7
+ABI: Final = 8
 """Version of the structures and functions; the library states its own."""
 
 SWITCH: Final = "KAFKASNIFF_KERNEL"
@@ -53,6 +53,7 @@ class Kernel:
     streams_clock: Any
     streams_drop: Any
     streams_holdings: Any
+    streams_links: Any
     streams_layout: Any
 
     def __init__(self, library: ctypes.CDLL, identity: str) -> None:
@@ -134,6 +135,7 @@ class Kernel:
             "clock": (None, pointer, pointer, ctypes.c_bool),
             "drop": (None, pointer, ctypes.c_uint32),
             "holdings": (number, pointer, pointer),
+            "links": (None, pointer),
             "layout": (ctypes.c_char_p,),
         }
         for name, (result, *arguments) in streams.items():
