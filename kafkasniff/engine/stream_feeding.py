@@ -82,9 +82,9 @@ class StreamFeeder:
         self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
         self._clock = NO_TIME
         self._links: list[Links] = []
-        """Of connections that are over, until they are taken."""
+        """The network of connections that are over, until it is taken."""
         self._networks: dict[tuple[int, int], Network] = {}
-        """Of the exchanges of this call, by the number of the connection and the ordinal."""
+        """That of the exchanges of this call, by the number of the connection and the ordinal."""
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
         memory.streams = self

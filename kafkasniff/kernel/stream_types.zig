@@ -162,7 +162,7 @@ pub const Ending = extern struct {
     spare: [5]u8 = @splat(0),
 };
 
-/// The network of a connection (`link.zig`). Of two values the first one is the client's. Unknown durations are -1.
+/// The network of a connection (`link.zig`). The first of two values is the client's. Unknown durations are -1.
 pub const LinkRow = extern struct {
     high: [2]u64,
     low: [2]u64,
@@ -221,7 +221,7 @@ pub const LinkStall = extern struct {
 
 pub const StallKind = enum(u8) { unacknowledged, hole };
 
-/// What the network was like during an exchange. Of two values the first one is the client's.
+/// What the network was like during an exchange. The first of two values is the client's.
 pub const Network = extern struct {
     ordinal: i64,
     connection: u32,

@@ -52,7 +52,7 @@ class Links(msgspec.Struct, frozen=True):
 
 
 class Network(NamedTuple):
-    """What the network was like during an exchange (`stream_types.Network`). Of two numbers the first is the client's.
+    """What the network was like during an exchange (`stream_types.Network`). The first of two numbers is the client's.
 
     Times and durations are in nanoseconds.
     """

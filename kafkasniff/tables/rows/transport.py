@@ -24,7 +24,7 @@ __all__ = ["TABLE", "TransportRows", "transport_rows"]
 TABLE: Final = "transport"
 
 _SIDES: Final = ("client", "broker")
-"""Of two values in a row of `Links` the first one is the client's."""
+"""The first of two values in a row of `Links` is the client's."""
 _STALLS: Final = ("unacknowledged", "hole")
 """`stream_types.StallKind`."""
 
