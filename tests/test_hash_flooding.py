@@ -15,7 +15,6 @@ from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.native.library import kernel
 from kafkasniff.tcp.packets import COLUMNS, SYN, PacketBatch
 from kafkasniff.tcp.plan import End, Key, endpoint_hash, index_of
-from kafkasniff.timing.watch import LinkWatch
 from kafkasniff.tls.keylog import KeyLog
 
 MODULUS: Final = (1 << 61) - 1
@@ -54,13 +53,12 @@ def test_tables_of_connections() -> None:
     """Each of their entries has a hash of its own: a look-up compares it with no other."""
     keys = equal_for_python()
     batch = syns(keys)
-    inspector, watch = Inspector(), LinkWatch()
+    inspector = Inspector()
     inspector.feed(batch)
-    watch.feed(batch)
     assert isinstance(inspector._feeder, StreamFeeder)
-    for table in (inspector._feeder._events.by_ends, watch._halves):
-        assert len(table) >= len(keys)
-        assert len(set(map(hash, table))) == len(table)
+    table = inspector._feeder._events.by_ends
+    assert len(table) >= len(keys)
+    assert len(set(map(hash, table))) == len(table)
 
 
 def together(count: int, broker: End) -> list[End]:

@@ -203,8 +203,8 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
 
 ATTEMPTS: Final = 40_000
 EACH_BYTES: Final = 13_000
-"""Memory of an attempt to connect, with everything that a command makes of it, while there are few enough to keep the
-facts of all their packets (`timing.watch.MAX_LINKS`): 2.5 kB of it in the kernel."""
+"""Memory of an attempt to connect, with everything that a command makes of it, while there are few enough to keep
+the facts of all of them: 2.5 kB of it in the kernel."""
 READERS: Final = (
     *("decode", "check", "stats", "security", "timing", "audit --target 4.0", "analyze latency"),
     *("decode --json", "export --jobs 1 -o OUT", "report -o OUT"),

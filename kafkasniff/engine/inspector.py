@@ -22,7 +22,7 @@ from kafkasniff.engine.line_makers import MakeLines
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_windows import LineWindows
 from kafkasniff.engine.lines_ahead import LinesAhead
-from kafkasniff.engine.memory_budget import Beside, MemoryBudget, Sized, message_limits
+from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
 from kafkasniff.engine.ordered_events import Output, Shown
 from kafkasniff.engine.paired import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
@@ -31,8 +31,9 @@ from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Summary
+from kafkasniff.model import Exchange, Summary
 from kafkasniff.native.library import kernel
+from kafkasniff.native.links import Follows, Links, Network
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key
@@ -60,6 +61,7 @@ class Inspector:
     - `keys`: secrets that decrypt TLS, in addition to those in the captures
     - `renderer`: renders bodies that only a JSON sink needs; None: all bodies are dicts
     - `frames`: also keep the bytes of each message, as `Message.frame`
+    - `network`: also follow the network of connections: "links" for `take_links`, "exchanges" for `network` as well
     - `memory`: budget in bytes for everything kept between two batches (`memory_budget`); None: 1 GiB
 
     Raises UsageError if `memory` is less than 128 MiB.
@@ -78,6 +80,7 @@ class Inspector:
         keys: KeyLog | None = None,
         renderer: Renderer | None = None,
         frames: bool = False,
+        network: Literal["nothing", "links", "exchanges"] = "nothing",
         memory: int | None = None,
     ) -> None:
         decode = DecodeOptions(records, show_secrets, bodies=not headers, headers=headers)
@@ -89,6 +92,7 @@ class Inspector:
             want_exchanges=exchanges,
             want_connections=connections,
             keys=KeyLog() if keys is None else keys,
+            follows=Follows[network.upper()],
         )
         maker: BodyMaker | None = renderer
         if renderer is None and not headers:
@@ -286,10 +290,6 @@ class Inspector:
         """Count this towards the budget, too, and report what its bounds dropped."""
         self._memory.beside = beside
 
-    def count_watch(self, watch: Sized) -> None:
-        """Count this towards the budget, too."""
-        self._memory.watch = watch
-
     @property
     def level(self) -> Level:
         """How much detail is omitted because decoding cannot keep up with capturing; may be set."""
@@ -315,7 +315,7 @@ class Inspector:
     def settings(self) -> tuple[object, ...]:
         """The options of this inspector: equal for inspectors that yield the same for the same packets."""
         state = self._state
-        wants = state.want_exchanges, state.want_connections
+        wants = state.want_exchanges, state.want_connections, state.follows
         return state.ports, state.show_secrets, state.detail.full, state.max_frame, *wants
 
     @property
@@ -336,6 +336,20 @@ class Inspector:
         if self._state.ports and not followed.forced:
             return "not-kafka"
         return "over" if followed.verdict == "undecided" and followed.ended else followed.verdict
+
+    # -- the network of connections -----------------------------------------------------------------------------------
+
+    def take_links(self) -> Links:
+        """The network of the connections that are over since the last call."""
+        return self._feeder.take_links()
+
+    def open_links(self) -> Links:
+        """The network of all other connections, so far. Only between two batches."""
+        return self._feeder.open_links()
+
+    def network(self, exchange: Exchange) -> Network | None:
+        """What the network was like during an exchange of the last batch; None: its packets have no times."""
+        return self._feeder.network(exchange)
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------
 

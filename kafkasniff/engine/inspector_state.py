@@ -12,6 +12,7 @@ from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.model import Problem, Summary
+from kafkasniff.native.links import Follows
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import End, end_index, index_of
 from kafkasniff.tcp.segments import NO_TIME, PACKET_SHIFT
@@ -25,6 +26,7 @@ class InspectorState:
 
     - `ports`: treat these ports as Kafka, and no others; empty: detect Kafka by content on any port
     - `want_exchanges`, `want_connections`: emit `Exchange` and `Connection` objects
+    - `follows`: what is noted of the network of connections
     """
 
     def __init__(
@@ -37,8 +39,10 @@ class InspectorState:
         want_exchanges: bool,
         want_connections: bool,
         keys: KeyLog,
+        follows: Follows = Follows.NOTHING,
     ) -> None:
         self.ports = ports
+        self.follows = follows
         self.show_secrets = show_secrets
         self.detail = detail
         self.max_frame = max_frame

@@ -85,14 +85,12 @@ class Beside(Sized, Protocol):
 class MemoryBudget:
     """The budget of one process, and its use. `limit`: bytes."""
 
-    __slots__ = ("_followed", "_kept", "_reported", "beside", "limit", "streams", "watch")
+    __slots__ = ("_followed", "_kept", "_reported", "beside", "limit", "streams")
 
     def __init__(self, limit: int = DEFAULT_MEMORY) -> None:
         self.limit: int = limit
         self.beside: Beside | None = None
         """Users of the budget besides connections and requests."""
-        self.watch: Sized | None = None
-        """What follows the packets of connections (`timing.LinkWatch`)."""
         self.streams: Sized | None = None
         """The stream engine."""
         self._followed: int = 0
@@ -105,7 +103,7 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
-        others = sum(0 if one is None else one.memory for one in (self.beside, self.watch, self.streams))
+        others = sum(0 if one is None else one.memory for one in (self.beside, self.streams))
         return self._followed * FOLLOWED_BYTES + self._kept + others
 
     def take_loss(self) -> str | None:

@@ -23,11 +23,12 @@ from kafkasniff.engine.regular_messages import Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
-from kafkasniff.model import Problem
+from kafkasniff.model import Exchange, Problem
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.streams import EngineRows
-from kafkasniff.runtime.memory_limits import size_text
+from kafkasniff.native.links import Follows, Links, Network
+from kafkasniff.native.streams import EngineRows, networks
+from kafkasniff.runtime.memory_limits import in_proportion, size_text
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, index_of
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["StreamFeeder"]
 
+MAX_REMEMBERED: Final = 1 << 22
+"""Maximum number of retransmissions, late segments and closed windows whose times all connections together remember,
+some 40 bytes each. Fewer with less than 1 GiB of memory.
+"""
 ENDED_AT_ONCE: Final = 4_096
 """Connections that end in one call at the end of a capture: of each there are rows and events."""
 _SUMS: Final = (
@@ -64,10 +69,21 @@ class StreamFeeder:
         self.lines: LineOutput | None = None
         """Set if lines are written."""
         size = state.max_frame
-        self._questions = StreamQuestions(kernel, lambda: state.keys, max_frame=size, ports=state.ports)
+        self._questions = StreamQuestions(
+            kernel,
+            lambda: state.keys,
+            max_frame=size,
+            ports=state.ports,
+            follows=state.follows,
+            remembered=in_proportion(MAX_REMEMBERED, memory.limit) if state.follows == Follows.EXCHANGES else 0,
+        )
         self._engine = self._questions.engine
         self.requests = StreamMessages(state)
         self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
+        self._links: list[Links] = []
+        """The network of connections that are over, until it is taken."""
+        self._networks: dict[tuple[int, int], Network] = {}
+        """That of the exchanges of this call, by the number of the connection and the ordinal."""
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
         memory.streams = self
@@ -118,6 +134,7 @@ class StreamFeeder:
         state = self._state
         state.use_captures(batch)
         state.detail.ahead = 0
+        self._networks.clear()
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)
         keyed: list[Keyed] = []
@@ -143,6 +160,10 @@ class StreamFeeder:
             for slot in self._events.freed:
                 self.lines.forget(slot)
         self._events.begin(taken, buffer)
+        if len(taken.links):
+            self._links.append(taken.links)
+        for connection, ordinal, network in networks(taken.networks) if len(taken.networks) else ():
+            self._networks[self._events.connections[connection].number, ordinal] = network
         summary, before, now = self._state.summary, self._before, taken.totals
         for ours, theirs in _SUMS:
             setattr(summary, theirs, getattr(summary, theirs) + now[ours] - before.get(ours, 0))
@@ -230,6 +251,21 @@ class StreamFeeder:
         """The same, where none has to be reported."""
         late = self._events.settle()
         assert not late, "see `Inspector.settle`"
+
+    # -- the network --------------------------------------------------------------------------------------------------
+
+    def take_links(self) -> Links:
+        """The network of the connections that are over since the last call."""
+        taken, self._links = self._links, []
+        return Links.together(taken)
+
+    def open_links(self) -> Links:
+        """The network of all other connections, so far. Only between two batches."""
+        return self._engine.open_links()
+
+    def network(self, exchange: Exchange) -> Network | None:
+        """What the network was like during an exchange that was just emitted; None: its packets have no times."""
+        return self._networks.get((exchange.connection, exchange.exchange_id))
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -136,12 +136,13 @@ class StreamQuestions:
 
     - `texts`: what answers say in words, by number; cleared by the reader after each call of the engine
     - `keys`: returns the secrets that decrypt TLS
+    - `options`: of the engine (`StreamEngine`)
     """
 
-    def __init__(self, kernel: Kernel, keys: Any, *, max_frame: int, ports: frozenset[int]) -> None:
+    def __init__(self, kernel: Kernel, keys: Any, *, max_frame: int, **options: Any) -> None:
         self._max_frame = max_frame
         self.texts: list[Text] = []
-        self.engine = StreamEngine(kernel, self._answer, max_frame=max_frame, ports=ports)
+        self.engine = StreamEngine(kernel, self._answer, max_frame=max_frame, **options)
         self.items = StreamItems(self.engine, keys, self.say)
         self._requests = _Requests(self.engine)
         self._searches: dict[int, _Search] = {}

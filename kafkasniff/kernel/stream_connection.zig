@@ -6,6 +6,7 @@
 const delivery = @import("stream_delivery.zig");
 const Engine = @import("streams.zig").Engine;
 const kafkas = @import("stream_kafka.zig");
+const links = @import("link.zig");
 const std = @import("std");
 const types = @import("stream_types.zig");
 
@@ -78,6 +79,8 @@ pub const Connection = struct {
     problems: [@typeInfo(types.TcpProblem).@"enum".field_names.len]u8 = @splat(0),
     streams: [2]Stream = .{ .{}, .{} },
     kafka: kafkas.Kafka = .{},
+    /// Its network, if that is followed.
+    link: ?*links.Link = null,
 
     /// Reports a TCP problem at a packet; those of a kind have a bound.
     pub fn problem(c: *Connection, e: *Engine, p: *const Packet, kind: types.TcpProblem, number: i64) void {
@@ -95,12 +98,17 @@ pub const Connection = struct {
 
     fn synIgnored(c: *Connection, e: *Engine, order: i64) void {
         const syn = c.pending_syn.?;
+        links.follow(e, c, &pendingPacket(c, order).?);
         c.pending_syn = null;
         // Reported now, after what was passed on meanwhile.
         c.problemOf(e, syn.dir, .{ .order = order, .time = syn.time, .packet = syn.packet }, .syn_ignored, 0);
     }
 
     pub fn free(c: *Connection, e: *Engine) void {
+        if (c.link) |link| {
+            link.free(e);
+            e.gpa.destroy(link);
+        }
         for (&c.streams) |*stream| stream.free(e);
         if (c.closed) return;
         for (&c.kafka.streams) |*stream| {
@@ -124,6 +132,7 @@ pub inline fn plain(e: *Engine, c: *Connection, p: *const Packet) bool {
     c.last_packet = p.packet;
     c.last_time = p.time;
     c.seen += 1;
+    links.follow(e, c, p);
     if (!stream.heard) stream.hear();
     peer.acknowledge(p.ack);
     return p.wire == 0 or delivery.deliverPlain(e, c, p);
@@ -133,7 +142,11 @@ pub inline fn plain(e: *Engine, c: *Connection, p: *const Packet) bool {
 pub fn handle(e: *Engine, c: *Connection, p: *const Packet) bool {
     const stream = &c.streams[p.dir];
     const peer = &c.streams[1 - p.dir];
-    if (c.closed) return afterClose(e, c, p, stream);
+    if (c.closed) {
+        if (afterClose(e, c, p, stream)) return true;
+        links.follow(e, c, p);
+        return false;
+    }
     c.last_packet = p.packet;
     c.last_time = p.time;
     if ((p.flags & SYN != 0 or c.pending_syn != null) and isReuse(e, c, p, stream)) {
@@ -141,6 +154,7 @@ pub fn handle(e: *Engine, c: *Connection, p: *const Packet) bool {
         return true;
     }
     c.seen += 1;
+    if (c.pending_syn == null or c.pending_syn.?.packet != p.packet) links.follow(e, c, p);
     if (!stream.heard) stream.hear();
     if (p.flags & RST != 0) {
         reset(e, c, p, stream);
@@ -199,6 +213,8 @@ fn isReuse(e: *Engine, c: *Connection, p: *const Packet, stream: *Stream) bool {
             return pending.dir != p.dir and p.ack == pending.seq +% 1;
         }
         if (stream.fin != null or c.streams[1 - p.dir].fin != null) return true;
+        // Only the last one may begin a connection.
+        if (pendingPacket(c, p.order)) |syn| links.follow(e, c, &syn);
         c.pending_syn = .{
             .dir = p.dir,
             .seq = p.seq,

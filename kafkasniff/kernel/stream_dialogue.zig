@@ -9,6 +9,7 @@ const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
 const Frame = @import("stream_frames.zig").Frame;
 const ledgers = @import("stream_ledger.zig");
+const links = @import("link.zig");
 const requests_of = @import("stream_requests.zig");
 const std = @import("std");
 const types = @import("stream_types.zig");
@@ -126,6 +127,7 @@ pub const Dialogue = struct {
             .b = since,
         });
         dialogue.retransmits = 0;
+        links.noteExchange(e, c, ordinal, null);
     }
 
     /// The opening of the connection is over; regular messages do not show it.
@@ -150,6 +152,7 @@ pub const Dialogue = struct {
             };
             if (e.putRegular(c, &row, .{ .ended = true }, -1, null) != null) {
                 dialogue.retransmits = 0;
+                links.noteExchange(e, c, pending.ordinal, null);
                 return;
             }
         }
@@ -248,6 +251,7 @@ pub const Dialogue = struct {
         row.correlation = id;
         row.ordinal = dialogue.ordinal;
         row.flags = types.ORPHAN;
+        links.noteExchange(e, c, row.ordinal, null);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
         dialogue.ordinal += 1;
@@ -393,6 +397,12 @@ pub const Dialogue = struct {
         row.duration = elapsed(pending.first_time, frame.time);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
+        links.noteExchange(e, c, row.ordinal, if (row.latency == NO_TIME or row.duration == NO_TIME) null else .{
+            .request_first = pending.first_time,
+            .request_done = pending.time,
+            .response_first = frame.first_time,
+            .response_done = frame.time,
+        });
         if (pending.regular and flags == 0 and early == null and row.latency >= 0) {
             const asked = if (pending.call == e.calls) pending.message else NONE;
             const tagged = e.factsOf(c, row.key, row.version).tagged_answer;

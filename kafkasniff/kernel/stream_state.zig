@@ -35,7 +35,7 @@ fn describe(comptime T: type) []const u8 {
     return switch (@typeInfo(T)) {
         .optional => |o| "?" ++ describe(o.child),
         .array => |a| std.fmt.comptimePrint("[{d}]", .{a.len}) ++ describe(a.child),
-        .pointer => |p| "*" ++ describe(p.child),
+        .pointer => |p| (if (p.size == .one) "^" else "*") ++ describe(p.child),
         .int => |i| std.fmt.comptimePrint("{s}{d}", .{ @tagName(i.signedness), i.bits }),
         .bool => "b",
         .@"enum" => |n| std.fmt.comptimePrint("e{d}", .{n.field_names.len}),
@@ -65,7 +65,7 @@ fn write(e: *Engine, out: *std.ArrayList(u8), comptime T: type, value: *const T)
             if (value.*) |*present| write(e, out, o.child, present);
         },
         .array => |a| for (value) |*one| write(e, out, a.child, one),
-        .pointer => {
+        .pointer => |p| if (p.size == .one) write(e, out, p.child, value.*) else {
             raw(e, out, @as(u64, value.len));
             out.appendSlice(e.gpa, value.*) catch exhausted();
         },
@@ -116,7 +116,12 @@ const Reader = struct {
                 value.* = null;
             },
             .array => |a| for (value) |*one| try reader.read(e, a.child, one),
-            .pointer => value.* = e.gpa.dupe(u8, try reader.take(try reader.get(u64))) catch exhausted(),
+            .pointer => |p| if (p.size == .one) {
+                value.* = e.gpa.create(p.child) catch exhausted();
+                try reader.read(e, p.child, value.*);
+            } else {
+                value.* = e.gpa.dupe(u8, try reader.take(try reader.get(u64))) catch exhausted();
+            },
             .@"struct" => if (comptime isQueue(T)) {
                 value.* = .{};
                 try reader.readAll(e, T.Item, &value.list);

@@ -167,6 +167,83 @@ pub const Ending = extern struct {
     spare: [5]u8 = @splat(0),
 };
 
+/// The network of a connection (`link.zig`). The first of two values is the client's. Unknown durations are -1.
+pub const LinkRow = extern struct {
+    high: [2]u64,
+    low: [2]u64,
+    first_time: i64,
+    last_time: i64,
+    /// The first FIN or RST.
+    ended: i64,
+    /// When the client last sent payload.
+    spoke: i64,
+    /// The lowest, from the capture point to the broker and back, and to the client and back.
+    round_trips: [2]i64,
+    lost_longest: i64,
+    packets: [2]i64,
+    data: [2]i64,
+    again: [2]i64,
+    late: [2]i64,
+    lost: [2]i64,
+    closed: [2]i64,
+    closed_ns: [2]i64,
+    syns: u32,
+    /// Its first `LinkStall`, and their number.
+    stalls: u32,
+    stalls_count: u32,
+    port: [2]u16,
+    opening: Opening,
+    /// 0: the client; -1: nobody.
+    ended_by: i8,
+    reset: u8,
+    spare: [5]u8,
+};
+
+/// The outcome of a handshake; unknown: its beginning was not captured.
+pub const Opening = enum(u8) { unknown, answered, refused, unanswered };
+
+/// A time in which data of a sender did not arrive.
+pub const LinkStall = extern struct {
+    /// When the missing data was first sent, was last acknowledged in part, or when later data arrived.
+    since: i64,
+    /// When it arrived; otherwise the last retransmission, or the last packet of a connection with a hole.
+    until: i64,
+    /// Retransmissions in this time.
+    retries: i64,
+    /// Bytes of the smallest retransmitted segment, or of the hole.
+    size: i64,
+    /// Bytes of the largest segment of this sender that had arrived.
+    passed: i64,
+    /// Packets of the receiver in this time.
+    heard: i64,
+    /// 0: the client.
+    sender: u8,
+    kind: StallKind,
+    /// The data arrived in the end.
+    over: u8,
+    spare: [5]u8 = @splat(0),
+};
+
+pub const StallKind = enum(u8) { unacknowledged, hole };
+
+/// What the network was like during an exchange. The first of two values is the client's.
+pub const Network = extern struct {
+    ordinal: i64,
+    connection: u32,
+    spare: u32,
+    /// To the broker and back, and to the client and back, by the handshake, and the lowest until the response was
+    /// complete; -1: unknown.
+    handshake: [2]i64,
+    round_trips: [2]i64,
+    /// Data that the client had sent by the end of the request was last retransmitted then.
+    resent_at: i64,
+    again: [2]i64,
+    late: [2]i64,
+    late_ns: [2]i64,
+    closed: [2]i64,
+    closed_ns: [2]i64,
+};
+
 /// Sums over all connections so far.
 pub const Totals = extern struct {
     seen: i64 = 0,
@@ -190,6 +267,7 @@ pub const Packet = struct {
     data: []const u8,
     wire: i64,
     ident: u32,
+    window: u16 = 0,
 };
 
 /// Contiguous bytes of a stream. `order`, `released`: of the packet that made them contiguous; `at`: position of the
@@ -311,6 +389,7 @@ pub const Batch = extern struct {
     length: [*]const i32,
     wire_length: [*]const i32,
     ident: [*]const u32,
+    window: [*]const u16,
     buffer: [*]const u8,
     buffer_size: u64,
     end_order: i64,
@@ -336,6 +415,12 @@ pub const View = extern struct {
     opened_count: u64,
     endings: u64,
     endings_count: u64,
+    links: u64,
+    links_count: u64,
+    stalls: u64,
+    stalls_count: u64,
+    networks: u64,
+    networks_count: u64,
     totals: Totals,
     memory: u64,
     connections: u64,
@@ -355,7 +440,7 @@ pub const Holding = extern struct {
 };
 
 /// The structures that Python shares: `name=field:offset:size,…;`, with a `size` entry for the whole.
-pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals });
+pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals, .LinkRow = LinkRow, .LinkStall = LinkStall, .Network = Network });
 
 fn describe(comptime types: anytype) [:0]const u8 {
     @setEvalBranchQuota(100_000);

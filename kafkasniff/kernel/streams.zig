@@ -8,6 +8,7 @@ const connections = @import("stream_connection.zig");
 const found_messages = @import("feed_found.zig");
 const exhausted = memory.exhausted;
 const kafkas = @import("stream_kafka.zig");
+const links = @import("link.zig");
 const lists = @import("stream_lists.zig");
 const memory = @import("stream_memory.zig");
 const saving = @import("stream_state.zig");
@@ -38,7 +39,13 @@ pub const Options = extern struct {
     /// Ports that are taken as Kafka, and no others; none: any port may be.
     ports: [*]const u16,
     ports_count: u64,
+    /// Times of problems of packets that all connections together may remember, for queries about exchanges.
+    remembered: u64,
+    follows: Follows,
 };
+
+/// What is noted of the network of connections: nothing; a row at the end of each; also facts with each exchange.
+pub const Follows = enum(u64) { nothing, links, exchanges };
 
 pub const Callback = *const fn (*types.Ask) callconv(.c) i32;
 
@@ -62,6 +69,9 @@ pub const Engine = struct {
     secret: [2]u64,
     max_frame: i64,
     ports: []u16 = &.{},
+    follows: Follows,
+    most_remembered: u64,
+    remembered: u64 = 0,
     /// By place; null: free.
     list: std.ArrayList(?*Connection) = .empty,
     unused: std.ArrayList(u32) = .empty,
@@ -81,6 +91,9 @@ pub const Engine = struct {
     freed: std.ArrayList(u32) = .empty,
     opened: std.ArrayList(types.Opened) = .empty,
     endings: std.ArrayList(types.Ending) = .empty,
+    link_rows: std.ArrayList(types.LinkRow) = .empty,
+    stalls: std.ArrayList(types.LinkStall) = .empty,
+    networks: std.ArrayList(types.Network) = .empty,
     /// Memory that rows refer to, freed with the next call.
     retired: std.ArrayList([]u8) = .empty,
     facts: [KEYS][VERSIONS]types.Facts = @splat(@splat(.{})),
@@ -256,6 +269,8 @@ pub const Engine = struct {
         var transient: u64 = e.rows.capacity * @sizeOf(types.Row) + e.messages.capacity * @sizeOf(found_messages.Message);
         transient += e.opened.capacity * @sizeOf(types.Opened) + e.endings.capacity * @sizeOf(types.Ending);
         transient += e.retired.capacity * @sizeOf([]u8) + e.saved.capacity + e.holdings.capacity * @sizeOf(types.Holding);
+        transient += e.link_rows.capacity * @sizeOf(types.LinkRow) + e.stalls.capacity * @sizeOf(types.LinkStall);
+        transient += e.networks.capacity * @sizeOf(types.Network);
         for (e.retired.items) |bytes| transient += bytes.len;
         return e.pool.used -| transient;
     }
@@ -273,6 +288,9 @@ pub const Engine = struct {
         e.freed.clearRetainingCapacity();
         e.opened.clearRetainingCapacity();
         e.endings.clearRetainingCapacity();
+        e.link_rows.clearRetainingCapacity();
+        e.stalls.clearRetainingCapacity();
+        e.networks.clearRetainingCapacity();
     }
 
     // -- questions ----------------------------------------------------------------------------------------------------
@@ -456,6 +474,7 @@ pub const Engine = struct {
     pub fn enterLoaded(e: *Engine, c: *Connection) void {
         c.index = e.connections;
         e.connections += 1;
+        if (c.link) |found| e.remembered += found.remembered();
         e.enter(c);
         const wait: i64 = if (c.closed) LINGER_NS else IDLE_NS;
         e.schedule(c, (if (c.clock == NO_TIME) e.clock else c.clock) +| wait);
@@ -476,6 +495,7 @@ pub const Engine = struct {
         e.freed.append(e.gpa, c.place) catch exhausted();
         e.count -= 1;
         e.put(c, .{ .kind = .forgotten });
+        links.describe(e, c);
         c.free(e);
         e.places.destroy(c);
     }
@@ -592,6 +612,7 @@ pub const Engine = struct {
                 .data = b.buffer[0..b.buffer_size][offset..][0..length],
                 .wire = b.wire_length[i],
                 .ident = b.ident[i],
+                .window = b.window[i],
             };
             const known = if (last != null and last.?.key.eql(&key)) last else e.find(&key);
             const before = if (b.positions != null and known != null) known.?.streams[p.dir].next else null;
@@ -707,6 +728,9 @@ pub const Engine = struct {
         e.messages.clearAndFree(e.gpa);
         e.opened.clearAndFree(e.gpa);
         e.endings.clearAndFree(e.gpa);
+        e.link_rows.clearAndFree(e.gpa);
+        e.stalls.clearAndFree(e.gpa);
+        e.networks.clearAndFree(e.gpa);
         e.retired.clearAndFree(e.gpa);
         e.saved.clearAndFree(e.gpa);
         e.holdings.clearAndFree(e.gpa);
@@ -731,7 +755,13 @@ fn farewell(c: *const Connection, order: i64, clock: i64) types.Packet {
 /// A new engine; null if there is no memory.
 pub export fn kafkasniff_streams_new(callback: Callback, options: *const Options) ?*Engine {
     const e = std.heap.page_allocator.create(Engine) catch return null;
-    e.* = .{ .callback = callback, .secret = options.secret, .max_frame = options.max_frame };
+    e.* = .{
+        .callback = callback,
+        .secret = options.secret,
+        .max_frame = options.max_frame,
+        .follows = options.follows,
+        .most_remembered = options.remembered,
+    };
     e.gpa = e.pool.allocator();
     e.ports = e.gpa.dupe(u16, options.ports[0..options.ports_count]) catch exhausted();
     return e;
@@ -779,11 +809,23 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
         .opened_count = e.opened.items.len,
         .endings = @intFromPtr(e.endings.items.ptr),
         .endings_count = e.endings.items.len,
+        .links = @intFromPtr(e.link_rows.items.ptr),
+        .links_count = e.link_rows.items.len,
+        .stalls = @intFromPtr(e.stalls.items.ptr),
+        .stalls_count = e.stalls.items.len,
+        .networks = @intFromPtr(e.networks.items.ptr),
+        .networks_count = e.networks.items.len,
         .totals = e.totals,
         .memory = e.kept(),
         .connections = e.count,
         .questions = e.questions,
     };
+}
+
+/// The network of all connections so far, as the links of the results of a call.
+pub export fn kafkasniff_streams_links(e: *Engine) void {
+    e.clear();
+    for (e.inOrder()) |c| links.describe(e, c);
 }
 
 /// Copies the messages that are not in the batch, once: `View.arena_size` bytes.

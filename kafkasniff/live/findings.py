@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_first
 from kafkasniff.analysis.detectors.running import tables_for
 from kafkasniff.analysis.detectors.together import Detectors
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.live.snapshot import FindingRow, Findings
@@ -20,13 +21,10 @@ from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
 from kafkasniff.tables.rows.resolve import LearnedNames
-from kafkasniff.tables.rows.transport import TransportRows
-from kafkasniff.timing import LinkWatch
+from kafkasniff.tables.rows.transport import transport_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["BEHIND", "COSTLY", "NOT_LIVE", "LiveFindings", "live_detectors"]
 
@@ -75,27 +73,27 @@ def live_detectors() -> Detectors:
 class LiveFindings:
     """Takes the events of a run; call `look` when there is time, and `shown` then has the findings.
 
+    - `inspector`: the source of the events, which follows the network of connections
     - `behind`: whether less than everything is decoded now; then nothing is examined
     - `catalog`: the topics known to the run
     - `selects`: events are filtered, so only connections with exchanges among them count
-    - `ports`: as for `Inspector`
     """
 
     def __init__(
         self,
+        inspector: Inspector,
         behind: Callable[[], bool],
         *,
         catalog: Catalog | None = None,
         selects: bool = False,
-        ports: Iterable[int] = (),
         detectors: Callable[[], Detectors] = live_detectors,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._inspector = inspector
         self._behind = behind
         self._catalog = Catalog() if catalog is None else catalog
         self._selected: set[int] | None = set() if selects else None
         self._make = detectors
-        self._ports = tuple(ports)
         self._clock = clock
         self._numbers: dict[int, int] = {}
         """Connection by its id in rows."""
@@ -129,7 +127,6 @@ class LiveFindings:
         # Names are looked up in the catalog of the run; this one only absorbs values that are not used here.
         enricher = Enricher(Catalog(learned_facts=LearnedFacts()))
         self._stager = Stager(options, enricher, self, wants_body=self._detectors.wants_body)
-        self._links = LinkWatch(ports=self._ports, over=self._stager.take_link, looks_up=False)
 
     # -- input ------------------------------------------------------------------------------------------------------
 
@@ -160,11 +157,12 @@ class LiveFindings:
         if self._held_bytes >= HELD_BYTES or len(self._held) >= HELD_EVENTS:
             self._stage()
 
-    def packets(self, batch: PacketBatch) -> None:
-        """Take the packets of the next events."""
+    def taken(self, packets: int) -> None:
+        """The inspector has taken this number of packets."""
+        links = self._inspector.take_links()
         if not self._paused:
-            self._links.feed(batch)
-            self._rows += len(batch)
+            self._stager.take_links(links)
+            self._rows += packets
 
     def _number(self, connection_id: int, connection: int) -> None:
         if connection_id not in self._numbers:
@@ -254,14 +252,12 @@ class LiveFindings:
 
     def _with_open(self) -> Detectors:
         """The detectors with rows of `transport` for the connections that are open now, which change with each look."""
-        rows = TransportRows()
-        for link in self._links.open_links():
-            rows.append(link)
-        if not len(rows):
+        links = self._inspector.open_links()
+        if not len(links):
             return self._detectors
         detectors = self._make()
         detectors.merge(self._detectors)
-        detectors.update(rows.take(), "transport")
+        detectors.update(transport_rows(links), "transport")
         return detectors
 
     def _names(self) -> LearnedNames:

@@ -51,6 +51,7 @@ class Kernel:
     streams_clock: Any
     streams_drop: Any
     streams_holdings: Any
+    streams_links: Any
     streams_needed: Any
     streams_layout: Any
 
@@ -142,6 +143,7 @@ class Kernel:
             "clock": (None, pointer, pointer, ctypes.c_bool),
             "drop": (None, pointer, ctypes.c_uint32),
             "holdings": (number, pointer, pointer),
+            "links": (None, pointer),
             "needed": (None, pointer, pointer, number, pointer),
             "layout": (ctypes.c_char_p,),
         }

@@ -16,11 +16,22 @@ from numpy.typing import NDArray
 
 from kafkasniff.native.feed import MESSAGE
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.links import Follows, Links, Network
 from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
-__all__ = ["ENTER", "NOTHING", "NOT_KAFKA", "UNKNOWN", "EngineRows", "QuestionKind", "RowKind", "StreamEngine"]
+__all__ = [
+    "ENTER",
+    "NOTHING",
+    "NOT_KAFKA",
+    "UNKNOWN",
+    "EngineRows",
+    "QuestionKind",
+    "RowKind",
+    "StreamEngine",
+    "networks",
+]
 
 NOTHING: Final = 0
 ENTER: Final = 1
@@ -32,7 +43,7 @@ UNKNOWN: Final = -(1 << 63)
 
 COLUMNS: Final = (
     *("order", "capture", "number", "time_ns", "src_hi", "src_lo", "dst_hi", "dst_lo", "src_port", "dst_port"),
-    *("seq", "ack", "flags", "offset", "length", "wire_length", "ident"),
+    *("seq", "ack", "flags", "offset", "length", "wire_length", "ident", "window"),
 )
 
 
@@ -60,6 +71,10 @@ class EngineRows(msgspec.Struct, frozen=True):
     """Bytes of messages with the flag `ARENA`."""
     opened: NDArray[np.void]
     endings: NDArray[np.void]
+    links: Links
+    """The network of connections that are over. A copy."""
+    networks: NDArray[np.void]
+    """What it was like during the exchanges that ended (`stream_types.Network`)."""
     totals: dict[str, int]
     """Sums over all connections so far."""
     owners: NDArray[np.uint32] | None = None
@@ -77,6 +92,8 @@ class _Options(ctypes.Structure):
         ("max_frame", ctypes.c_int64),
         ("ports", ctypes.c_void_p),
         ("ports_count", ctypes.c_uint64),
+        ("remembered", ctypes.c_uint64),
+        ("follows", ctypes.c_uint64),
     )
 
 
@@ -84,13 +101,27 @@ class StreamEngine:
     """All connections of a run. `answer` gets each question, a structure `Ask`, and returns the answer.
 
     What `answer` raises is raised by the call in which it was asked; the engine cannot be used afterwards.
+
+    `follows`: what it notes of the network of connections; `remembered`: times of problems of packets that all of them
+    together may remember for exchanges.
     """
 
-    def __init__(self, kernel: Kernel, answer: Callable[[Any], int], *, max_frame: int, ports: Iterable[int]) -> None:
+    def __init__(
+        self,
+        kernel: Kernel,
+        answer: Callable[[Any], int],
+        *,
+        max_frame: int,
+        ports: Iterable[int],
+        follows: Follows = Follows.NOTHING,
+        remembered: int = 0,
+    ) -> None:
         self._kernel = kernel
         layouts = Layouts(kernel.streams_layout().decode())
         self._row, self._opened = layouts.rows("Row"), layouts.rows("Opened")
         self._ending, self._holding = layouts.rows("Ending"), layouts.rows("Holding")
+        self._link, self._stall = layouts.rows("LinkRow"), layouts.rows("LinkStall")
+        self._network = layouts.rows("Network")
         self.piece: np.dtype[Any] = layouts.rows("Piece")
         """Type of the segments of collected bytes."""
         self._totals = layouts.rows("Totals").names or ()
@@ -112,7 +143,7 @@ class StreamEngine:
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(call)
         listed = np.array(sorted(ports), np.uint16)
         secret = (ctypes.c_uint64 * 2).from_buffer_copy(os.urandom(16))
-        options = _Options(secret, max_frame, listed.ctypes.data, len(listed))
+        options = _Options(secret, max_frame, listed.ctypes.data, len(listed), remembered, follows)
         self._engine = kernel.streams_new(self._callback, ctypes.byref(options))
         if not self._engine:
             raise MemoryError
@@ -190,8 +221,15 @@ class StreamEngine:
             arena,
             _array(view.opened, view.opened_count, self._opened),
             _array(view.endings, view.endings_count, self._ending),
+            self._links(),
+            _array(view.networks, view.networks_count, self._network),
             dict(zip(self._totals, view.totals, strict=True)),
         )
+
+    def _links(self) -> Links:
+        view: Any = self._view
+        stalls = _array(view.stalls, view.stalls_count, self._stall)
+        return Links(copied(_array(view.links, view.links_count, self._link)), copied(stalls))
 
     def release(self) -> None:
         """Free what the results of the last call refer to."""
@@ -236,6 +274,12 @@ class StreamEngine:
         count: int = self._view.questions
         return count
 
+    def open_links(self) -> Links:
+        """The network of all connections so far. The results of the last call become invalid."""
+        self._kernel.streams_links(self._engine)
+        self._kernel.streams_view(self._engine, ctypes.byref(self._view))
+        return self._links()
+
     def holdings(self) -> NDArray[np.void]:
         """What each connection holds (`stream_types.Holding`)."""
         at = ctypes.c_uint64()
@@ -277,6 +321,12 @@ class StreamEngine:
     def clocks(self, clocks: tuple[int, int, int]) -> None:
         self._kernel.streams_clock(self._engine, ctypes.byref((ctypes.c_int64 * 3)(*clocks)), True)
         self._clock = clocks[0]
+
+
+def networks(rows: NDArray[np.void]) -> list[tuple[int, int, Network]]:
+    """Connection and ordinal of each exchange that ended, and what the network was like."""
+    columns = [rows[name].tolist() for name in ("connection", "ordinal", *Network._fields)]
+    return [(connection, ordinal, Network(*row)) for connection, ordinal, *row in zip(*columns, strict=True)]
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:

@@ -2,17 +2,13 @@
 
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, wait_of
 from kafkasniff.timing.exchanges import ExchangeTimes, Timed
-from kafkasniff.timing.link import Link, LinkHalf
+from kafkasniff.timing.network import ExchangeNetwork, Trouble
 from kafkasniff.timing.phases import PARTS, Marks, TimeParts, split
-from kafkasniff.timing.trouble import Trouble
-from kafkasniff.timing.watch import LinkWatch
 
 __all__ = [
     "PARTS",
+    "ExchangeNetwork",
     "ExchangeTimes",
-    "Link",
-    "LinkHalf",
-    "LinkWatch",
     "Marks",
     "TimeParts",
     "Timed",

@@ -1,4 +1,4 @@
-"""The timing of each exchange of captures, from an inspector's events and the packets."""
+"""The timing of each exchange of captures, from an inspector's events."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.engine.inspector import Output
+from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.connection.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import Connection, Exchange, Message, SaslToken
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.timing.link import Link
+from kafkasniff.timing.network import ExchangeNetwork, Trouble
 from kafkasniff.timing.phases import Marks, TimeParts, split
-from kafkasniff.timing.trouble import Trouble
-from kafkasniff.timing.watch import LinkWatch
 
 __all__ = ["ExchangeTimes", "Timed"]
 
@@ -32,11 +29,18 @@ class Timed(msgspec.Struct, frozen=True):
     parts: TimeParts
     wait: Wait | None = None
     throttle_ms: int = 0
-    link: Link | None = None
-    """Its connection according to the packets; None: it is not remembered."""
-    client_trouble: Trouble = Trouble()
-    """Problems of the client's packets, from the first byte of the request to the last one of the response."""
-    broker_trouble: Trouble = Trouble()
+    network: ExchangeNetwork | None = None
+    """None: its packets have no times."""
+
+    @property
+    def client_trouble(self) -> Trouble:
+        """Problems of the client's packets, from the first byte of the request to the last one of the response."""
+        return Trouble() if self.network is None else self.network.client_trouble
+
+    @property
+    def broker_trouble(self) -> Trouble:
+        """The same of the broker's packets."""
+        return Trouble() if self.network is None else self.network.broker_trouble
 
 
 class _Before:
@@ -50,21 +54,17 @@ class _Before:
 
 
 class ExchangeTimes:
-    """Give it each batch (`packets`), then the inspector's events of it (`events`), which must have `exchanges`.
+    """Give it the events of an inspector that has `exchanges` and follows the network of these.
 
     If the inspector yields `connections`, these end what is remembered of each.
     """
 
-    def __init__(self, watch: LinkWatch | None = None) -> None:
-        self.watch = LinkWatch() if watch is None else watch
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
         self._before: dict[int, _Before] = {}
 
-    def packets(self, batch: PacketBatch) -> None:
-        """Take the next packets."""
-        self.watch.feed(batch)
-
     def events(self, events: Iterable[Output]) -> Iterator[Timed]:
-        """Each exchange among the next events of the inspector, in order."""
+        """Each exchange among the latest events of the inspector, in order."""
         for event in events:
             if isinstance(event, Exchange):
                 yield self._exchange(event)
@@ -90,31 +90,28 @@ class ExchangeTimes:
             done = response or request
             if done is not None and done.time_ns is not None:
                 before.quiet_since = max(before.quiet_since or 0, done.time_ns)
-            return Timed(exchange, None, TimeParts(), link=self._link(request or response))
-        link = self._link(request)
-        marks = _marks(exchange, request, response, before, link)
+            return Timed(exchange, None, TimeParts(), network=self._network(exchange))
+        network = self._network(exchange)
+        marks = _marks(exchange, request, response, before, network)
         if marks is None:
-            return Timed(exchange, None, TimeParts(), link=link)
+            return Timed(exchange, None, TimeParts(), network=network)
         throttle = throttle_ns(response)
         at_once = answers_at_once(request.api_key, request.api_version)
         wait = _wait(request, response)
-        network = None if link is None else link.to_broker(marks.response_done)
-        parts = split(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+        path = None if network is None else network.to_broker
+        parts = split(marks, network=path, wait=wait, throttle_ns=throttle, at_once=at_once)
         before.turns.take(request, response, exchange.latency_ns, answerable=False)
         before.quiet_since = max(before.quiet_since or 0, marks.response_done)
-        trouble = (Trouble(), Trouble())
-        if link is not None:
-            span = marks.request_first, marks.response_done
-            trouble = (link.client.trouble.between(*span), link.broker.trouble.between(*span))
-        return Timed(exchange, marks, parts, wait, throttle // 1_000_000, link, *trouble)
+        return Timed(exchange, marks, parts, wait, throttle // 1_000_000, network)
 
-    def _link(self, message: Message | None) -> Link | None:
-        if message is None or message.client is None or message.broker is None or message.time_ns is None:
-            return None
-        return self.watch.find(message.client, message.broker, message.time_ns)
+    def _network(self, exchange: Exchange) -> ExchangeNetwork | None:
+        found = self._inspector.network(exchange)
+        return None if found is None else ExchangeNetwork.of(found)
 
 
-def _marks(exchange: Exchange, request: Message, response: Message, before: _Before, link: Link | None) -> Marks | None:
+def _marks(
+    exchange: Exchange, request: Message, response: Message, before: _Before, network: ExchangeNetwork | None
+) -> Marks | None:
     latency, duration = exchange.latency_ns, exchange.duration_ns
     asked, answered = request.time_ns, response.time_ns
     if asked is None or answered is None or latency is None or duration is None:
@@ -127,7 +124,7 @@ def _marks(exchange: Exchange, request: Message, response: Message, before: _Bef
         answered,
         before.turns.answered,
         before.quiet_since,
-        None if link is None else link.client.trouble.retransmitted_at(asked, response_first),
+        None if network is None else network.resent_at,
         before.turns.muted_until,
     )
 

@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.timing.exchanges import Timed
-from kafkasniff.timing.link import Vantage
+from kafkasniff.timing.network import Vantage
 
 __all__ = ["DurationRange", "Unknown", "Vantages", "unknown_of"]
 
@@ -25,17 +25,17 @@ minimum, which would be in the broker's time.
 
 def unknown_of(timed: Timed) -> tuple[Unknown, ...]:
     """Unknowns about the timing of an exchange."""
-    marks, link = timed.marks, timed.link
-    if marks is None or timed.parts.broker is None:
+    network = timed.network
+    if timed.marks is None or timed.parts.broker is None:
         return ("response",)
     found: list[Unknown] = []
-    if link is None or link.to_broker(marks.response_done) is None:
+    if network is None or network.to_broker is None:
         found.append("round-trip")
     else:
-        if link.handshake()[0] is None:
+        if network.handshake[0] is None:
             found.append("delayed-acks")
         found.append("beyond-least")
-    vantage = None if link is None else link.vantage()
+    vantage = None if network is None else network.vantage
     if vantage is None:
         found.append("vantage")
     elif vantage in ("broker", "between"):
@@ -69,12 +69,13 @@ class Vantages:
         if number in self._seen or len(self._seen) >= MAX_SEEN:
             return
         self._seen.add(number)
-        vantage = None if timed.link is None else timed.link.vantage()
-        if timed.link is None or vantage is None:
+        network = timed.network
+        vantage = None if network is None else network.vantage
+        if network is None or vantage is None:
             self.unknown += 1
             return
         self.counts[vantage] = self.counts.get(vantage, 0) + 1
-        broker, client = timed.link.handshake()
+        broker, client = network.handshake
         self.to_broker = _wider(self.to_broker, broker)
         self.to_client = _wider(self.to_client, client)
 

@@ -60,8 +60,8 @@ def test_the_page(capture: Path, tmp_path: Path) -> None:
 
 
 def test_the_screen() -> None:
-    model, findings = TopModel(), LiveFindings(lambda: False)
-    inspector = Inspector(exchanges=True, connections=True)
+    inspector = Inspector(exchanges=True, connections=True, network="links")
+    model, findings = TopModel(), LiveFindings(inspector, lambda: False)
     for event in (*inspector.feed(batch(packets())), *inspector.close()):
         model.take(event)
         findings.take(event)

@@ -105,17 +105,19 @@ def test_live(name: str) -> None:
         [str(path)], skip=NOT_LIVE, keys=open_key_log(str(keys)) if (keys := keys_of(path)) else None
     ).findings
     catalog, now = Catalog(), 0.0
-    inspector, enricher = Inspector(exchanges=True, connections=True, records="metadata"), Enricher(catalog)
+    inspector = Inspector(exchanges=True, connections=True, records="metadata", network="links")
+    enricher = Enricher(catalog)
     if keys is not None:
         inspector.follow_key_log(open_key_log(str(keys)))
-    live = LiveFindings(lambda: False, catalog=catalog, clock=lambda: now)
+    live = LiveFindings(inspector, lambda: False, catalog=catalog, clock=lambda: now)
     with open_captures([str(path)]) as source:
         for batch in source:
-            live.packets(batch)
             for event in enricher.feed(inspector.feed(batch)):
                 live.take(event)
+            live.taken(len(batch))
     for event in enricher.feed(inspector.close()):
         live.take(event)
+    live.taken(0)
     now = 100.0
     live.look()
     shown = live.shown()

@@ -15,7 +15,9 @@ import pytest
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.library import kernel
+from kafkasniff.native.links import Follows, Network
 from kafkasniff.native.streams import EngineRows, RowKind
+from kafkasniff.tables.rows.transport import transport_rows
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES
@@ -31,7 +33,8 @@ def questions() -> StreamQuestions:
     native = kernel()
     assert native is not None
     keys = KeyLog()
-    return StreamQuestions(native, lambda: keys, max_frame=MAX_FRAME, ports=frozenset())
+    more: dict[str, Any] = {"follows": Follows.EXCHANGES, "remembered": 1_000}
+    return StreamQuestions(native, lambda: keys, max_frame=MAX_FRAME, ports=frozenset(), **more)
 
 
 def described(found: EngineRows, buffer: bytes) -> list[Any]:
@@ -45,7 +48,9 @@ def described(found: EngineRows, buffer: bytes) -> list[Any]:
         for row in found.messages
         for data in [(found.arena if row["flags"] & 2 else buffer)[int(row["start"]) :][: int(row["size"])]]
     ]
-    return [*rows, *messages]
+    links = transport_rows(found.links).to_pylist() if len(found.links) else []
+    networks = [tuple(row[name].tolist() for name in Network._fields) for row in found.networks]
+    return [*rows, *messages, *links, *networks]
 
 
 def _bytes(row: np.void) -> bytes:

@@ -39,7 +39,7 @@ class World:
         self.behind = False
 
     def findings(self, **options: Any) -> LiveFindings:
-        return LiveFindings(lambda: self.behind, clock=lambda: self.now, **options)
+        return LiveFindings(Inspector(), lambda: self.behind, clock=lambda: self.now, **options)
 
     def looks(self, live: LiveFindings, seconds: float = OVER) -> Findings:
         self.now += seconds

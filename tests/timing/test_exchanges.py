@@ -23,10 +23,10 @@ from tests.timing.timeline import MS, Timeline
 
 
 def timed(batches: Sequence[PacketBatch]) -> list[Timed]:
-    inspector, times = Inspector(connections=True, records="batches"), ExchangeTimes()
+    inspector = Inspector(connections=True, records="batches", network="exchanges")
+    times = ExchangeTimes(inspector)
     found = []
     for each in batches:
-        times.packets(each)
         found += times.events(inspector.feed(each))
     return found + list(times.events(inspector.close()))
 
@@ -63,8 +63,8 @@ def test_think_network_broker_and_transfers() -> None:
     assert parts(first) == {"request": 3, "network": 4, "broker": 33, "response": 2}
     # The way back and forth took less this time than in the handshake, but that is not known before it is measured.
     assert parts(second) == {"think": 100, "network": 3}
-    assert first.link is not None
-    assert first.link.vantage() == "client"
+    assert first.network is not None
+    assert first.network.vantage == "client"
     assert unknown_of(first) == ("beyond-least",)
 
 

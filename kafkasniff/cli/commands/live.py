@@ -139,6 +139,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         grows=True,
         renderer=renderer,
         frames=shows and bool(wanted.hex),
+        network="links" if watching.top else "nothing",
     )
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")

@@ -196,8 +196,8 @@ class _Captures:
         from kafkasniff.engine.inspector import Inspector
         from kafkasniff.enrich import Enricher
         from kafkasniff.filters import Selector, needs_records, needs_topic_names
-        from kafkasniff.model import Exchange
-        from kafkasniff.timing import ExchangeTimes, LinkWatch
+        from kafkasniff.model import Exchange, Problem
+        from kafkasniff.timing import ExchangeTimes
 
         environment, predicate = self._environment, self._predicate
         shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
@@ -209,18 +209,19 @@ class _Captures:
             learn_names(environment, catalog, captures, {**framing, **keys}, progress=shows)
             keys = key_arguments(self._options)
         records = "full" if predicate is not None and needs_records(predicate) else "batches"
-        inspector = Inspector(records=records, exchanges=True, connections=True, **framing, **keys)  # type: ignore[arg-type]
+        inspector = Inspector(records=records, connections=True, network="exchanges", **framing, **keys)  # type: ignore[arg-type]
         self._summary = inspector.summary
         enricher = Enricher(catalog)
         selector = Selector(predicate)
-        watch = LinkWatch(ports=framing["ports"], memory=inspector.memory)
-        inspector.count_watch(watch)
-        times = ExchangeTimes(watch)
+        times = ExchangeTimes(inspector)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
 
         def take(events: list[Any]) -> None:
             enricher.feed(events)
+            for event in events:
+                if isinstance(event, Problem) and event.kind == "memory-bound":
+                    self._answer.loss = self._answer.loss or event.detail
             timed = list(times.events(events))
             if predicate is not None:
                 chosen = {one.exchange for one in selector.feed(events) if isinstance(one, Exchange)}
@@ -237,14 +238,14 @@ class _Captures:
                     with environment.interrupts.held():
                         if selector.start_ns is None:
                             selector.start_ns = _first_time(part)
-                        times.packets(part)
                         for events in inspector.feed_slices(part):
                             take(events)
             except Interrupted as interrupt:
                 self.interrupt = interrupt
             self.broken = source.broken and self.interrupt is None
-        take(inspector.close())
-        self._answer.close(catalog, forgotten=times.watch.forgotten)
+        for events in inspector.close_slices():
+            take(events)
+        self._answer.close(catalog)
 
     def say_nothing(self, captures: tuple[str, ...]) -> Exit:
         """Say what the captures hold instead of what was asked for, as `nothing_selected`. Returns the exit code."""

@@ -182,19 +182,17 @@ def make_inspector(
     records: Literal["full", "metadata", "batches", "skip"],
     *,
     exchanges: bool,
-    connections: bool = False,
     grows: bool = False,
-    renderer: Renderer | None = None,
-    frames: bool = False,
+    **more: Any,
 ) -> Inspector:
     """An inspector by `inspector_options`, which are removed from `options`.
 
-    `grows`: the key log is still being written; `renderer`: see `make_renderer`; `frames`: bytes are shown.
+    `grows`: the key log is still being written; `more`: further arguments of the inspector.
     """
     from kafkasniff.engine.inspector import Inspector
 
     arguments = inspector_arguments(options, records, exchanges=exchanges, grows=grows)
-    return Inspector(**arguments, connections=connections, renderer=renderer, frames=frames)
+    return Inspector(**arguments, **more)
 
 
 def inspector_arguments(

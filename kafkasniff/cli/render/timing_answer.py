@@ -67,12 +67,13 @@ class TimingAnswer:
         self.captured = False
         """Captures were read."""
         self.vantages = Vantages()
+        self.loss = ""
+        """What did not fit into the memory budget first."""
         self._numbers = Numbers()
         self._slowest = slowest
         self._heap: list[tuple[int, int, Timed]] = []
         self._rows: list[Timed] = []
         self._catalog: Catalog | None = None
-        self._forgotten = 0
 
     @property
     def by_topic(self) -> bool:
@@ -103,12 +104,11 @@ class TimingAnswer:
             self.timing.update(timed_rows(self._rows, topics=self.by_topic), "timed")
             self._rows = []
 
-    def close(self, catalog: Catalog, *, forgotten: int) -> None:
-        """End of captures; `catalog`: names learned from them; `forgotten`: connections that the watch evicted."""
+    def close(self, catalog: Catalog) -> None:
+        """End of captures; `catalog`: names learned from them."""
         self._count()
         self.captured = True
         self._catalog = catalog
-        self._forgotten = forgotten
 
     @property
     def slowest(self) -> list[Timed]:
@@ -159,8 +159,8 @@ class TimingAnswer:
             )
         if self.no_bodies:
             found.append("exports without bodies: requested waits count as broker time")
-        if self._forgotten:
-            found.append(f"the packets of {self._forgotten:,} connections were forgotten before the end")
+        if self.loss:
+            found.append(self.loss)
         return found
 
     def json(self) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration, rfc3339
 from kafkasniff.text.wrapping import wrapped
-from kafkasniff.timing import PARTS, Link, Timed, Trouble
+from kafkasniff.timing import PARTS, ExchangeNetwork, Timed, Trouble
 from kafkasniff.timing.vantage import Unknown, unknown_of
 
 __all__ = ["exchange_object", "largest", "waterfall", "who"]
@@ -160,20 +160,17 @@ def _meaning(name: str, timed: Timed) -> str:
 
 
 def _network(timed: Timed) -> Iterator[str]:
-    link, marks = timed.link, timed.marks
+    network = timed.network
     if timed.throttle_ms:
         yield f"throttle time in the response: {timed.throttle_ms:,} ms"
-    if link is None or marks is None:
+    if network is None or timed.marks is None:
         return
     round_trips = [
         f"{name} {duration(value)}"
-        for name, value in (
-            ("broker", link.to_broker(marks.response_done)),
-            ("client", link.to_client(marks.response_done)),
-        )
+        for name, value in (("broker", network.to_broker), ("client", network.to_client))
         if value is not None
     ]
-    vantage = link.vantage()
+    vantage = network.vantage
     place = "" if vantage is None else f"captured {_NEAR[vantage]}"
     trips = f"minimum round trips to {', '.join(round_trips)}" if round_trips else ""
     if place or trips:
@@ -228,20 +225,20 @@ def exchange_object(timed: Timed) -> dict[str, Any]:
         "parts": durations,
         "waits_for": parts.reason,
         "throttle_time_ms": timed.throttle_ms,
-        "captured": _captured(timed.link, None if marks is None else marks.response_done),
+        "captured": None if marks is None else _captured(timed.network),
         "client_trouble": _trouble_object(timed.client_trouble),
         "broker_trouble": _trouble_object(timed.broker_trouble),
         "unknown": list(unknown_of(timed)),
     }
 
 
-def _captured(link: Link | None, until: int | None) -> dict[str, Any] | None:
-    if link is None or until is None:
+def _captured(network: ExchangeNetwork | None) -> dict[str, Any] | None:
+    if network is None:
         return None
     return {
-        "near": link.vantage(),
-        "broker_round_trip_us": _microseconds(link.to_broker(until)),
-        "client_round_trip_us": _microseconds(link.to_client(until)),
+        "near": network.vantage,
+        "broker_round_trip_us": _microseconds(network.to_broker),
+        "client_round_trip_us": _microseconds(network.to_client),
     }
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Compare, Predicate
     from kafkasniff.model import Connection, Exchange, Summary
-    from kafkasniff.timing import Link
+    from kafkasniff.native.links import Links
 
 __all__ = ["MAX_PACKETS", "MAX_VALUES", "end_without_messages", "say_nothing", "say_topics"]
 
@@ -149,19 +149,16 @@ def _read(
     from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Catalog, Enricher
-    from kafkasniff.timing import LinkWatch
 
     # What the first reading has left in pieces is given back as a whole before the second one.
     gc.collect()
     arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
     if not scoped:
         arguments["ports"] = ()
-    inspector = Inspector(records=held.records, exchanges=True, connections=True, **arguments)
+    inspector = Inspector(records=held.records, connections=True, network="links", **arguments)
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)
-    watch = LinkWatch(ports=arguments["ports"], over=held.link, looks_up=False, memory=inspector.memory)
-    inspector.count_watch(watch)
     shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
     with open_captures(captures, stdin=environment.stdin) as source:
         for part in shown_parts(source, Progress(environment, source) if shows else None):
@@ -170,14 +167,15 @@ def _read(
                 break
             packets += part.packets
             held.begins(part)
-            watch.feed(part)
             for events in inspector.feed_slices(part):
                 enricher.feed(events)
                 held.take(events)
+            held.take_links(inspector.take_links())
     for events in inspector.close_slices():
         enricher.feed(events)
         held.take(events)
-    watch.close()
+        held.take_links(inspector.take_links())
+    held.take_links(inspector.take_links())
     held.summary = inspector.summary
     return complete
 
@@ -328,13 +326,18 @@ class _Held:
             elif type(event) is Connection:
                 self._connection(event)
 
-    def link(self, link: Link) -> None:
-        """Take a TCP connection."""
+    def take_links(self, links: Links) -> None:
+        """Take TCP connections."""
+        if not len(links):
+            return
         from kafkasniff.engine.connection_stats import endpoint
+        from kafkasniff.native.links import OPENINGS
 
-        found = self._openings.get(link.opening or "")
-        if found is not None and (len(found) < MAX_VALUES):
-            found[str(endpoint(link.end(link.broker)))] += 1
+        brokers = zip(*(links.rows[name][:, 1].tolist() for name in ("high", "low", "port")), strict=True)
+        for number, broker in zip(links.rows["opening"].tolist(), brokers, strict=True):
+            found = self._openings.get(OPENINGS[number] or "")
+            if found is not None and len(found) < MAX_VALUES:
+                found[str(endpoint(broker))] += 1
 
     def _exchange(self, exchange: Exchange) -> None:
         from kafkasniff.filters import Candidate

@@ -215,10 +215,10 @@ class Watch:
 
         inspector = self._inspector
         return LiveFindings(
+            inspector,
             lambda: inspector.level > 0,
             catalog=self._catalog,
             selects=self._selects,
-            ports=inspector.state.ports,
             clock=self._environment.clock,
         )
 
@@ -265,8 +265,9 @@ class Watch:
             if self._findings is not None:
                 # The batch is about to be decoded at this level.
                 self._findings.look()
-                self._findings.packets(batch)
             yield batch
+            if self._findings is not None:
+                self._findings.taken(len(batch))
             self._tick(batch)
 
     def _tick(self, batch: PacketBatch) -> None:

@@ -13,7 +13,6 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.timing import LinkWatch
 
 __all__ = ["Carried", "ShardState"]
 
@@ -29,8 +28,6 @@ class ShardState(msgspec.Struct):
     """Time of the first packet, for relative filters."""
     logins: Logins | None = None
     """The authentication of open connections, for the table `connections`; None without it."""
-    links: LinkWatch | None = None
-    """The packets of connections, for the table `transport`; None without it."""
 
     def limit_memory(self, size: int, processes: int = 1, whole: int | None = None) -> None:
         """From here on keep at most about this many bytes in all of `processes`, which share them evenly.
@@ -42,9 +39,6 @@ class ShardState(msgspec.Struct):
         self.inspector.limit_messages(size if whole is None else whole)
         self.enricher.limit_memory(size)
         self.inspector.count_beside(self.enricher)
-        if self.links is not None:
-            self.links.limit_memory(size // processes)
-            self.inspector.count_watch(self.links)
 
 
 class Carried(msgspec.Struct):

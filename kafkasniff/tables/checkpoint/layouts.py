@@ -25,7 +25,7 @@ from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
-from kafkasniff.tables.checkpoint.link_layouts import LINKS
+from kafkasniff.tables.checkpoint.login_layouts import LOGINS
 from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
@@ -37,7 +37,7 @@ __all__ = ["layouts"]
 
 def layouts() -> tuple[Layout, ...]:
     """All layouts; the order is part of the format."""
-    return (*_RUNS, *_NAMES, *ITEMS, *TLS, *CONNECTIONS, *EXCHANGES, *LINKS)
+    return (*_RUNS, *_NAMES, *ITEMS, *TLS, *CONNECTIONS, *EXCHANGES, *LOGINS)
 
 
 def _set_level(detail: Detail) -> None:
@@ -71,6 +71,7 @@ _RUNS: Final = (
             "_max_frame": int,
             "_want_exchanges": bool,
             "_want_connections": bool,
+            "_follows": Literal[0, 1, 2],
             "_followed": list[FollowedConnection],
             "_clocks": tuple[int, int, int],
             "_connections": int,
@@ -88,13 +89,14 @@ _RUNS: Final = (
         without=frozenset({"_emitter", "_feeder", "_maker", "_memory", "_windows"}),
         paths={
             **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "max_frame")},
-            **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks")},
+            **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks", "follows")},
             **{f"_{name}": f"_state.{name}" for name in ("want_exchanges", "want_connections", "known_brokers")},
             **{f"_{name}": f"_state.{name}" for name in ("connections", "exchanges", "captures", "only_capture")},
             **{name: f"_state.{name}" for name in ("summary", "names", "keys", "judged")},
         },
         views={
             "_followed": lambda inspector: inspector.followed,
+            "_follows": lambda inspector: int(inspector._state.follows),
             "_clocks": lambda inspector: inspector.clocks,
             "_known_brokers": lambda inspector: list(map(indexed_end, inspector._state.known_brokers)),
             "judged": lambda inspector: inspector.judged and list(map(indexed_key, inspector.judged)),

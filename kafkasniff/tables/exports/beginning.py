@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.shards import in_shard, number_from, reshard
+from kafkasniff.engine.shards import number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
@@ -18,7 +18,6 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.timing import LinkWatch
 
 __all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
 
@@ -59,14 +58,14 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
         max_frame=options.max_frame,
         connections=True,
         headers=options.reads_headers,
+        network="links" if "transport" in options.tables else "nothing",
     )
     if catalog.learned_facts is None:
         catalog.learned_facts = LearnedFacts()
     enricher = Enricher(catalog, summary=inspector.summary, sessions=sessions)
     enricher.notes_missed = options.bodies and "exchanges" in options.tables
-    links = LinkWatch(ports=options.ports, looks_up=False) if "transport" in options.tables else None
     logins = Logins() if "connections" in options.tables else None
-    return ShardState(inspector, enricher, set(), logins=logins, links=links)
+    return ShardState(inspector, enricher, set(), logins=logins)
 
 
 def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
@@ -80,8 +79,7 @@ def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
     state.inspector.limit_messages(DEFAULT_MEMORY)
     if state.inspector.settings != new_state(options, Catalog(), sessions=False).inspector.settings:
         raise UsageError(f"this state has other options than its export: {WAY_OUT}")
-    wanted = [table in options.tables for table in ("connections", "transport")]
-    if [state.logins is not None, state.links is not None] != wanted:
+    if (state.logins is not None) != ("connections" in options.tables):
         raise UsageError(f"this state has other tables than its export: {WAY_OUT}")
     return state
 
@@ -109,10 +107,6 @@ def first_states(
             if logins:
                 state.logins = logins[0]
                 logins[0].absorb(logins[1:], state.inspector.open_numbers)
-            watches = [one.links for one in before if one.links is not None]
-            if watches:
-                state.links = watches[0]
-                watches[0].absorb(watches[1:], in_shard(number, shards))
         else:
             number_from(state.inspector, number)
         found.append(dump(state))

@@ -15,6 +15,7 @@ from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.native import kernel
+from kafkasniff.native.links import Links
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_names import AddedNames
@@ -28,7 +29,6 @@ from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.transport import TransportRows
-from kafkasniff.timing import Link
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Selector
@@ -174,12 +174,11 @@ class Stager:
         if records is not None:
             self._files.write("records", records)
 
-    def take_link(self, link: Link) -> None:
-        """Take a connection of `timing.LinkWatch` that is over; a filter does not apply. Raises OSError likewise."""
-        if "transport" in self._wanted:
-            self._transport.append(link)
-            if len(self._transport) >= self._most_rows:
-                self._files.write("transport", self._transport.take())
+    def take_links(self, links: Links) -> None:
+        """Take the network of connections that are over; a filter does not apply. Raises OSError likewise."""
+        self._transport.append(links)
+        if len(self._transport) >= self._most_rows:
+            self._files.write("transport", self._transport.take())
 
     def _connection(self, connection: Connection) -> None:
         self._learned_facts.connection(connection)

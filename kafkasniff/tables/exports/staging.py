@@ -44,7 +44,7 @@ def new_stager(
 
         selector = Selector(predicate)
         selector.start_ns = state.start_ns
-    stager = Stager(
+    return Stager(
         options,
         state.enricher,
         files,
@@ -55,9 +55,6 @@ def new_stager(
         limits=state.inspector.decode_options,
         logins=state.logins,
     )
-    if state.links is not None:
-        state.links.over = stager.take_link
-    return stager
 
 
 def together_bytes(inspector: Inspector) -> int:
@@ -78,9 +75,6 @@ def settle(state: ShardState, stager: Stager) -> None:
     """Bring all open connections into the state before it is read. Raises OSError if rows cannot be written."""
     for events in state.inspector.settle():
         stager.take(state.enricher.feed(events))
-    if state.links is not None:
-        # What is left does not depend on the batches before.
-        state.links.sweep()
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:
@@ -95,8 +89,6 @@ def _fed(
 ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
     """The same, without the exchanges that `finder` finds."""
     _begin(state, stager, batch)
-    if state.links is not None:
-        state.links.feed(batch)
     inspector = state.inspector
     together: list[Output] = []
     size, most = 0, together_bytes(inspector)
@@ -110,6 +102,7 @@ def _fed(
             together, size = [], 0
     if together:
         yield together, []
+    stager.take_links(inspector.take_links())
 
 
 def _begin(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
@@ -129,7 +122,9 @@ def stage_rest(
     """
     together: list[Output] = []
     size, most = 0, together_bytes(state.inspector)
-    for slice_ in state.inspector.close_slices():
+    inspector = state.inspector
+    for slice_ in inspector.close_slices():
+        stager.take_links(inspector.take_links())
         together += state.enricher.feed(slice_)
         del slice_
         size += state.inspector.slice_bytes
@@ -137,8 +132,7 @@ def stage_rest(
             _take_rest(stager, together, events)
             together, size = [], 0
     _take_rest(stager, together, events)
-    if state.links is not None:
-        state.links.close()
+    stager.take_links(inspector.take_links())
     stager.flush()
     files.close()
     learned_facts = state.enricher.catalog.learned_facts

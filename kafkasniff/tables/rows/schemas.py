@@ -348,7 +348,11 @@ _TRANSPORT: Final = (
     Column("time_ns", pa.int64(), "nanoseconds since 1970"),
     Column("end_time", _TIME, "of its last packet"),
     Column("end_time_ns", pa.int64(), "nanoseconds since 1970"),
-    Column("client_ip", pa.string(), "the sender of the SYN; without one in the capture, the end with the higher port"),
+    Column(
+        "client_ip",
+        pa.string(),
+        "the client by messages, else by the handshake; without both the end with the higher port",
+    ),
     Column("client_port", pa.int32(), "port of the client"),
     Column("broker_ip", pa.string(), "address of the broker"),
     Column("broker_port", pa.int32(), "port of the broker"),

@@ -6,81 +6,128 @@ that carried data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
-from kafkasniff.tables.rows.exchanges import microseconds
+from kafkasniff.native.links import OPENINGS, UNKNOWN, Links
+from kafkasniff.tables.rows.schemas import STALL
 from kafkasniff.tables.rows.staged import STAGED
-from kafkasniff.tables.rows.waiting_rows import WaitingRows
-from kafkasniff.timing import Link, LinkHalf
+from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["TABLE", "TransportRows", "transport_row"]
+__all__ = ["TABLE", "TransportRows", "transport_rows"]
 
 TABLE: Final = "transport"
 
-_END: Final = 1 << 63
+_SIDES: Final = ("client", "broker")
+"""The first of two values in a row of `Links` is the client's."""
+_STALLS: Final = ("unacknowledged", "hole")
+"""`stream_types.StallKind`."""
 
 
 class TransportRows:
     """Rows of `transport` that wait to become a record batch."""
 
     def __init__(self) -> None:
-        self._rows = WaitingRows(STAGED[TABLE])
+        self._links: list[Links] = []
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return sum(map(len, self._links))
 
-    def append(self, link: Link) -> None:
-        """Add the row of a connection that is over."""
-        self._rows.append(transport_row(link))
+    def append(self, links: Links) -> None:
+        """Add the rows of connections that are over."""
+        if len(links):
+            self._links.append(links)
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
-        return self._rows.take()
+        links, self._links = self._links, []
+        return transport_rows(Links.together(links)) if links else pa.RecordBatch.from_pylist([], STAGED[TABLE])
 
 
-def transport_row(link: Link) -> dict[str, Any]:
-    """One row of `transport`, values by column."""
-    client, broker = link.client, link.broker
-    ends = endpoint(link.end(client)), endpoint(link.end(broker))
-    row: dict[str, Any] = {
-        "connection_id": connection_id(link.ends, link.first_time),
-        "time": microseconds(link.first_time),
-        "time_ns": link.first_time,
-        "end_time": microseconds(link.last_time),
-        "end_time_ns": link.last_time,
-        "client_ip": ends[0].address,
-        "client_port": ends[0].port,
-        "broker_ip": ends[1].address,
-        "broker_port": ends[1].port,
-        "opening": link.opening,
-        "syns": link.syns,
-        "ended_by": None if link.ended_by is None else "client" if link.ended_by is client else "broker",
-        "ended_with": None if link.ended is None else "rst" if link.reset else "fin",
-        "ended_ns": link.ended,
-        "quiet_ns": None if link.ended is None or client.spoke is None else max(link.ended - client.spoke, 0),
-        "broker_round_trip_us": microseconds(link.to_broker(_END)),
-        "client_round_trip_us": microseconds(link.to_client(_END)),
+def transport_rows(links: Links) -> pa.RecordBatch:
+    """The rows of these connections."""
+    rows = links.rows
+    first, last, ended, spoke = (rows[name] for name in ("first_time", "last_time", "ended", "spoke"))
+    has_ended = ended != NO_TIME
+    columns: dict[str, Any] = {
+        "connection_id": _ids(rows),
+        "time": first // 1000,
+        "time_ns": first,
+        "end_time": last // 1000,
+        "end_time_ns": last,
+        "opening": _named(OPENINGS, rows["opening"]),
+        "syns": rows["syns"].astype(np.int64),
+        "ended_by": _named((*_SIDES, None), rows["ended_by"]),
+        "ended_with": _named(("fin", "rst", None), np.where(has_ended, rows["reset"], 2)),
+        "ended_ns": _unless(~has_ended, ended),
+        "quiet_ns": _unless(~has_ended | (spoke == NO_TIME), np.maximum(ended - np.where(has_ended, spoke, 0), 0)),
+        "lost_longest_us": rows["lost_longest"] // 1000,
+        "stalls": _stalls(links),
     }
-    row["lost_longest_us"] = max(client.lost_longest_ns, broker.lost_longest_ns) // 1000
-    row["stalls"] = [
-        {"sender": name, **stall._asdict()}
-        for name, half in (("client", client), ("broker", broker))
-        for stall in half.stalls_until(link.last_time)
-    ]
-    return {**row, **_of_half("client", client, link), **_of_half("broker", broker, link)}
+    for number, side in enumerate(_SIDES):
+        columns[f"{side}_ip"] = _addresses(rows, number)
+        columns[f"{side}_port"] = rows["port"][:, number].astype(np.int32)
+        # Those of the client lead to the broker.
+        trips = rows["round_trips"][:, 1 - number]
+        columns[f"{side}_round_trip_us"] = _unless(trips == UNKNOWN, trips // 1000)
+        for name in ("packets", "data", "again", "late", "lost", "closed"):
+            columns[f"{side}_{name}"] = rows[name][:, number]
+        columns[f"{side}_closed_us"] = rows["closed_ns"][:, number] // 1000
+    schema = STAGED[TABLE]
+    arrays = [_array(columns[field.name], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _of_half(name: str, half: LinkHalf, link: Link) -> dict[str, int]:
-    trouble = half.total(link.last_time)
-    return {
-        f"{name}_packets": half.packets,
-        f"{name}_data": half.data,
-        f"{name}_again": trouble.again,
-        f"{name}_late": trouble.late,
-        f"{name}_closed": trouble.closed,
-        f"{name}_closed_us": trouble.closed_ns // 1000,
-        f"{name}_lost": half.lost,
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    found = pa.array(np.ascontiguousarray(values) if isinstance(values, np.ndarray) else values)
+    return found if found.type == kind else found.cast(kind)
+
+
+def _unless(unknown: NDArray[np.bool_], values: NDArray[np.int64]) -> pa.Array:
+    return pa.array(values, mask=unknown)
+
+
+def _named(names: Sequence[str | None], numbers: NDArray[Any]) -> list[str | None]:
+    return [names[number] for number in numbers.tolist()]
+
+
+def _ids(rows: NDArray[np.void]) -> list[int]:
+    ends = [[rows[name][:, number].tolist() for name in ("high", "low", "port")] for number in (0, 1)]
+    both = zip(*(zip(*columns, strict=True) for columns in ends), strict=True)
+    return [connection_id(pair, time) for pair, time in zip(both, rows["first_time"].tolist(), strict=True)]
+
+
+def _addresses(rows: NDArray[np.void], number: int) -> list[str]:
+    halves = zip(*(rows[name][:, number].tolist() for name in ("high", "low")), strict=True)
+    texts: dict[tuple[int, int], str] = {}
+    found: list[str] = []
+    for address in halves:
+        text = texts.get(address)
+        if text is None:
+            text = texts[address] = endpoint((*address, 0)).address
+        found.append(text)
+    return found
+
+
+def _stalls(links: Links) -> pa.Array:
+    """The stalls of each connection."""
+    stalls = links.stalls
+    columns: dict[str, Any] = {
+        "sender": _named(_SIDES, stalls["sender"]),
+        "kind": _named(_STALLS, stalls["kind"]),
+        "over": stalls["over"] > 0,
+        **{name: stalls[name] for name in ("since", "until", "retries", "size", "passed", "heard")},
     }
+    values = pa.StructArray.from_arrays(
+        [_array(columns[field.name], field.type) for field in STALL], fields=list(STALL)
+    )
+    starts = np.append(links.rows["stalls"], len(stalls)).astype(np.int32)
+    kind = STAGED[TABLE].field("stalls").type
+    return pa.ListArray.from_arrays(starts, values, type=kind)

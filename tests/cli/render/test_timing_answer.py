@@ -17,7 +17,7 @@ EXCHANGES = of(packets())
 def collected(timed: list[Timed], *, slowest: int = 3, by: tuple[str, ...] = ("api",)) -> TimingAnswer:
     answer = TimingAnswer(Timing(TimingParameters(by=by)), slowest=slowest)
     answer.take(timed)
-    answer.close(Catalog(), forgotten=0)
+    answer.close(Catalog())
     return answer
 
 
@@ -33,9 +33,9 @@ def test_among_equally_slow_ones_the_first_wins() -> None:
 def test_caveats() -> None:
     answer = collected(EXCHANGES)
     assert answer.notes() == []
-    answer.exports, answer.no_bodies = 1, 1
-    answer.close(Catalog(), forgotten=2_000)
+    answer.exports, answer.no_bodies, answer.loss = 1, 1, "more than 1 MiB of memory"
+    answer.close(Catalog())
     notes = " | ".join(answer.notes())
     assert "think times and network times are unknown" in notes
     assert "count as broker time" in notes
-    assert "2,000 connections were forgotten" in notes
+    assert "more than 1 MiB of memory" in notes

@@ -54,6 +54,7 @@ const Columns = struct {
     length: [MOST]i32,
     wire_length: [MOST]i32,
     ident: [MOST]u32,
+    window: [MOST]u16,
 
     fn move(c: *Columns, from: usize, to: usize) void {
         inline for (comptime std.meta.fieldNames(Columns)) |name| {
@@ -174,6 +175,7 @@ fn make(run: *const Run, random: *fuzz.Random) usize {
         columns.length[i] = @intCast(size);
         columns.wire_length[i] = @intCast(size + if (random.below(40) == 0) random.below(50) else 0);
         columns.ident[i] = @truncate(random.next() >> 20);
+        columns.window[i] = @intFromBool(random.below(20) != 0);
         side.seq +%= @intCast(columns.wire_length[i]);
         if (flags & 3 != 0) side.seq +%= 1;
         at += size;
@@ -236,6 +238,9 @@ fn tally(run: *Run, counts: bool) void {
         mix(std.mem.asBytes(&[_]i64{ row.order, row.ordinal, row.time, row.packet, @backingInt(row.kind), row.flags, row.a }));
     }
     for (engine.endings.items) |*ending| mix(std.mem.asBytes(ending));
+    for (engine.link_rows.items) |*row| mix(std.mem.asBytes(row));
+    for (engine.stalls.items) |*stall| mix(std.mem.asBytes(stall));
+    for (engine.networks.items) |*network| mix(std.mem.asBytes(network));
     streams.kafkasniff_streams_gather(engine, &arena);
     if (!counts) return;
     run.rows += view.rows_count;
@@ -259,6 +264,8 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
                 .max_frame = 4000,
                 .ports = @ptrCast(&port),
                 .ports_count = @intFromBool(forced),
+                .remembered = 20,
+                .follows = .exchanges,
             };
             engine = streams.kafkasniff_streams_new(&answer, &options) orelse fail("no memory");
             hash = 0;
@@ -281,7 +288,14 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
         }
         if (hashes[0] != hashes[1]) fail("another secret, or a look at the state, changes the results");
         // All at once: nothing may fail.
-        var options = streams.Options{ .secret = .{ 1, 2 }, .max_frame = 4000, .ports = @ptrCast(&port), .ports_count = 0 };
+        var options = streams.Options{
+            .secret = .{ 1, 2 },
+            .max_frame = 4000,
+            .ports = @ptrCast(&port),
+            .ports_count = 0,
+            .remembered = std.math.maxInt(u64),
+            .follows = .links,
+        };
         engine = streams.kafkasniff_streams_new(&answer, &options) orelse fail("no memory");
         take(run, 0, packets);
         tally(run, false);

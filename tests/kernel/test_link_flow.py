@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkasniff.timing.stalls import Stall
-from tests.timing.test_link import only
+from tests.kernel.test_link import only
+from tests.oracle.timing.stalls import Stall
 from tests.timing.timeline import Timeline, at
 
 
@@ -17,8 +17,8 @@ def opened() -> Timeline:
 
 def stalls(line: Timeline) -> list[Stall]:
     """Those of the client."""
-    link = only(line.in_order())
-    return link.client.stalls_until(link.last_time)
+    found = only(line.in_order())["stalls"]
+    return [Stall(**{name: stall[name] for name in Stall._fields}) for stall in found if stall["sender"] == "client"]
 
 
 def retried(line: Timeline, *times: float, size: int = 100) -> None:

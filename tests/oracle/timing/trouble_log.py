@@ -1,4 +1,4 @@
-"""The problems of one sender's packets in order of time, and what they add up to in any time span."""
+"""The problems of one sender's packets, and what they add up to in any time span (`kernel/link_trouble.zig`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from kafkasniff.timing.trouble import NO_TROUBLE, Budget, Trouble
+from kafkasniff.timing import Trouble
 
 __all__ = ["MAX_LOOKED", "MAX_TROUBLE", "TroubleLog"]
 
@@ -19,15 +19,9 @@ MAX_LOOKED: Final = 256
 
 
 class TroubleLog:
-    """What was wrong with the packets of one sender. Times are ns since the epoch.
+    """What was wrong with the packets of one sender. Times are ns since the epoch."""
 
-    `budget`: what all connections of the run together may still remember.
-    """
-
-    __slots__ = ("_budget", "again", "closed", "closed_sum", "counts", "late", "late_sum", "lost", "opened")
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
+    def __init__(self) -> None:
         self.again: list[int] = []
         """Times of retransmitted segments."""
         self.lost: list[tuple[int, int]] = []
@@ -79,18 +73,11 @@ class TroubleLog:
             self.opened.append(time)
             self.closed_sum.append(self.closed_sum[-1] + max(time - since, 0))
 
-    def _remembers(self, found: Sequence[object]) -> bool:
-        if len(found) < MAX_TROUBLE and self._budget.left > 0:
-            self._budget.left -= 1
-            return True
-        return False
+    @staticmethod
+    def _remembers(found: Sequence[object]) -> bool:
+        return len(found) < MAX_TROUBLE
 
     # -- queries ----------------------------------------------------------------------------------------------------
-
-    @property
-    def remembered(self) -> int:
-        """Number of problems that it keeps."""
-        return len(self.again) + len(self.late) + len(self.closed)
 
     def retransmitted_at(self, sent: int, until: int) -> int | None:
         """When data sent by `sent` and lost after the capture point was last retransmitted by `until`.
@@ -107,9 +94,7 @@ class TroubleLog:
 
     def between(self, first: int, last: int) -> Trouble:
         """Problems from `first` to `last`, both included."""
-        if not (self.again or self.late or self.closed):
-            return NO_TROUBLE
-        again = bisect_right(self.again, last) - bisect_left(self.again, first)
+        again = max(bisect_right(self.again, last) - bisect_left(self.again, first), 0)
         low, high = bisect_left(self.late, first), bisect_right(self.late, last)
         late, late_ns = max(high - low, 0), self.late_sum[max(high, low)] - self.late_sum[low]
         # Windows reopened by `first` are over; those closed after `last` are not part of this span.

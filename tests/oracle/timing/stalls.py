@@ -1,4 +1,4 @@
-"""Times in which data of a sender did not arrive: as evidence only packets that it, or its receiver, did send.
+"""Times in which data of a sender did not arrive (`kernel/link_flow.zig`): as evidence only packets that were sent.
 
 Two kinds of evidence, since a capture is made before or after the place where packets get lost:
 
@@ -65,23 +65,6 @@ class MissingData(NamedTuple):
 
 class StallWatch:
     """The part of a connection's half that notices its stalls; the half's packets drive it."""
-
-    __slots__ = (
-        "_acked",
-        "_heard",
-        "_holes",
-        "_owed_since",
-        "_retried_at",
-        "_retries",
-        "_retry_size",
-        "largest",
-        "lost",
-        "lost_longest_ns",
-        "packets",
-        "passed",
-        "peer",
-        "stalls",
-    )
 
     def __init__(self) -> None:
         self.peer: StallWatch = self

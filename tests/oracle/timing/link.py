@@ -1,4 +1,4 @@
-"""The network of one TCP connection, judged by its packets: handshake, round trips, trouble. No payload is read.
+"""The network of one TCP connection, judged by its packets: what `kernel/link.zig` follows. No payload is read.
 
 Theory of operation. Each `LinkHalf` is one sender. One segment of its data at a time is timed until the receiver has
 acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile (Karn's algorithm; RFC 6298, section
@@ -6,8 +6,7 @@ acknowledged it, as Jacobson's timer does, unless it was retransmitted meanwhile
 the broker. Receivers delay acknowledgements (RFC 9293, 3.8.6.3), so only low values are meaningful: each half keeps the
 decreasing record of them. The kernel answers a handshake immediately, which makes it the best measure.
 
-All queries are by time, and data after the given span has no influence. So the answer about an exchange does not depend
-on how far the packets were read when it was asked.
+All queries are by time: data after the given span has no influence.
 """
 
 from __future__ import annotations
@@ -16,17 +15,11 @@ from bisect import bisect_right
 from typing import Final, Literal
 
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.timing.stalls import MissingData, StallWatch
-from kafkasniff.timing.trouble import Budget, Trouble
-from kafkasniff.timing.trouble_log import TroubleLog
+from kafkasniff.timing import Trouble
+from tests.oracle.timing.stalls import MAX_HOLES, MissingData, StallWatch
+from tests.oracle.timing.trouble_log import TroubleLog
 
-__all__ = [
-    "MAX_RECORDS",
-    "Link",
-    "LinkHalf",
-    "Opening",
-    "Vantage",
-]
+__all__ = ["Link", "LinkHalf"]
 
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
@@ -37,87 +30,36 @@ RECENT: Final = 8
 
 _MASK: Final = (1 << 32) - 1
 _HALF: Final = 1 << 31
-FAR: Final = 4
-"""One path counts as the longer one from this ratio on."""
-NOWHERE_NS: Final = 100_000
-"""Shorter round trips do not show where the capture was made: one machine, or one switch."""
-
-Vantage = Literal["client", "broker", "between", "anywhere"]
-"""Where packets were captured: near the client, near the broker, in between; anywhere: both are so near that it makes
-no difference.
-"""
-Opening = Literal["answered", "refused", "unanswered"]
-"""The outcome of a handshake."""
-
-
-_NONE_RECENT: Final[list[int]] = []
-_NONE_FLYING: Final[list[tuple[int, int, int]]] = []
 
 
 class LinkHalf(StallWatch):
     """One sender of a connection."""
-
-    __slots__ = (
-        "_closed_since",
-        "_flying",
-        "_next",
-        "_recent",
-        "_timed_end",
-        "_timed_since",
-        "_trouble",
-        "data",
-        "fin",
-        "isn",
-        "link",
-        "records",
-        "samples",
-        "spoke",
-        "total_ns",
-    )
 
     peer: LinkHalf
 
     def __init__(self, link: Link) -> None:
         super().__init__()
         self.link = link
-        self.isn: int | None = None
-        """Initial sequence number, if its SYN was captured."""
-        self.fin = False
         self.data = 0
         """Payload bytes, including retransmissions."""
         self.spoke: int | None = None
         """When it last sent payload."""
         self.records: tuple[tuple[int, int], ...] = ()
         """(time, round trip to the receiver) of each new minimum; ns."""
-        self.samples = 0
-        self.total_ns = 0
-        """Number of round trips, and their sum."""
-        self._trouble: TroubleLog | None = None
+        self.trouble = TroubleLog()
+        """What was wrong with its packets."""
         self._next: int | None = None
         self._timed_end: int | None = None
         self._timed_since = 0
         self._closed_since: int | None = None
-        # Both begin with a list of their own, since most senders of a scan have no data.
-        self._recent = _NONE_RECENT
-        self._flying = _NONE_FLYING
+        self._recent: list[tuple[int, int, int]] = []
+        self._flying: list[tuple[int, int, int]] = []
         """End, time and size of unacknowledged segments."""
-
-    @property
-    def trouble(self) -> TroubleLog:
-        """What was wrong with its packets. Most connections of a scan have none."""
-        if self._trouble is None:
-            self._trouble = TroubleLog(self.link.budget)
-        return self._trouble
-
-    @property
-    def remembered(self) -> int:
-        """Number of problems that it keeps."""
-        return 0 if self._trouble is None else self._trouble.remembered
 
     def packet(  # noqa: PLR0917 (one row of a batch, in the hot path)
         self, time: int, seq: int, ack: int, flags: int, window: int, wire: int, ident: int
     ) -> None:
-        """Take a packet that it sent; `time` is known. Hot: once per packet."""
+        """Take a packet that it sent; `time` is known."""
         self.packets += 1
         peer = self.peer
         if flags & ACK:
@@ -154,7 +96,7 @@ class LinkHalf(StallWatch):
                 # The sender has to wait, and its probes (RFC 9293, 3.8.6.1) do not count as retransmissions.
                 peer._retries, peer._owed_since = 0, None
             link = self.link
-            if link.acknowledged is None and link.answered is not None and self is link.client:
+            if link.acknowledged is None and link.answered is not None and self is not link.answered_by:
                 link.acknowledged = time
         if wire:
             self._data(time, seq, wire, ident)
@@ -181,13 +123,9 @@ class LinkHalf(StallWatch):
         if self._owed_since is None and self._acked is not None:
             self._owed_since = time
         self._is_known(seq, wire, ident)
-        flying = self._flying
-        if not flying:
-            self._flying = [(end, time, wire)]
-            return
-        flying.append((end, time, wire))
-        if len(flying) > MAX_FLYING:
-            del flying[0]
+        self._flying.append((end, time, wire))
+        if len(self._flying) > MAX_FLYING:
+            del self._flying[0]
 
     def _repeated(self, time: int, seq: int, end: int, wire: int, ident: int) -> None:
         """A segment that does not follow all others."""
@@ -199,7 +137,7 @@ class LinkHalf(StallWatch):
                 self._came_late(time, self._holes[place], ident)
                 rest = [MissingData(begin, seq, since, *more), MissingData(end, until, since, *more)]
                 rest = [one for one in rest if (one[1] - one[0]) & _MASK in range(1, _HALF)]
-                self._holes = (*self._holes[:place], *rest, *self._holes[place + 1 :])
+                self._holes = (*self._holes[:place], *rest, *self._holes[place + 1 :])[-MAX_HOLES:]
                 return
         if wire == 1 and self._next is not None and end == self._next:
             return  # a keep-alive (RFC 9293, 3.8.4)
@@ -214,51 +152,36 @@ class LinkHalf(StallWatch):
             copied = self._is_known(seq, 1 << 32, ident)
             if self._next is None:
                 self._next = (seq + 1) & _MASK
-            self.isn = seq
             if flags & ACK:
                 if link.answered is None:
-                    link.answered = time
+                    link.answered, link.answered_by = time, self
             elif not copied:
                 link.syns += 1
                 link.asked_last = time if link.answered is None else link.asked_last
             return
         if flags & RST:
-            if not link.closed:
-                link.reset_by = self
             link.end_by(self, time, reset=True)
-            if link.asked is not None and link.answered is None and self is not link.client:
+            if link.asked is not None and link.answered is None and self is not link.halves[0]:
                 link.refused = time
-            link.closed = True
         elif flags & FIN:
-            self.fin = True
             if not wire and self._next is not None and 0 < (seq - self._next) & _MASK < _HALF:
                 self._misses(self._next, seq, time, ident)
             link.end_by(self, time, reset=False)
-            link.closed = link.closed or self.peer.fin
 
     def _sample(self, time: int, taken: int) -> None:
         """A round trip to the receiver was measured."""
         if taken < 0:
             return  # clocks of several captures disagree
-        self.samples += 1
-        self.total_ns += taken
         records = self.records
         if (not records or taken < records[-1][1]) and len(records) < MAX_RECORDS:
             self.records = (*records, (time, taken))
 
     def _is_known(self, seq: int, wire: int, ident: int) -> bool:
-        """Note a packet; True if the same one is among the last. Hot: once per packet with data."""
-        # One integer costs a fraction of a tuple.
-        key = wire << 64 | seq << 32 | ident
-        recent = self._recent
-        if key in recent:
+        """Note a packet; True if the same one is among the last."""
+        key = wire, seq, ident
+        if key in self._recent:
             return True
-        if not recent:
-            self._recent = [key]
-            return False
-        recent.append(key)
-        if len(recent) > RECENT:
-            del recent[0]
+        self._recent = [*self._recent, key][-RECENT:]
         return False
 
     def total(self, last: int) -> Trouble:
@@ -277,88 +200,54 @@ class LinkHalf(StallWatch):
 class Link:
     """One lifetime of a connection. Times are ns since the epoch."""
 
-    __slots__ = (
-        "acknowledged",
-        "answered",
-        "asked",
-        "asked_last",
-        "before",
-        "budget",
-        "client",
-        "closed",
-        "ended",
-        "ended_by",
-        "ends",
-        "first_time",
-        "halves",
-        "last_clock",
-        "last_time",
-        "refused",
-        "reset",
-        "reset_by",
-        "syns",
-    )
-
-    def __init__(
-        self, ends: tuple[tuple[int, int, int], tuple[int, int, int]], time: int, budget: Budget, *, asks: bool
-    ) -> None:
-        self.budget = budget
+    def __init__(self, ends: tuple[tuple[int, int, int], tuple[int, int, int]], time: int, *, asks: bool) -> None:
         self.ends = ends
         """(address high half, low half, port) of the sender of the first packet, and of the other end."""
         self.halves = (LinkHalf(self), LinkHalf(self))
         """In the same order."""
         self.halves[0].peer, self.halves[1].peer = self.halves[1], self.halves[0]
         self.first_time = self.last_time = time
-        self.last_clock = time
-        """The packet clock at its last packet, which never goes back."""
         self.asked = time if asks else None
         """The first SYN."""
         self.asked_last = self.asked
         """The SYN that was answered: the last one before the SYN-ACK."""
         self.answered: int | None = None
         """The SYN-ACK."""
+        self.answered_by: LinkHalf | None = None
+        """Who sent it."""
         self.acknowledged: int | None = None
-        """The client's first packet after that."""
+        """The first packet of the other end after that."""
         self.refused: int | None = None
         self.syns = 0
-        self.reset_by: LinkHalf | None = None
         self.ended: int | None = None
         """The first FIN, or RST of an answered connection."""
         self.ended_by: LinkHalf | None = None
         """Who sent it."""
         self.reset = False
         """It was a RST."""
-        self.closed = False
-        self.before: Link | None = None
-        """The previous connection between the same ends, as long as it may be queried."""
-        # Without a SYN the end with the higher port: clients use the upper range (RFC 6335, section 6).
-        self.client = self.halves[0 if asks or ends[0][2] > ends[1][2] else 1]
-
-    def give_back(self) -> None:
-        """It is no longer needed: others may use its share of memory."""
-        self.budget.left += sum(half.remembered for half in self.halves)
-
-    def dissolve(self) -> None:
-        """Nobody uses it any more: without its circles its memory is free at once, not when Python looks for them."""
-        for half in self.halves:
-            del half.peer, half.link
 
     def end_by(self, half: LinkHalf, time: int, *, reset: bool) -> None:
         """One end closes or resets; the first one counts, since the other end only follows."""
         if self.ended is None and (self.asked is None or self.answered is not None):
             self.ended, self.ended_by, self.reset = time, half, reset
 
-    @property
-    def broker(self) -> LinkHalf:
-        """The other end."""
-        return self.client.peer
+    def client(self, known: tuple[int, int, int] | None) -> LinkHalf:
+        """The client's half; `known`: the client's end according to its messages."""
+        if known is not None:
+            return self.halves[self.ends.index(known)]
+        if self.asked is not None:
+            return self.halves[0]
+        if self.answered_by is not None:
+            return self.answered_by.peer
+        # The end with the higher port: clients use the upper range (RFC 6335, section 6).
+        return self.halves[0 if self.ends[0][2] > self.ends[1][2] else 1]
 
     def end(self, half: LinkHalf) -> tuple[int, int, int]:
         """Its address and port."""
         return self.ends[0 if half is self.halves[0] else 1]
 
     @property
-    def opening(self) -> Opening | None:
+    def opening(self) -> Literal["answered", "refused", "unanswered"] | None:
         """The outcome of its handshake; None: its beginning was not captured."""
         if self.asked is None:
             return None
@@ -376,24 +265,10 @@ class Link:
                 client = self.acknowledged - self.answered
         return broker, client
 
-    def to_broker(self, until: int) -> int | None:
-        """The lowest round trip from the capture point to the broker so far; ns."""
-        return _least(self.handshake()[0], self.client.round_trip(until))
-
-    def to_client(self, until: int) -> int | None:
-        """The same to the client."""
-        return _least(self.handshake()[1], self.broker.round_trip(until))
-
-    def vantage(self) -> Vantage | None:
-        """Where the capture was made, by the handshake; None: it was not captured completely."""
-        broker, client = self.handshake()
-        if broker is None or client is None:
-            return None
-        if max(broker, client) < NOWHERE_NS:
-            return "anywhere"
-        if broker >= FAR * client:
-            return "client"
-        return "broker" if client >= FAR * broker else "between"
+    def round_trips(self, client: LinkHalf, until: int) -> tuple[int | None, int | None]:
+        """The lowest round trips from the capture point to the broker and to the client so far; ns."""
+        broker, own = self.handshake()
+        return _least(broker, client.round_trip(until)), _least(own, client.peer.round_trip(until))
 
 
 def _least(*values: int | None) -> int | None:
