@@ -22,7 +22,6 @@ ALLOWED = {
     "kafka/connection/detail.py": "acks 0 of Produce: its body is read where bodies are not wanted",
     "kafka/messages/plausibility.py": "zeros look like a Produce request",
     "kafka/connection/search.py": GREETING,
-    "kafka/connection/dialogue.py": GREETING,
     "kafka/connection/opening.py": GREETING,
     "engine/connection_stats.py": GREETING,
     "kafka/embedded/interpreters.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",

@@ -19,6 +19,7 @@ OTHERS = {
     "fuzz": "fuzzes every parser",
     "golden": "what the program prints for the shipped captures",
     "integration": "real brokers and clients",
+    "oracle": "the readable specification of the stream engine",
     "mutation": "plants faults, to see that tests find them",
     "vectors": "messages that Kafka's classes wrote",
 }

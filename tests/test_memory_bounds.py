@@ -15,9 +15,7 @@ import pytest
 from kafkasniff.engine import inspector_state
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.kafka.connection.framer import Framer
 from kafkasniff.kafka.connection.framing import Frame
-from kafkasniff.kafka.connection.trial import MAX_TRIAL_BYTES, Trial
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module
@@ -26,6 +24,8 @@ from kafkasniff.tls.gate import TlsGate
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.trial import MAX_TRIAL_BYTES, Trial
 
 BROKER = ("10.0.0.9", 9092)
 START_NS = 1_781_000_000_000_000_000

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from collections.abc import Container
 from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
@@ -24,7 +23,6 @@ __all__ = [
     "OpenExchange",
     "connection_id",
     "endpoint",
-    "forced_client",
 ]
 
 Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
@@ -52,14 +50,6 @@ class OpenExchange:
         self.response: Message | None = None
         self.weight = 0
         """Bytes of memory that the request accounts for."""
-
-
-def forced_client(endpoints: Endpoints, ports: Container[int]) -> int | None:
-    """Direction of the client's stream if one of these ports is taken as Kafka's, otherwise None."""
-    # Direction d is sent by endpoint d: the client's is the one whose target is the port.
-    if endpoints[1][2] in ports:
-        return 0
-    return 1 if endpoints[0][2] in ports else None
 
 
 def connection_id(endpoints: Endpoints, first_time: int) -> int:

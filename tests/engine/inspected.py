@@ -8,7 +8,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tcp.packets import ACK, FIN, SYN
 from tests.craft import kafka_bytes as kb
-from tests.tcp.batches import Raw, batch
+from tests.oracle.tcp.batches import Raw, batch
 
 BATCH = kb.record_batch([kb.record(0, b"k", b"value")])
 

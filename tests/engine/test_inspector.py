@@ -16,7 +16,7 @@ from kafkasniff.tcp.plan import indexed_end
 from tests.craft import kafka_bytes as kb
 from tests.engine.inspected import BATCH, GREETING, Talk, flaws, greeted, inspect, messages, problems, statuses
 from tests.oracle.inspector import ByPython
-from tests.tcp.batches import Raw, batch
+from tests.oracle.tcp.batches import Raw, batch
 
 
 def test_an_exchange() -> None:

@@ -15,7 +15,7 @@ from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import RST
 from tests.craft import kafka_bytes as kb
 from tests.engine.inspected import GREETING, Talk, flaws, greeted, inspect, messages, problems, statuses
-from tests.tcp.batches import batch
+from tests.oracle.tcp.batches import batch
 
 # -- verdicts -------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ __all__ = ["FAMILIES", "Family", "family"]
 FAMILIES: Final = (
     "captures",
     "links",
-    "reassembly",
     "streams",
     "feed",
     "messages",

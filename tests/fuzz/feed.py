@@ -23,7 +23,7 @@ from kafkasniff.tcp.segments import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.intake import Intake
 from tests.oracle.inspector import ByPython, kept
-from tests.tcp.batches import Raw, batch
+from tests.oracle.tcp.batches import Raw, batch
 
 MAX_LENGTH = 1 + 3 * 80
 MEGABYTES = 128

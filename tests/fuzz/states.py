@@ -23,7 +23,7 @@ from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.streams import packets_of
-from tests.tcp.batches import batch
+from tests.oracle.tcp.batches import batch
 
 MAX_LENGTH = 12_000
 MEGABYTES = 128

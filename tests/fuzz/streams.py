@@ -24,7 +24,7 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.intake import Intake
-from tests.tcp.batches import Raw, batch
+from tests.oracle.tcp.batches import Raw, batch
 
 MAX_LENGTH = 8000
 MEGABYTES = 1024

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
-from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.tcp.segments import Gap, Run, Stretch
+from tests.oracle.kafka.connection import KafkaConnection
+from tests.oracle.kafka.recognition import ConnectionOptions
 
 
 def run_of(segments: Sequence[bytes], orders: Sequence[int] | None = None) -> Run:

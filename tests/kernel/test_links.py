@@ -14,13 +14,13 @@ from kafkasniff.model import Connection, Endpoint, Exchange
 from kafkasniff.native.links import Network
 from kafkasniff.tables.rows.transport import TransportRows
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.reassembly import IDLE_NS, LINGER_NS
 from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, FIN, RST, SYN, Packet
 from tests.kernel.followers import corrupted, split
 from tests.kernel.test_streams import CAPTURES, CRAFTED, SIZES, packets_of, seeded
+from tests.oracle.tcp.reassembly import IDLE_NS, LINGER_NS
 from tests.oracle.timing.links import Links
 
 Networks = dict[tuple[int, int], Network | None]

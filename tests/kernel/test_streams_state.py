@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.library import kernel
@@ -23,7 +24,7 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.kernel.followers import ByEngine, split
+from tests.kernel.followers import split
 
 PLACES = ("at", "a", "b", "step", "start", "pair", "connection", "flags")
 """Fields of rows and of messages that may be places: in the results of a call, or in lists that the engine makes."""
@@ -127,7 +128,7 @@ def test_what_an_answer_raises_is_raised_by_the_call(monkeypatch: pytest.MonkeyP
 
 
 def test_endpoints_that_cannot_be_any_are_refused() -> None:
-    before, after = ByEngine(), ByEngine()
+    before, after = Inspector(), Inspector()
     before.feed(batch(mixed()[:200]))
     saved = before.followed
     saved[0].endpoints = ((1 << 64, 0, 1), saved[0].endpoints[1])

@@ -11,7 +11,7 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
 from tests.engine.inspected import Talk
-from tests.tcp.batches import batch
+from tests.oracle.tcp.batches import batch
 
 
 def frame(message: bytes) -> bytes:

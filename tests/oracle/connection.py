@@ -8,13 +8,13 @@ import numpy as np
 
 from kafkasniff.engine.connection_stats import Account, Endpoints
 from kafkasniff.engine.followed import REASONS, FollowedConnection, FollowedEnd
-from kafkasniff.kafka.connection.connection import KafkaConnection
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.segments import Closed, Item, Started
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
+from tests.oracle.kafka.connection import KafkaConnection
+from tests.oracle.kafka.recognition import ConnectionOptions
+from tests.oracle.tcp.connection import TcpConnection
 
 __all__ = ["OracleConnection"]
 

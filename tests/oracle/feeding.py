@@ -9,12 +9,12 @@ from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import Collected, Keyed
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.reassembly import Delta, Reassembler
 from kafkasniff.tcp.segments import NO_TIME, Closed, Item
 from tests.oracle.connection import OracleConnection
+from tests.oracle.kafka.recognition import ConnectionOptions
+from tests.oracle.tcp.reassembly import Delta, Reassembler
 
 __all__ = ["OracleFeeder"]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
 from tests.native.kernel_and_walker import records_by_python
 from tests.oracle.connection import OracleConnection
 from tests.oracle.feeding import OracleFeeder
+from tests.oracle.kafka.recognition import ConnectionOptions
 
 __all__ = ["ByPython", "by_python", "kept"]
 

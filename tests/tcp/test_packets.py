@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import COLUMNS, Note, PacketBatch
-from tests.tcp.batches import Raw, batch
+from tests.oracle.tcp.batches import Raw, batch
 
 
 def sample(rows: int, notes: list[int], *, ticks: bool = True) -> PacketBatch:

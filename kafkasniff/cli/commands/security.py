@@ -75,7 +75,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
         )
         reading.read(taken)
         identities, sources = view.identities(), tuple(map(name_of, captures))
-        # What follows from a finding is named there, not beside it.
+        # Findings that follow from another one are in it as effects.
         found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]
         findings = numbers.numbered(found)
         notes = [*view.notes(), *detectors.notes()]

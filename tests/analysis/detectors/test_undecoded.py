@@ -76,7 +76,7 @@ def test_bytes_of_one_direction() -> None:
 
 def test_requests_beyond_the_bound_are_not_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection keeps a bounded number of requests; those dropped do not count as unanswered."""
-    monkeypatch.setattr("kafkasniff.kafka.connection.exchange.MAX_OUTSTANDING", 2)
+    monkeypatch.setattr("tests.oracle.kafka.exchange.MAX_OUTSTANDING", 2)
     inspector = Inspector()
     found = [*inspector.feed(batch(read_packets(Path(capture("requests-only"))))), *inspector.close()]
     assert [one.status for one in found if isinstance(one, Exchange)] == ["lost"] * 79

@@ -1,4 +1,4 @@
-"""The links of all connections, packet by packet: connections begin and end as in `tcp.reassembly`.
+"""The links of all connections, packet by packet: connections begin and end as in `tests.oracle.tcp.reassembly`.
 
 `rows` are what the table `transport` has of them, `network` is what `timing` asks of an exchange's connection.
 """
@@ -11,11 +11,11 @@ from typing import Any, Final
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.model import Endpoint, Exchange
 from kafkasniff.native.links import UNKNOWN, Network
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
-from kafkasniff.tcp.reassembly import Reassembler
-from kafkasniff.tcp.stream import Packet
 from kafkasniff.timing import Trouble
+from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.reassembly import Reassembler
+from tests.oracle.tcp.stream import Packet
 from tests.oracle.timing.link import Link, LinkHalf
 
 __all__ = ["Links"]

@@ -10,22 +10,22 @@ from typing import Literal
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
-from kafkasniff.kafka.connection.correlation import elapsed, precedes
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.early import EarlyResponses
-from kafkasniff.kafka.connection.event_log import EventLog
 from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
-from kafkasniff.kafka.connection.exchange import Pending
-from kafkasniff.kafka.connection.exchange_ends import ExchangeEnds
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.connection.sasl import SCRAM_ANSWERS, RawSasl
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_rest
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Problem
 from kafkasniff.tcp.segments import NO_TIME
+from tests.oracle.kafka.correlation import elapsed, precedes
+from tests.oracle.kafka.early import EarlyResponses
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.exchange import Pending
+from tests.oracle.kafka.exchange_ends import ExchangeEnds
+from tests.oracle.kafka.sasl import SCRAM_ANSWERS, RawSasl
 
 __all__ = ["Dialogue"]
 

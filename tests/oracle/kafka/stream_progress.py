@@ -6,8 +6,8 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from kafkasniff.kafka.connection.framer import Framer
-from kafkasniff.kafka.connection.trial import Trial
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.trial import Trial
 
 __all__ = ["TRANSITIONS", "StreamProgress", "StreamState"]
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 from kafkasniff.tcp.packets import ACK, FIN, SYN, PacketBatch
-from kafkasniff.tcp.reassembly import Reassembler
 from kafkasniff.tcp.segments import Item, Stretch
+from tests.oracle.tcp.reassembly import Reassembler
 
 from .batches import Raw, batch
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.early import EARLY_FRAMES
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
 from kafkasniff.model import Exchange, Problem
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, FIN
-from tests.kafka.connection.outline import (
+from tests.oracle.kafka.early import EARLY_FRAMES
+from tests.oracle.kafka.outline import (
     Step,
     answers,
     asks,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.connection.connection import KafkaConnection
 from kafkasniff.kafka.connection.events import Event, ExchangeEvent, MessageEvent, ProblemEvent
-from kafkasniff.kafka.connection.recognition import ConnectionOptions
-from kafkasniff.kafka.connection.stream_progress import TRANSITIONS, StreamProgress, StreamState
 from kafkasniff.tcp.segments import Closed, Gap, Late, Started, Stretch
 from tests.craft.kafka_bytes import api_versions_request, api_versions_response, frame
-from tests.kafka.connection.outline import request, response
 from tests.kafka.segments import Talk, pieces, run_of
+from tests.oracle.kafka.connection import KafkaConnection
+from tests.oracle.kafka.outline import request, response
+from tests.oracle.kafka.recognition import ConnectionOptions
+from tests.oracle.kafka.stream_progress import TRANSITIONS, StreamProgress, StreamState
 
 SAID = [
     (0, api_versions_request(0)),

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kafkasniff.tcp.delivery import MAX_AHEAD, MAX_HELD_BYTES, StreamPair
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.segments import NO_TIME, Closed, Gap, Started
-from kafkasniff.tcp.stream import MASK, Packet, Stream
+from tests.oracle.tcp.delivery import MAX_AHEAD, MAX_HELD_BYTES, StreamPair
+from tests.oracle.tcp.stream import MASK, Packet, Stream
 
 __all__ = ["TcpConnection"]
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.tcp.plan import Key, endpoint_hash, endpoints_of
 from kafkasniff.tcp.segments import PACKET_SHIFT
-from kafkasniff.tcp.stream import Packet
+from tests.oracle.tcp.stream import Packet
 
 __all__ = ["BatchPlan", "DataRows"]
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.tcp import batch_plan as planning
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.plan import connection_hash
-from kafkasniff.tcp.reassembly import FEW_DEADLINES, LINGER_NS, Reassembler
 from kafkasniff.tcp.segments import Closed, Gap, Started
-from kafkasniff.tcp.stream import Packet
-from tests.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, split_everywhere, streams
+from tests.oracle.tcp import batch_plan as planning
+from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, split_everywhere, streams
+from tests.oracle.tcp.reassembly import FEW_DEADLINES, LINGER_NS, Reassembler
+from tests.oracle.tcp.stream import Packet
 
 from .batches import Raw, batch
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 
-from kafkasniff.tcp.batch_plan import BatchPlan
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.segments import Run, Stretch
-from kafkasniff.tcp.stream import MASK, RECENT, Packet
+from tests.oracle.tcp.batch_plan import BatchPlan
+from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.stream import MASK, RECENT, Packet
 
 __all__ = ["deliver_group", "deliver_stretch"]
 

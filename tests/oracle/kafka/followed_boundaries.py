@@ -6,9 +6,9 @@ from struct import Struct
 from typing import Final
 
 from kafkasniff.kafka.connection.boundaries import Boundaries
-from kafkasniff.kafka.connection.framer import Framer
-from kafkasniff.kafka.connection.trial import Trial
 from kafkasniff.tcp.segments import Gap
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.trial import Trial
 
 __all__ = ["FollowedBoundaries"]
 

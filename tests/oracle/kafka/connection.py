@@ -18,10 +18,8 @@ from operator import itemgetter
 from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
-from kafkasniff.kafka.connection.framer import Framer
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.kafka.connection.recognition import Recognition, Segments
 from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import (
@@ -39,6 +37,8 @@ from kafkasniff.tcp.segments import (
     TcpProblem,
     Wrapped,
 )
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.recognition import Recognition, Segments
 
 __all__ = ["KafkaConnection"]
 

@@ -9,14 +9,14 @@ from typing import Literal
 import msgspec
 
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.event_log import EventLog
-from kafkasniff.kafka.connection.exchange import Ledger, Pending
 from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.message import Decoded, decode_response
 from kafkasniff.kafka.messages.message_plan import response_plan
 from kafkasniff.kafka.messages.plausibility import is_exact_request
 from kafkasniff.tcp.segments import NO_TIME
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.exchange import Ledger, Pending
 
 __all__ = ["Correlation", "elapsed", "precedes"]
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.tcp import delivery as rules
 from kafkasniff.tcp.packets import SYN
 from kafkasniff.tcp.segments import Closed, Gap, Hole, Retransmit
-from kafkasniff.tcp.stream import MAX_MISSING, Stream
-from tests.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, streams
+from tests.oracle.tcp import delivery as rules
+from tests.oracle.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, streams
+from tests.oracle.tcp.stream import MAX_MISSING, Stream
 
 from .batches import Raw, batch
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.framer import Framer
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.plausibility import may_be_request
+from tests.oracle.kafka.framer import Framer
 
 __all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.tcp.connection import RESET_BEHIND
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
 from kafkasniff.tcp.segments import Closed, Gap, TcpProblem
-from tests.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, split_everywhere, streams
+from tests.oracle.tcp.connection import RESET_BEHIND
+from tests.oracle.tcp.outcomes import MESSAGES, SENT, conversation, of_kind, only, outcome, split_everywhere, streams
 
 from .batches import Raw, batch
 

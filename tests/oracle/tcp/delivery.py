@@ -26,7 +26,7 @@ import msgspec
 
 from kafkasniff.tcp.packets import ACK
 from kafkasniff.tcp.segments import Gap, Hole, Item, Late, Retransmit, Run, Stretch, TcpProblem
-from kafkasniff.tcp.stream import Held, Packet, Stream
+from tests.oracle.tcp.stream import Held, Packet, Stream
 
 __all__ = [
     "GRACE_NS",

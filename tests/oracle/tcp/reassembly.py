@@ -14,13 +14,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.tcp.batch_plan import BatchPlan
-from kafkasniff.tcp.bulk import deliver_group, deliver_stretch
-from kafkasniff.tcp.connection import TcpConnection
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import Key, index_of
 from kafkasniff.tcp.segments import Item
-from kafkasniff.tcp.stream import Packet
+from tests.oracle.tcp.batch_plan import BatchPlan
+from tests.oracle.tcp.bulk import deliver_group, deliver_stretch
+from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.stream import Packet
 
 __all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler", "packet_clock"]
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.connection import candidates, detail, early, events, exchange, segmented_bytes
-from kafkasniff.kafka.connection.early import EarlyResponses
-from kafkasniff.kafka.connection.event_log import EventLog
+from kafkasniff.kafka.connection import candidates, detail, events, segmented_bytes
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, ProblemEvent, VerdictEvent
-from kafkasniff.kafka.connection.framer import SMALL_PART, Framer
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tcp.segments import TcpProblem
 from tests.craft.kafka_bytes import frame, produce_request, record, record_batch
-from tests.kafka.connection.outline import request, response
 from tests.kafka.segments import Talk, run_of
+from tests.oracle.kafka import early, exchange
+from tests.oracle.kafka.early import EarlyResponses
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.framer import SMALL_PART, Framer
+from tests.oracle.kafka.outline import request, response
 
 
 def of_response(first_time: int, data: bytes = b"\0\0\0\1", around: bytes = b"") -> Frame:
