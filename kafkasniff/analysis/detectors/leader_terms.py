@@ -43,6 +43,8 @@ class _Topic(msgspec.Struct):
     name: Any = None
     topic: Any = None
     topic_id: Any = None
+    learned: Any = msgspec.field(name="_topic_name", default=None)
+    """The name of the id, if it is known."""
     partitions: list[_Partition] = []
     partition_responses: list[_Partition] = []
 
@@ -127,7 +129,7 @@ def _terms(body: str) -> list[tuple[str, int, int, int]]:
         return []
     found = []
     for topic in (*read.topics, *read.responses):
-        name = topic.name or topic.topic or topic.topic_id
+        name = topic.name or topic.topic or topic.learned or topic.topic_id
         for partition in (*topic.partitions, *topic.partition_responses):
             number = partition.index if partition.partition_index is None else partition.partition_index
             leader = partition.current_leader or partition

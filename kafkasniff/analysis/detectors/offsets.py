@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
@@ -12,10 +13,11 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, is_follower, named, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, exploded, in_any, is_follower, named, only
 from kafkasniff.analysis.detectors.detector import Bodies, Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
+    BROKER,
     CLIENT,
     CLIENT_COLUMNS,
     CLUSTER,
@@ -129,7 +131,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     again. The finding is an error, too, if the consumer did not continue in the capture, or if a member of a group
     without an offset neither asks where to start nor reads (`auto.offset.reset=none`).
 
-    Caveats: a program may set its position itself. How far it had read before the capture is unknown.
+    Caveats: consumers that read nothing are only reported if all brokers are in the capture. A program may set its
+    position itself. How far it had read before the capture is unknown.
     """
 
     name: ClassVar[str] = "offsets-out-of-range"
@@ -146,7 +149,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions", "request_body")
         return {
             "exchanges": TableReading(own, ("Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", *_MEMBER)),
-            "connections": TableReading(("end_time_ns",), optional=True),
+            "connections": TableReading(("end_time_ns", "broker_ip", "broker_port"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -158,6 +161,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             "ends": Shape(keys=_PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
             "read": Shape(keys=CLIENT, measures=(("last", number, "max"),)),
             "members": Shape(keys=(*CLIENT, _GROUP), measures=(("left", number, "max"),)),
+            "brokers": Shape(keys=BROKER),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end", number, "max"),)),
             "commits": Shape(
                 keys=(_GROUP, *_PARTITION, ("connection_id", number)),
@@ -170,6 +174,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         if table == "connections":
             self.parts["whole"].add({"one": [0], "end": [pc.max(column(batch, "end_time_ns")).as_py()]})
+            self.parts["brokers"].add({"broker": broker_endpoint(batch)})
             return
         self._is_member(only(batch, in_any(batch, "api", _MEMBER)))
         self._committed(only(batch, in_any(batch, "api", ["OffsetCommit", "OffsetFetch"])))
@@ -251,6 +256,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
 
     def _unread(self) -> Iterator[Finding]:
         """Members that learned that there is no offset, and did nothing about it."""
+        if not self._sees_all_brokers():
+            return
         end = pc.max(self.parts["whole"].table().column("end")).as_py() or 0
         read = {
             (row["client_id"], row["client_ip"]): row["last"] or 0 for row in self.parts["read"].table().to_pylist()
@@ -269,6 +276,13 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 found.setdefault((*who, row["cluster"], row["topic"]), []).append((row, evidence))
         for rows in found.values():
             yield self._without_offset(rows)
+
+    def _sees_all_brokers(self) -> bool:
+        """Whether all brokers that others list have connections here: a client may read at those that do not."""
+        seen = set(self.parts["brokers"].table().column("broker").to_pylist())
+        hidden = {one for one in self.clusters.labels if one not in seen}
+        # Addresses of names are unknown, but not how many there are.
+        return bool(seen) and all(map(_is_name, hidden)) and len(hidden) <= len(seen)
 
     def _without_offset(self, rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
         row, evidence = min(rows, key=lambda one: one[0]["partition"] or 0)
@@ -371,6 +385,15 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 "offsets": len(refusals),
             },
         )
+
+
+def _is_name(endpoint: str) -> bool:
+    """Whether its host is a name, not an address."""
+    try:
+        ipaddress.ip_address(endpoint.rpartition(":")[0].strip("[]"))
+    except ValueError:
+        return True
+    return False
 
 
 def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -75,7 +75,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
         )
         reading.read(taken)
         identities, sources = view.identities(), tuple(map(name_of, captures))
-        # Findings that follow from another one are in it as effects.
+        # Effects are named in the finding of their cause.
         found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]
         findings = numbers.numbered(found)
         notes = [*view.notes(), *detectors.notes()]

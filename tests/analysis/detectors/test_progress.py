@@ -7,7 +7,8 @@ from typing import Any
 
 from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.finding import Finding
-from tests.analysis.tables import SECOND, START_NS, Row, batch_of, exchange, partition
+from kafkasniff.analysis.known_clusters import Known
+from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange, partition
 
 
 def found(name: str, *rows: Row) -> list[Finding]:
@@ -177,3 +178,34 @@ def test_topics_that_come_and_go() -> None:
     assert (one.severity, one.values["deleted"]) == ("error", True)
     assert severities("missing-topics", unknown[0]) == ["note"]
     assert found("missing-topics", *unknown, fetch(4, 5)) == [], "it was created"
+
+
+ONE = {"10.0.0.9:9092": "a"}
+ABSENT = exchange("OffsetFetch", 1, group_id="g", partitions=[partition(offset=-1)])
+
+
+def unread(rows: list[Row], *, brokers: dict[str, str] = ONE, until: float = 9) -> list[str]:
+    """Severities for a member of a group whose broker is in the capture, and `brokers` that others list."""
+    detector = find_detector("offsets-out-of-range")()
+    detector.clusters = Known(brokers)
+    detector.update(batch_of([{**row, "exchange_id": place} for place, row in enumerate(rows)]))
+    own = {"broker_ip": "10.0.0.9", "broker_port": 9092}
+    detector.update(batch_of([{**connection(lived=until), **own}], "connections"), "connections")
+    return [one.severity for one in detector.findings()]
+
+
+def test_a_member_without_an_offset_that_reads_nothing() -> None:
+    assert unread([MEMBER, ABSENT]) == ["error"]
+    left = exchange("LeaveGroup", 1.1, group_id="g", member_id="m")
+    assert unread([MEMBER, ABSENT, left], until=1.2) == ["error"]
+    assert unread([MEMBER, ABSENT], brokers={"10.0.0.9:9092": "a", "kafka-1:9092": "a"}) == ["error"], "the same broker"
+
+
+def test_a_member_without_an_offset_that_may_read() -> None:
+    assert unread([MEMBER, ABSENT, fetch(1.1, 0)]) == []
+    assert unread([MEMBER, ABSENT, exchange("ListOffsets", 1.1)]) == []
+    assert unread([MEMBER, ABSENT], until=1.2) == [], "the capture ends"
+    assert unread([ABSENT]) == [], "an administrator asks"
+    others = {"10.0.0.9:9092": "a", "10.0.0.8:9092": "a"}
+    assert unread([MEMBER, ABSENT], brokers=others) == [], "it may read at a broker that is not in the capture"
+    assert unread([MEMBER, ABSENT], brokers={f"kafka-{number}:9092": "a" for number in range(3)}) == []
