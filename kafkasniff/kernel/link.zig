@@ -27,6 +27,8 @@ const SYN = 2;
 
 /// Segments per half that are remembered to distinguish a packet captured twice from a retransmission.
 const RECENT = 8;
+/// Memory of a problem whose time is remembered.
+pub const PROBLEM_BYTES = 40;
 /// Stands for the size of a SYN among them.
 const SIZE_OF_SYN = std.math.maxInt(u32);
 

@@ -921,6 +921,7 @@ fn heldBy(c: *const Connection) u64 {
         total += @as(u64, @intCast(stream.frames_size)) + stream.bytes.list.capacity;
         total += stream.pieces.list.capacity * @sizeOf(types.Piece);
     }
+    if (c.link) |link| total += links.PROBLEM_BYTES * link.remembered();
     const dialogue = &c.kafka.dialogue;
     total += dialogue.ledger.slab.entries.capacity * 128;
     total += @intCast(dialogue.early.bytes);
