@@ -146,11 +146,7 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
 
 
 def _by_broker(pauses: Iterable[Silence], answers: Answers, times: int, share: float) -> list[Pauses]:
-<<<<<<< HEAD
     """Pauses that are over, of brokers with at least `times` of them for at least `share` of the time."""
-=======
-    """Those that are over, of brokers with at least `times` of them and this share of the time."""
->>>>>>> w-det
     by_broker: dict[str, list[Silence]] = {}
     for pause in pauses:
         if pause.back_ns is not None:
