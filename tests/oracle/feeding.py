@@ -10,6 +10,7 @@ from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import Collected, Keyed
 from kafkasniff.model import Problem
+from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.segments import NO_TIME, Closed, Item
 from tests.oracle.connection import OracleConnection
@@ -82,6 +83,10 @@ class OracleFeeder:
 
     def recall(self) -> None:
         """Nothing waits here."""
+
+    def take_links(self) -> Links:
+        """None: only the kernel follows the network (`tests/oracle/timing`)."""
+        return Links.none()
 
     def saved(self) -> list[FollowedConnection]:
         """Its connections cannot be continued."""
