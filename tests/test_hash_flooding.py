@@ -83,7 +83,7 @@ def test_connections_of_the_stream_engine() -> None:
             assert native is not None
             asked = StreamQuestions(native, KeyLog, max_frame=1 << 20, ports=frozenset())
             begin = time.process_time()
-            asked.engine.take(batch, batch.time_ns, (batch.order, batch.time_ns))
+            asked.engine.take(batch)
             times.append(time.process_time() - begin)
             assert len(asked.engine) == len(keys)
         return max(min(times), 0.002)
