@@ -60,6 +60,8 @@ pub const Message = extern struct {
     spare: u8 = 0,
     /// Responses: retransmitted segments since the previous exchange ended.
     retransmits: u16 = 0,
+    /// Number of its exchange, which the caller assigns; 0: none yet.
+    number: i64 = 0,
 };
 
 /// The messages of a batch, and the memory that holds their bytes.

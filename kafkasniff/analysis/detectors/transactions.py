@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
-from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
+from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
@@ -26,6 +26,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, p
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.errors import error_codes
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.text.printable import word
 

@@ -88,7 +88,7 @@ def exchange_row(
         "client_port": None if client is None else client.port,
         "broker_ip": None if broker is None else broker.address,
         "broker_port": None if broker is None else broker.port,
-        "broker_id": exchange.broker_id,
+        "broker_id": None,  # the latest report counts, which may be later (`LearnedNames.broker_ids`)
         "api_key": seen.api_key,
         "api": seen.api,
         "api_version": seen.api_version,
