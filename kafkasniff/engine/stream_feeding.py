@@ -138,6 +138,7 @@ class StreamFeeder:
 
     def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""
+        self._questions.recount()
         if self.lines is not None:
             for slot in self._events.freed:
                 self.lines.forget(slot)

@@ -145,6 +145,8 @@ class StreamQuestions:
         self.items = StreamItems(self.engine, keys, self.say)
         self._requests = _Requests(self.engine)
         self._searches: dict[int, _Search] = {}
+        self._memory: int | None = None
+        """None: to be counted."""
         self._answers = {
             QuestionKind.FACTS: self._facts,
             QuestionKind.SEEK: self._seek,
@@ -163,12 +165,19 @@ class StreamQuestions:
         """A connection is over."""
         self._searches.pop(connection, None)
         self.items.forget(connection)
+        self._memory = None
+
+    def recount(self) -> None:
+        """The engine may have asked questions: count the memory again."""
+        self._memory = None
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of memory of searches and of TLS."""
-        searches = sum(one.memory_bytes(0) + one.memory_bytes(1) for one in self._searches.values())
-        return searches + self.items.memory
+        """Approximate bytes of memory of searches and of TLS. Hot: asked for each request that is kept."""
+        if self._memory is None:
+            searches = sum(one.memory_bytes(0) + one.memory_bytes(1) for one in self._searches.values())
+            self._memory = searches + self.items.memory
+        return self._memory
 
     def say(self, kind: str, detail: str, *, likely: bool = False) -> int:
         """The number of a text."""

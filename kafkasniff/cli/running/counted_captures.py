@@ -91,7 +91,10 @@ class CountedCaptures:
         catalog = self._catalog
         if self._names_first(captures):
             from kafkasniff.cli.running.pipeline import learn_names
+            from kafkasniff.enrich.learned_facts import LearnedFacts
 
+            # What is learned now is not reported again.
+            catalog.learned_facts = LearnedFacts()
             arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
             arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
