@@ -254,10 +254,8 @@ class FencedProducers(Detector[FencedThresholds]):
         self.parts["takers"].add({**name, **clients(takes), "last": column(takes, "time_ns")})
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found: list[tuple[int, int]] = []
-        names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
-        for row, (api_key, first, count, partitions, body) in enumerate(rows):
-            codes = {code for code, _ in error_codes(api_key, first, count, partitions or [], body)}
+        for row, own in enumerate(error_codes(batch)):
+            codes = {code for code, _ in own}
             found += [(row, code) for code in (*_FENCED, _INVALID_STATE) if code in codes]
         batch = batch.take(pa.array([row for row, _ in found], pa.int64()))
         keys = {
