@@ -7,7 +7,7 @@ compared or added up over several brokers is separated by cluster.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -19,8 +19,9 @@ from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.model import Direction, Message
+from kafkasniff.model import Direction
 
 __all__ = ["Clusters"]
 
@@ -30,20 +31,18 @@ MAX_CLAIMS: Final = 1 << 14
 
 
 @functools.cache
-def _apis() -> dict[Direction, tuple[str, ...]]:
-    """APIs whose requests or responses carry a cluster id, derived from the definitions."""
-    found: dict[Direction, tuple[str, ...]] = {}
+def _apis() -> dict[Direction, dict[str, bool]]:
+    """APIs whose requests or responses carry a cluster id, derived from the definitions; True: as a tagged field."""
     known = [one for key in dissectors.api_keys() if (one := dissectors.api(key)) is not None]
-    for direction in ("request", "response"):
-        found[direction] = tuple(
-            api.name
+    return {
+        direction: {
+            api.name: field.tag is not None
             for api in known
-            if any(
-                field.name == FIELD
-                for field in (api.definition.request if direction == "request" else api.definition.response).fields
-            )
-        )
-    return found
+            for field in (api.definition.request if direction == "request" else api.definition.response).fields
+            if field.name == FIELD
+        }
+        for direction in ("request", "response")
+    }
 
 
 class Clusters(Accumulator[Parameters]):
@@ -59,13 +58,13 @@ class Clusters(Accumulator[Parameters]):
     summary: ClassVar[str] = "Brokers grouped by cluster."
 
     @staticmethod
-    def wanted() -> dict[tuple[Direction, str], Callable[[Message], bool] | None]:
+    def bodies() -> Bodies:
         """Bodies that are needed, as in `Detector.bodies`."""
-        found: dict[tuple[Direction, str], Callable[[Message], bool] | None] = {}
-        for direction, apis in _apis().items():
-            for api in apis:
-                found[direction, api] = _carries if direction == "request" else None
-        return found
+        return {
+            (direction, api): (FIELD,) if is_tagged else None
+            for direction, apis in _apis().items()
+            for api, is_tagged in apis.items()
+        }
 
     def reads(self) -> Mapping[str, TableReading]:
         """Exchanges of the APIs that carry cluster ids, with their bodies."""
@@ -153,10 +152,6 @@ def _read(text: str) -> _ClusterBody:
         return _BODY.decode(text)
     except msgspec.DecodeError:
         return _ClusterBody()
-
-
-def _carries(message: Message) -> bool:
-    return message.body is not None and message.body.get(FIELD) is not None
 
 
 def _columns(names: tuple[str, ...], rows: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:

@@ -118,6 +118,19 @@ def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
+def failed_partitions(batch: pa.RecordBatch) -> list[list[dict[str, Any]]]:
+    """For each exchange, its partitions with an error code: `topic`, `topic_id`, `partition` and `error_code`."""
+    lists = column(batch, "partitions")
+    structs = pc.list_flatten(lists)
+    failed = pc.not_equal(pc.fill_null(pc.struct_field(structs, "error_code"), 0), 0)
+    names = ("topic", "topic_id", "partition", "error_code")
+    columns = (pc.struct_field(structs, name).filter(failed).to_pylist() for name in names)
+    found: list[list[dict[str, Any]]] = [[] for _ in range(batch.num_rows)]
+    for row, *values in zip(pc.list_parent_indices(lists).filter(failed).to_pylist(), *columns, strict=True):
+        found[row].append(dict(zip(names, values, strict=True)))
+    return found
+
+
 def first_of_each(lists: pa.Array) -> pa.Array:
     """The first element of each list; null if it has none."""
     parents = pc.list_parent_indices(lists).to_numpy(zero_copy_only=False)

@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.columns import column, failed_partitions
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
-__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes_in", "causes_of"]
+__all__ = ["CAUSE_COLUMNS", "MAX_KEPT_BODY", "Cause", "carries_messages", "causes_in", "causes_of"]
 
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
@@ -134,16 +134,17 @@ def _messages_below(node: dict[str, Any]) -> Iterator[Any]:
                 yield from (text for field, text in one.items() if field.endswith(MESSAGE) and text)
 
 
-def causes_of(batch: pa.RecordBatch, row: int) -> list[Cause]:
-    """The errors of an exchange, with details from its body."""
-    api_key, first, count, partitions, body = (column(batch, name)[row].as_py() for name in CAUSE_COLUMNS)
-    found = [
-        Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
-        for one in partitions or ()
-        if one["error_code"]
-    ]
-    if api_key is None or body is None:
-        return found or ([Cause(first)] if first else [])
-    inside = list(causes_in(api_key, body))
-    # The body may be truncated, or have more errors than are examined.
-    return (inside if len(inside) >= count else max(found, inside, key=len)) or ([Cause(first)] if first else [])
+def causes_of(batch: pa.RecordBatch) -> Iterator[list[Cause]]:
+    """The errors of each exchange, with details from its body."""
+    names = ("api_key", "error_code", "error_count", "response_body")
+    columns = (column(batch, name).to_pylist() for name in names)
+    for partitions, api_key, first, count, body in zip(failed_partitions(batch), *columns, strict=True):
+        found = [
+            Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
+            for one in partitions
+        ]
+        if api_key is not None and body is not None:
+            inside = list(causes_in(api_key, body))
+            # The body may be truncated, or have more errors than are examined.
+            found = inside if len(inside) >= count else max(found, inside, key=len)
+        yield found or ([Cause(first)] if first else [])

@@ -236,6 +236,6 @@ def _finder(
     native = kernel()
     if predicate is None:
         return _Indexing(ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None)), index)
-    if not asks_columns(predicate, numbers=False):
+    if not asks_columns(predicate):
         return None
     return ExchangeFinder(native, selection=Selection(predicate, selector, native, show_secrets=False, writes=True))

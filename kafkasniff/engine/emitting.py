@@ -131,15 +131,13 @@ class Emitter:
         self,
         entry: PairedEntry,
         out: Outputs,
-        number: int | None = None,
         problems: tuple[Problem, ...] = (),
         *,
         ends: bool = True,
     ) -> None:
         """Emit a message whose exchange is whole. Hot.
 
-        `number`: that of the exchange, if it has one; `problems`: reported with the message; `ends`: also emit an
-        `Exchange`, if they are wanted.
+        `problems`: reported with the message; `ends`: also emit an `Exchange`, if they are wanted.
         """
         connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
         state = self._state
@@ -147,8 +145,7 @@ class Emitter:
         capture = state.only_capture or state.capture_of(entry[11])
         opened: Open | None = None
         if version is not None:
-            if number is None:
-                number = state.next_exchange()
+            number = entry[20] or state.next_exchange()
             message, carry = request_message(entry, number, capture)
             plan = version.request
         else:
@@ -175,7 +172,6 @@ class Emitter:
             self.slice_bytes += ahead.memory
             ahead.memory = 0
         if opened is None:
-            assert number is not None
             assert version is not None
             paired.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1

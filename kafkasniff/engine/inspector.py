@@ -198,7 +198,7 @@ class Inspector:
     ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
         """`feed_slices`, with the exchanges that `finder` finds as separate columns.
 
-        These exchanges have no numbers. All slices and columns have to be consumed before the next batch.
+        All slices and columns have to be consumed before the next batch.
         """
         for part in self._feeder.parts(batch):
             columns: list[PairColumns] = []

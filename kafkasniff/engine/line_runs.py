@@ -305,6 +305,7 @@ class LineRun:
             last_packet & PACKET_NUMBER,
             index,
             0 if is_request else retransmits,
+            int(self.numbers[index]),
         )
 
     def _client_id(self, index: int, pair: int) -> str | bytes | None:

@@ -146,7 +146,7 @@ class LineWindows:
                 others += len(piece)
                 began -= sum(map(run.is_request, piece))
                 for index in piece:
-                    emitter.emit_paired(run.entry(index), out, int(run.numbers[index]))
+                    emitter.emit_paired(run.entry(index), out)
                     if emitter.is_full(out):
                         yield _taken(out)
                         emitter.slice_bytes = 0
@@ -173,7 +173,7 @@ class LineWindows:
         if pins is not None:
             assert answer is not None
             pins.pin(number, answer)
-        self._emitter.emit_paired(run.entry(index), out, number, run.problems(index), ends=answer is None)
+        self._emitter.emit_paired(run.entry(index), out, run.problems(index), ends=answer is None)
         yield _taken(out)
         if pins is not None:
             pins.unpin(number)

@@ -69,6 +69,10 @@ class _ByKey:
         self._gone[places] = True
         return found, self._rows.take(places)
 
+    def has(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of these keys are known."""
+        return self._find(keys)[1]
+
     def take_connection(self, index: int) -> NDArray[np.void]:
         """The requests of a connection, which are removed."""
         bounds = np.searchsorted(self._keys, (index << ORDINAL_BITS, index + 1 << ORDINAL_BITS))
@@ -76,6 +80,12 @@ class _ByKey:
         rows = self._rows[place].compress(~self._gone[place])
         self._gone[place] = True
         return rows
+
+    def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Give exchanges their numbers; returns which of the keys are known."""
+        places, found = self._find(keys)
+        self._rows["number"][places] = numbers[found]
+        return found
 
     def _find(self, keys: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         if not len(self._keys):
@@ -155,12 +165,6 @@ class OutstandingRequests(_ByKey):
     def drop(self, keys: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Remove these keys and return which of them were known. Rows that were returned keep their client ids."""
         return super().take(keys)[0]
-
-    def number(self, keys: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Give exchanges their numbers; returns which of the keys are known."""
-        places, found = self._find(keys)
-        self._rows["number"][places] = numbers[found]
-        return found
 
     # -- client ids ---------------------------------------------------------------------------------------------------
 

@@ -59,12 +59,13 @@ PairedEntry = tuple[
     int,
     int,
     int,
+    int,
 ]
 """Order, place of the connection and place within it (the inspector's sort key); connection; list of open exchanges
 (`Paired.open`) and the index there; ordinal within the connection; the message's start, its size, length of the client
 id; correlation id; packet, time_ns; the API's version, None for a response; latency of a response; its duration; lowest
 and highest number of the message's packets; index of the message; for a response, the retransmissions since the
-previous exchange."""
+previous exchange; number of the exchange, 0 if it has none yet."""
 
 
 class Paired:
@@ -182,6 +183,7 @@ class PairedRun:
             *((rows[name] & PACKET_NUMBER).tolist() for name in ("first_packet", "last_packet")),
             index.tolist(),
             rows["retransmits"].tolist(),
+            rows["number"].tolist(),
         ]
         in_arena = (rows["flags"] & ARENA) > 0
         return zip(

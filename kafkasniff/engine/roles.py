@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.versions import distinct
+from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.engine.wanted_bodies import DIRECTIONS, NO_BODY, WantedBodies
 from kafkasniff.enrich.plan import (
     NamePlan,
     adds_names,
@@ -74,29 +75,38 @@ class ExchangeKind(NamedTuple):
 class ExchangeKinds:
     """Kinds by the code of a version of an API, and the programs that readers of exchanges share.
 
-    `names`: see `exchange_kind`.
+    `names`: see `exchange_kind`; `bodies`: those that are wanted as JSON.
     """
 
-    def __init__(self, kernel: Kernel, *, show_secrets: bool, names: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, *, show_secrets: bool, names: bool = False, bodies: WantedBodies | None = None
+    ) -> None:
         self._kernel = kernel
         self._show_secrets = show_secrets
         self._names = names
+        self._wanted = NO_BODY if bodies is None else bodies
         self._codes: dict[int, ExchangeKind | None] = {}
         """As many as there are versions."""
         self.known: dict[int, ExchangeKind] = {}
         """Those of `of` so far that are not Python's."""
         self.programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
         """Their programs' addresses (`native.exchanges.ExchangeReader`)."""
+        self.bodies = np.zeros(2 * KEYS * VERSIONS, np.uint8)
+        """Whether their bodies are wanted, likewise."""
         self._programs: list[Program] = []
 
     def of(self, code: int) -> ExchangeKind | None:
         """What exchanges of this version are read by; None where they are Python's."""
         if code not in self._codes:
+            api = version_of(code).api or ""
+            fields = frozenset(field for one in DIRECTIONS for field in self._wanted.fields(one, api))
             kind = self._codes[code] = exchange_kind(
-                *divmod(code, VERSIONS), show_secrets=self._show_secrets, names=self._names
+                *divmod(code, VERSIONS), show_secrets=self._show_secrets, names=self._names, rare=fields
             )
             if kind is not None:
                 self.known[code] = kind
+                for number, one in enumerate(DIRECTIONS):
+                    self.bodies[number * KEYS * VERSIONS + code] = self._wanted.of(one, api)
                 request, response = Program(self._kernel, kind.request), Program(self._kernel, kind.response)
                 self._programs += request, response
                 self.programs[code], self.programs[KEYS * VERSIONS + code] = request.address, response.address
@@ -115,17 +125,19 @@ class _NotNativeError(Exception):
     """A program cannot express it."""
 
 
-def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = False) -> ExchangeKind | None:
+def exchange_kind(
+    key: int, version: int, *, show_secrets: bool, names: bool = False, rare: frozenset[str] = frozenset()
+) -> ExchangeKind | None:
     """How exchanges of a version of an API are read; None if they are left to Python.
 
-    `names`: names of topic ids are known, and what is in a fetch session is added later.
+    `names`: names of topic ids are known, and what is in a fetch session is added later. `rare`: tagged fields; bodies
+    that have one are left to Python, too.
     """
     asked, answered = request_plan(key, version), response_plan(key, version)
     wait = wait_plan(key)
     if asked.schema is None or answered.schema is None or client_software(key) is not None:
         return None
-    directions: tuple[Direction, Direction] = "request", "response"
-    if not all(_may_add(key, version, one, names=names) for one in directions):
+    if not all(_may_add(key, version, one, names=names) for one in DIRECTIONS):
         return None
     if teaches(key, version, "request") or (wait is not None and wait.reason == "leader"):
         return None
@@ -133,13 +145,13 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
     top = {field.name for field in root.fields}
     if "members" in top:
         return None
-    rare = {FORGOTTEN}
+    special_fields = {FORGOTTEN, *rare}
     if wait is not None and wait.replica_ids and wait.replica_id not in top:
         # Only replicas send the struct with their id.
         found = {path[0] for path in wait.replica_ids} & {field.name for field in root.tagged}
         if not found:
             return None
-        rare |= found
+        special_fields |= found
     session = uses_sessions(key, version)
     wanted = ("acks",) if wait is None else ("acks", "min_bytes", wait.replica_id, *wait.limits)
     wanted += SESSION if session else ()
@@ -160,10 +172,10 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
         # Whether the ids of named topics are known already, the kernel looks up.
         facts = {name for name, child in learnt[0].children if _learns_brokers(child)}
         # Few responses have a tagged field with facts.
-        rare |= facts & tagged
+        special_fields |= facts & tagged
         facts -= tagged
         learns = len(facts) > 1 or any(not _is_alone(child) for name, child in learnt[0].children if name in facts)
-    special = dict.fromkeys(rare, RARE)
+    special = dict.fromkeys(special_fields, RARE)
     places = special | {name: FIRST_VALUE + number for number, name in enumerate(asked_values)}
     answers = special | {name: FIRST_VALUE + values.index(own) for name, own in given.items()}
     answers["throttle_time_ms"] = ROLES.index("throttle")
@@ -185,7 +197,7 @@ def exchange_kind(key: int, version: int, *, show_secrets: bool, names: bool = F
                 roles=_roles(key, direction, plan.schema.root, *special_roles, data=data),
             )
             for direction, plan, special_roles in zip(
-                directions, (asked, answered), ((places, {}), (answers, inner)), strict=True
+                DIRECTIONS, (asked, answered), ((places, {}), (answers, inner)), strict=True
             )
             if plan.schema is not None
         ]

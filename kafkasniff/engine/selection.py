@@ -29,10 +29,9 @@ __all__ = ["Selection", "asks_columns"]
 Answers = NDArray[np.uint8]
 
 
-def asks_columns(predicate: Predicate, *, numbers: bool = True) -> bool:
-    """Whether columns can answer any part of a predicate; without `numbers`, exchanges have no numbers."""
-    fields = fields_of(predicate)
-    return (numbers or "exchange" not in fields) and not fields.isdisjoint(HEADER_FIELDS | BODY_FIELDS)
+def asks_columns(predicate: Predicate) -> bool:
+    """Whether columns can answer any part of a predicate."""
+    return not fields_of(predicate).isdisjoint(HEADER_FIELDS | BODY_FIELDS)
 
 
 class Selection:
@@ -85,11 +84,11 @@ class Selection:
         return found
 
     def exchanges(
-        self, messages: Messages, answers: NDArray[np.intp], numbers: Ints | None, capture: Callable[[int], str | None]
+        self, messages: Messages, answers: NDArray[np.intp], numbers: Ints, capture: Callable[[int], str | None]
     ) -> Answers:
         """The answers for the exchanges of these responses, whose requests are among the messages; or `DEFERRED`.
 
-        `numbers`: of exchanges, by message, if they have any.
+        `numbers`: of exchanges, by message.
         """
         asked = messages.rows["pair"][answers].astype(np.intp)
         return self._answers(AskedColumns(self._batch(messages, numbers, capture), asked, answers))

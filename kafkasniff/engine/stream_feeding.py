@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.engine.exchange_numbers import number_exchanges
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
@@ -156,6 +157,7 @@ class StreamFeeder:
 
     def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""
+        self._questions.recount()
         if self.lines is not None:
             for slot in self._events.freed:
                 self.lines.forget(slot)
@@ -194,6 +196,9 @@ class StreamFeeder:
         if finder is not None and not detail.hides:
             messages, is_event = self.requests.whole(messages, lambda code: finder.may_take(code, options))
         keyed += self._events.events(messages, is_event)
+        if finder is not None and not detail.hides:
+            keyed.sort()
+            number_exchanges(state, keyed, messages, is_event, self.requests.begun)
         return self._pairs(messages, columns, finder), None
 
     def _pairs(

@@ -166,6 +166,7 @@ class StreamMessages:
         key = np.array([(connection.slot << ORDINAL_BITS) + ordinal], np.int64)
         found, rows = self.begun.take(key)
         if found[0]:
+            _keep_numbers(connection, rows)
             return rows
         found, rows = self.outstanding.take(key)
         return self._asked(connection, rows[0]) if found[0] else None
@@ -185,7 +186,16 @@ class StreamMessages:
         """Let no request of a connection wait as a column; returns those with their bodies, as regular messages."""
         for row in self.outstanding.take_connection(connection.slot):
             connection.asked[int(row["ordinal"])] = self._asked(connection, row)
-        return self.begun.take_connection(connection.slot)
+        begun = self.begun.take_connection(connection.slot)
+        _keep_numbers(connection, begun)
+        return begun
+
+
+def _keep_numbers(connection: FollowedConnection, begun: NDArray[np.void]) -> None:
+    """Let the exchanges of requests that become events keep their numbers; those of this batch get theirs later."""
+    for ordinal, number in zip(begun["ordinal"].tolist(), begun["number"].tolist(), strict=True):
+        if number:
+            connection.exchanges[ordinal] = OpenExchange(number)
 
 
 def _of_codes(rows: NDArray[np.void], chosen: Bools, wanted: Callable[[int], bool]) -> Bools:

@@ -148,6 +148,8 @@ class StreamQuestions:
         self._searches: dict[int, _Search] = {}
         self.prologues: dict[tuple[int, int], bytes] | None = None
         """Receives what comes before the first frame of a stream, by connection and direction, if it is a dict."""
+        self._memory: int | None = None
+        """None: to be counted."""
         self._answers = {
             QuestionKind.FACTS: self._facts,
             QuestionKind.SEEK: self._seek,
@@ -166,12 +168,19 @@ class StreamQuestions:
         """A connection is over."""
         self._searches.pop(connection, None)
         self.items.forget(connection)
+        self._memory = None
+
+    def recount(self) -> None:
+        """The engine may have asked questions: count the memory again."""
+        self._memory = None
 
     @property
     def memory(self) -> int:
-        """Approximate bytes of memory of searches and of TLS."""
-        searches = sum(one.memory_bytes(0) + one.memory_bytes(1) for one in self._searches.values())
-        return searches + self.items.memory
+        """Approximate bytes of memory of searches and of TLS. Hot: asked for each request that is kept."""
+        if self._memory is None:
+            searches = sum(one.memory_bytes(0) + one.memory_bytes(1) for one in self._searches.values())
+            self._memory = searches + self.items.memory
+        return self._memory
 
     def say(self, kind: str, detail: str, *, likely: bool = False) -> int:
         """The number of a text."""

@@ -53,6 +53,9 @@ pub const Names = extern struct {
     }
 };
 
+/// Whether bodies of a kind are wanted as text (`kafkasniff/engine/wanted_bodies.py`).
+pub const Wanted = enum(u8) { never, always, with_errors, _ };
+
 /// Two messages, by their indices. `response` may be NONE: then the row is about the request alone.
 pub const Pair = extern struct { request: u32, response: u32 };
 
@@ -150,15 +153,16 @@ pub const Exchanges = extern struct {
     /// Programs whose ops have roles, by direction (0 request, 1 response) and code; null: such messages are left to
     /// Python.
     programs: [*]const ?[*]const u8,
+    /// Whether bodies are wanted as text, by direction and code as `programs`; null: none are.
+    bodies: ?[*]const Wanted,
     call: *calls.Call,
     /// 1: bodies are not decoded.
     headers: u32,
-    /// 1: bodies are wanted as text.
-    bodies: u32,
     /// 1: batches of records are wanted.
     records: u32,
     /// 1: the output of the last call, which ended with `asks`, is continued.
     continues: u32,
+    spare: u32 = 0,
     /// Names of topic ids. They are needed by programs with such a role only.
     topic_names: ?*NameTable,
     /// The largest message that is decoded here, in bytes.

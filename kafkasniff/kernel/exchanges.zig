@@ -26,6 +26,7 @@ pub const Partition = exchange_columns.Partition;
 pub const Row = exchange_columns.Row;
 pub const Shared = exchange_columns.Shared;
 pub const Texts = exchange_columns.Texts;
+pub const Wanted = exchange_columns.Wanted;
 
 /// Writes rows from `next` on, after those of the last call only if it asked for names (`names.Asks`).
 pub fn run(call: *Exchanges) calls.Status {
@@ -149,7 +150,7 @@ const Body = struct {
         return .{ .program = programs.Program.at(address), .data = data, .start = message.body };
     }
 
-    /// Appends its JSON to these texts if bodies are wanted. Returns the bytes of its error codes in `Call.notes`.
+    /// Appends its JSON to these texts if it is wanted. Returns the bytes of its error codes in `Call.notes`.
     fn json(self: *const Body, call: *const Exchanges, into: *Texts, index: u32) Error!usize {
         const message = &call.found.rows[index];
         const one = call.call;
@@ -170,7 +171,12 @@ const Body = struct {
         const after = try walk.run();
         if (call.topic_names) |names| if (names.isAsking()) return error.Odd;
         if (walk.account.wanting or walk.notes.problems > 0 or after != self.data.len) return error.Odd;
-        if (call.bodies != 0) into.used = out.at;
+        const is_wanted = if (call.bodies) |bodies| switch (bodies[kindOf(message)]) {
+            .always => true,
+            .with_errors => walk.notes.used > 0,
+            else => false,
+        } else false;
+        if (is_wanted) into.used = out.at;
         return walk.notes.used;
     }
 };

@@ -62,6 +62,8 @@ pub const Message = extern struct {
     retransmits: u16 = 0,
     /// The position of its length prefix in its stream; -1: it came late.
     position: i64,
+    /// Number of its exchange, which the caller assigns; 0: none yet.
+    number: i64 = 0,
 };
 
 /// The messages of a batch, and the memory that holds their bytes.

@@ -126,7 +126,7 @@ class LiveFindings:
         options = ExportOptions(tables=tables_for(self._detectors))
         # Names are looked up in the catalog of the run; this one only absorbs values that are not used here.
         enricher = Enricher(Catalog(learned_facts=LearnedFacts()))
-        self._stager = Stager(options, enricher, self, wants_body=self._detectors.wants_body)
+        self._stager = Stager(options, enricher, self, bodies=self._detectors.bodies)
 
     # -- input ------------------------------------------------------------------------------------------------------
 

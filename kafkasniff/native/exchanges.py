@@ -113,11 +113,12 @@ class _Exchanges(ctypes.Structure):
         ("pairs", ctypes.c_void_p),
         ("pairs_size", ctypes.c_uint64),
         ("programs", ctypes.c_void_p),
+        ("bodies", ctypes.c_void_p),
         ("call", ctypes.c_void_p),
         ("headers", ctypes.c_uint32),
-        ("bodies", ctypes.c_uint32),
         ("records", ctypes.c_uint32),
         ("continues", ctypes.c_uint32),
+        ("spare", ctypes.c_uint32),
         ("topic_names", ctypes.c_void_p),
         ("most", ctypes.c_uint64),
         ("requests", _Texts),
@@ -157,7 +158,7 @@ class ExchangeColumns(NamedTuple):
     rows: NDArray[np.void]
     """`ROW`; numbers of topics, partitions and batches of each, which are concatenated for all rows."""
     requests: Strings
-    """Bodies as JSON; empty if not requested."""
+    """Bodies as JSON; empty if not wanted."""
     responses: Strings
     names: Strings
     """The strings that `client_id`, `group` … are indices of; NONE: null."""
@@ -188,8 +189,9 @@ class ExchangeReader:
     """Reads exchanges of one batch after the other.
 
     `programs`: the addresses of programs by direction and code, which may change (`roles.ExchangeKinds`); `headers`:
-    bodies are not needed; `bodies`: their JSON is; `records`: so are the locations of batches; `most`: maximum size of
-    a message, and `max_records` of its records. `names`: of topic ids; None: no program needs any.
+    bodies are not needed; `bodies`: whether their JSON is, by direction and code (`exchange_columns.Wanted`; None:
+    never); `records`: the locations of batches are; `most`: maximum size of a message, and `max_records` of its
+    records. `names`: of topic ids; None: no program needs any.
     """
 
     def __init__(
@@ -198,7 +200,7 @@ class ExchangeReader:
         programs: NDArray[np.uint64],
         *,
         headers: bool,
-        bodies: bool = False,
+        bodies: NDArray[np.uint8] | None = None,
         records: bool = False,
         show_secrets: bool = False,
         most: int,
@@ -209,10 +211,11 @@ class ExchangeReader:
         self._caller = Caller(kernel)
         self._caller.wants = FORMS["auto"] | RECORDS["batches"] | (SHOW_SECRETS if show_secrets else 0)
         self._caller.most_records = max_records
-        self._programs = programs
+        self._kept = programs, bodies
         call = self.call = _Exchanges()
         call.call, call.programs, call.most = self._caller.address, programs.ctypes.data, most
-        call.headers, call.bodies, call.records = headers, bodies, records
+        call.headers, call.records = headers, records
+        call.bodies = None if bodies is None else bodies.ctypes.data
         self._topic_names = None if names is None else LineNames(names)
         call.topic_names = None if self._topic_names is None else self._topic_names.address
         self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)

@@ -51,7 +51,8 @@ MESSAGE: Final = np.dtype(
         ("spare", np.uint8),
         ("retransmits", np.uint16),
         ("position", np.int64),
+        ("number", np.int64),
     ],
     align=True,
 )
-"""A message (`feed.Message`)."""
+"""A message (`feed.Message`). `number`: of its exchange, 0 if it has none yet; the kernel leaves it at 0."""

@@ -15,7 +15,7 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.security import ClientIdentity, SecurityView
-from kafkasniff.model import Message
+from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
 from kafkasniff.tables.rows.resolve import LearnedNames
@@ -96,9 +96,10 @@ class Gathering:
         """The tables with their needed columns, without those of detectors."""
         return united(self.overview.reads(), *(part.reads() for part in self._own))
 
-    def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed. Called for every message."""
-        return self.overview.wants_body(message) or self.detectors.wants_body(message)
+    @property
+    def bodies(self) -> WantedBodies:
+        """The bodies that are needed as JSON."""
+        return self.overview.bodies | self.detectors.bodies
 
     def has(self, table: str) -> None:
         """Note that a table exists, though it may have no rows."""

@@ -80,10 +80,8 @@ class ErrorsOverTime(OverTime):
         # Errors are rare, so they are handled one by one.
         wrong = pc.fill_null(pc.greater(column(batch, "error_count"), 0), False)
         begin = starts.filter(wrong).to_pylist()
-        rows = zip(*(column(only(batch, wrong), name).to_pylist() for name in self._OWN), strict=True)
         found: list[tuple[int | None, int | None, int]] = []
-        for start, (api_key, code, count, partitions, body) in zip(begin, rows, strict=True):
-            codes = error_codes(api_key, code, count, partitions or [], body)
+        for start, codes in zip(begin, error_codes(only(batch, wrong)), strict=True):
             found += [(start, one, times) for (one, _), times in codes.items()]
         self.parts["errors"].add(
             {

@@ -226,7 +226,7 @@ def test_order_batches_and_merging_change_nothing(data: st.DataObject) -> None:
 def of_captures(paths: list[str], size: int | None = None, **options: Any) -> OverviewAnswer:
     """The answer for captures. `size`: number of packets per batch."""
     overview = Overview()
-    rows = CountedRows(ExportOptions(**options), overview.update, wants_body=overview.wants_body)
+    rows = CountedRows(ExportOptions(**options), overview.update, bodies=overview.bodies)
     with open_captures(paths) as source:
         for batch in source:
             part: PacketBatch = batch

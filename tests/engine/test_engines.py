@@ -366,7 +366,7 @@ MUTED = [
 
 
 def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any]]:
-    """Events, and the exchanges that are columns by connection and request: latency, and both waits."""
+    """Events, and the exchanges that are columns by connection and request: number, latency, and both waits."""
     inspector, finder = Inspector(connections=True), ExchangeFinder(kernel())
     events: list[Any] = []
     found: dict[Any, Any] = {}
@@ -374,7 +374,9 @@ def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any
         for emitted, columns in inspector.feed_columns(one, finder):
             events += emitted
             for pairs in columns:
-                values = zip(pairs.answered["latency"], pairs.behind_ns, pairs.muted_ns, strict=True)
+                values = zip(
+                    pairs.asked["number"], pairs.answered["latency"], pairs.behind_ns, pairs.muted_ns, strict=True
+                )
                 for asked, value in zip(pairs.asked, values, strict=True):
                     owner = pairs.owners[asked["connection"]]
                     assert owner is not None
@@ -388,8 +390,8 @@ def test_columns_are_made() -> None:
     """Else the test below would compare events with events."""
     events, found = in_columns(packets_of(talks([[*MORE, "crossing"] * 5] * 2, words=SAID | MORE), []))
     assert len(found) > 20
-    assert any(behind for _, behind, _ in found.values())
-    assert any(muted for _, _, muted in found.values())
+    assert any(behind for _, _, behind, _ in found.values())
+    assert any(muted for *_, muted in found.values())
     assert any(isinstance(one, Exchange) for one in events)
 
 
@@ -402,7 +404,7 @@ def test_columns_are_made() -> None:
 @example(said=[[*MORE, "heartbeat", "crossing", "error", "heartbeat"] * 5] * 2, cuts=[30, 60], early={8, 9, 20, 33})
 @example(said=[["heartbeat", "crossing"] * 9], cuts=[], early={*range(4, 40, 7), *range(5, 40, 9)})
 def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set[int]) -> None:
-    """Waits for other exchanges, and what connections count, are those of exchanges one by one.
+    """Numbers, waits for other exchanges, and what connections count, are those of exchanges one by one.
 
     `early`: packets with an earlier timestamp than the ones before.
     """
@@ -420,13 +422,13 @@ def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set
     for one in expected:
         if isinstance(one, Exchange) and one.request is not None:
             key = one.connection, one.request.time_ns, one.request.correlation_id
-            exchanges[key] = (one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
+            exchanges[key] = (one.exchange, one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
     assert found.items() <= exchanges.items()
     emitted = [one for one in events if isinstance(one, Exchange) and one.request is not None]
     assert len(found) + len(emitted) == len(exchanges)
     alone = {(one.connection, one.request.time_ns, one.request.correlation_id): one for one in emitted if one.request}
     for key, one in alone.items():
-        assert exchanges[key] == (one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
+        assert exchanges[key] == (one.exchange, one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
 
 
 # -- captures ---------------------------------------------------------------------------------------------------------

@@ -225,7 +225,6 @@ def fuzz(options: argparse.Namespace) -> int:
         kernel(),
         kinds.programs,
         headers=False,
-        bodies=True,
         records=True,
         show_secrets=True,
         most=ROOM,

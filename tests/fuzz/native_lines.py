@@ -14,6 +14,7 @@ import numpy as np
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.roles import ExchangeKinds
+from kafkasniff.engine.wanted_bodies import EVERY_BODY
 from kafkasniff.enrich.plan import teaches
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
 from kafkasniff.kafka.messages.message_plan import request_plan
@@ -185,8 +186,10 @@ def _sessions(data: bytes, row: np.void) -> list[KnownSession]:
 def _reader() -> tuple[ExchangeReader, ExchangeKinds]:
     """Room for columns, and the programs that read exchanges."""
     found = kernel()
-    kinds = ExchangeKinds(found, show_secrets=False)
+    kinds = ExchangeKinds(found, show_secrets=False, bodies=EVERY_BODY)
     kinds.are_known(np.arange(KEYS * VERSIONS))
     programs = kinds.programs
-    reader = ExchangeReader(found, programs, headers=False, bodies=True, records=True, most=ROOM, max_records=1000)
+    reader = ExchangeReader(
+        found, programs, headers=False, bodies=kinds.bodies, records=True, most=ROOM, max_records=1000
+    )
     return reader, kinds

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from kafkasniff.engine.roles import ExchangeKinds
+from kafkasniff.engine.wanted_bodies import EVERY_BODY, NO_BODY, WantedBodies
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native import exchanges as module
 from kafkasniff.native import kernel
@@ -79,11 +80,11 @@ class Call:
         return found
 
 
-def reader_of(*, names: Any = None, **options: Any) -> ExchangeReader:
-    kinds = ExchangeKinds(kernel(), show_secrets=False, names=True)
+def reader_of(*, names: Any = None, bodies: WantedBodies = EVERY_BODY, **options: Any) -> ExchangeReader:
+    kinds = ExchangeKinds(kernel(), show_secrets=False, names=True, bodies=bodies)
     kinds.are_known(np.arange(KEYS * VERSIONS))
-    options = {"headers": False, "bodies": True, "records": True, "most": 1 << 20, "max_records": 1000, **options}
-    reader = ExchangeReader(kernel(), kinds.programs, names=names, **options)
+    options = {"headers": False, "records": True, "most": 1 << 20, "max_records": 1000, **options}
+    reader = ExchangeReader(kernel(), kinds.programs, names=names, bodies=kinds.bodies, **options)
     reader.kinds = kinds  # type: ignore[attr-defined] # owns the programs
     return reader
 
@@ -107,6 +108,23 @@ def test_rows_of_several_calls(monkeypatch: pytest.MonkeyPatch, at_once: int) ->
     assert np.concatenate([one.shared["count"] for one in found]).tolist() == whole.shared["count"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("wanted", "asked", "answered"),
+    [
+        (EVERY_BODY, [1, 1, 1], [1, 1, 1]),
+        (NO_BODY, [0, 0, 0], [0, 0, 0]),
+        (WantedBodies(errors=True), [0, 0, 0], [0, 1, 0]),
+        (WantedBodies({("request", "Produce"): None}, errors=True), [1, 1, 0], [0, 1, 0]),
+        (WantedBodies({("request", "Fetch"): ("cluster_id",), ("response", "Fetch"): None}), [0, 0, 0], [0, 0, 1]),
+    ],
+)
+def test_wanted_bodies(wanted: WantedBodies, asked: list[int], answered: list[int]) -> None:
+    """Texts of other bodies are empty."""
+    found, _ = Call([PRODUCE, FAILED, FETCH]).read(reader_of(bodies=wanted))
+    assert [int(bool(text)) for text in texts(found.requests)] == asked
+    assert [int(bool(text)) for text in texts(found.responses)] == answered
+
+
 @pytest.mark.parametrize(("bound", "room"), [("MAX_TEXT", 300), ("MAX_INSIDE", 1), ("MAX_NAME_BYTES", 14)])
 def test_an_exchange_that_never_fits_is_pythons(monkeypatch: pytest.MonkeyPatch, bound: str, room: int) -> None:
     """Such an exchange is skipped; those around it have rows."""
@@ -117,7 +135,7 @@ def test_an_exchange_that_never_fits_is_pythons(monkeypatch: pytest.MonkeyPatch,
     which = {"MAX_TEXT": large[0], "MAX_NAME_BYTES": large[1]}.get(bound, FAILED)
     fits = (kafka.fetch_request(4, "paid", 12), kafka.fetch_response(4, "paid", b"", 12))
     monkeypatch.setattr(module, bound, room)
-    found = Call([fits, which, fits]).every(reader_of(bodies=bound == "MAX_TEXT"))
+    found = Call([fits, which, fits]).every(reader_of(bodies=EVERY_BODY if bound == "MAX_TEXT" else NO_BODY))
     pairs = np.concatenate([one.rows["pair"] for one in found]).tolist()
     assert pairs == ([0, 1, 2] if bound == "MAX_INSIDE" else [0, 2])
 

@@ -27,7 +27,7 @@ FEW = ("unanswered-requests", "hidden-errors")
 
 def from_capture(path: Path) -> Contents:
     gathering = Gathering(Detectors(FEW))
-    rows = CountedRows(ExportOptions(tables=TABLES), gathering.update, wants_body=gathering.wants_body)
+    rows = CountedRows(ExportOptions(tables=TABLES), gathering.update, bodies=gathering.bodies)
     for table in TABLES:
         gathering.has(table)
     with open_captures([str(path)]) as source:
@@ -65,7 +65,7 @@ def test_rows_in_any_order_and_in_parts(tmp_path: Path) -> None:
         whole.update(batch, table)
         seen.extend((batch.slice(start, 40), table) for start in range(0, batch.num_rows, 40))
 
-    rows = CountedRows(ExportOptions(tables=TABLES), take, wants_body=whole.wants_body)
+    rows = CountedRows(ExportOptions(tables=TABLES), take, bodies=whole.bodies)
     with open_captures([str(ROOT / "captures" / CAPTURES[0])]) as source:
         for batch in source:
             rows.feed(batch)

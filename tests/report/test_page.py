@@ -156,7 +156,7 @@ def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Elements] = []
     for names in (evil, [f"benign-{number}" for number in range(len(evil))]):
         gathering = Gathering()
-        rows = CountedRows(ExportOptions(), gathering.update, wants_body=gathering.wants_body)
+        rows = CountedRows(ExportOptions(), gathering.update, bodies=gathering.bodies)
         rows.feed(batch([packet for number, name in enumerate(names) for packet in talk(number, name).packets]))
         found.append(checked(page_of(gathering.contents(rows.end()), names)))
     hostile, benign = found

@@ -8,7 +8,6 @@ that are registered and not fenced, and the leader of each partition.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,11 +17,10 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
-from kafkasniff.analysis.detectors.detector import Bodies
 from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.analysis.listed_brokers import ListedBroker
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.model import Message
+from kafkasniff.engine.wanted_bodies import Bodies
 
 __all__ = ["BODIES", "EXCHANGES", "add_facts", "fact_shapes"]
 
@@ -38,21 +36,13 @@ _LEADER: Final = ("topic", "partition", "leader", "count", "first", "last")
 _APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
 
 
-def _is_replica(message: Message) -> bool:
-    """Whether a Fetch request has a replica's epoch."""
-    body = message.body
-    if not isinstance(body, Mapping):
-        return True
-    state = body.get("replica_state")
-    return isinstance(state, Mapping) and state.get("replica_epoch", -1) >= 0
-
-
 BODIES: Final[Bodies] = {
     ("response", "Metadata"): None,
     ("request", "BrokerRegistration"): None,
     ("response", "BrokerRegistration"): None,
     ("request", "BrokerHeartbeat"): None,
-    ("request", "Fetch"): _is_replica,
+    # Replicas send their epoch.
+    ("request", "Fetch"): ("replica_state",),
 }
 EXCHANGES: Final = TableReading(
     ("time_ns", "api", "status", "error_code", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS

@@ -28,12 +28,13 @@ from kafkasniff.analysis.detectors.absences import (
 )
 from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.times import clock_time

@@ -12,11 +12,12 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import BROKER, Tally
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.analysis.offers import highest
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.releases import releases, spoken_by
 from kafkasniff.text.printable import word

@@ -23,7 +23,7 @@ needed; their partial answers travel with the detector's own.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, ClassVar, Final, TypeVar
 
 import msgspec
@@ -36,16 +36,13 @@ from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.model import Direction, Message
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Bodies", "Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
+__all__ = ["Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
 
 MAX_WITNESSES: Final = 1 << 17
 """Maximum number of exchanges that a detector keeps as evidence for all its subjects, the earliest."""
-
-Bodies = Mapping[tuple[Direction, str], Callable[[Message], bool] | None]
-"""Direction and API of the messages whose bodies are needed as JSON, and which of them; None: all."""
 
 Effect = tuple[str, Mapping[str, Any]]
 """A detector's name, and values of the subject (and `severity`): its findings with these only repeat their cause."""
@@ -58,7 +55,7 @@ class Detector(Accumulator[P]):
     """Looks for one kind of trouble."""
 
     bodies: ClassVar[Bodies] = {}
-    """Other bodies are null in the rows of captures."""
+    """The bodies that it needs; others are null in the rows of captures."""
     error_bodies: ClassVar[bool] = False
     """Bodies of responses with error codes are needed, too."""
     by_packets: ClassVar[str] = ""

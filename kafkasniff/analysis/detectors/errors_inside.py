@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, shortened, some
-from kafkasniff.analysis.error_causes import Cause, carries_messages, causes_of
+from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, carries_messages, causes_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
@@ -226,7 +226,9 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         simple = (found_parts >= integers(column(batch, "error_count"))) & ~explains
         # The usual case as columns: codes of partitions, without messages.
         parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
-        listed = [(int(row), cause) for row in np.flatnonzero(~simple) for cause in causes_of(batch, int(row))]
+        others = np.flatnonzero(~simple)
+        causes = causes_of(batch.select(CAUSE_COLUMNS).take(pa.array(others)))
+        listed = [(row, cause) for row, some in zip(others.tolist(), causes, strict=True) for cause in some]
         api_names = column(batch, "api").to_pylist()
         listed = [(row, cause) for row, cause in listed if not _is_elsewhere(api_names[row], cause)]
         codes = column(parts, "error_code").cast(pa.int64())

@@ -13,7 +13,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.leader_terms import Moves, add_terms, moves, terms_shapes
 from kafkasniff.analysis.detectors.tally import (
@@ -28,6 +28,7 @@ from kafkasniff.analysis.detectors.tally import (
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, span
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["NotLeader"]

@@ -15,12 +15,13 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import printable, word

@@ -11,13 +11,14 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector, evidence_columns, evidence_shape, united
+from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters, MetadataStorms
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 
 __all__ = ["AllTopics", "FrequentMetadata"]

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
+from kafkasniff.engine.paired import PairColumns
 from kafkasniff.model import Connection, Exchange
 
 __all__ = ["Numbers"]
@@ -32,10 +34,12 @@ class Numbers:
         self._kept = 0
 
     def feed(self, events: Iterable[Any]) -> None:
-        """Collect the numbers in an inspector's events."""
+        """Collect the numbers in an inspector's events, and in exchanges that are columns."""
         for event in events:
             if type(event) is Exchange:
                 self._exchange(event)
+            elif type(event) is PairColumns:
+                self._columns(event)
             elif type(event) is Connection:
                 self.note(event.connection_id, event.connection)
 
@@ -61,19 +65,38 @@ class Numbers:
     def _exchange(self, event: Exchange) -> None:
         if event.exchange > MAX_NUMBER:
             return
-        found = self._exchanges.get(event.connection_id)
+        found = self._room(event.connection_id, event.connection, event.exchange_id + 1)
+        if found is not None:
+            found[event.exchange_id] = event.exchange
+
+    def _room(self, connection_id: int, connection: int, count: int) -> array[int] | None:
+        """The numbers of a connection's first exchanges, `count` at least; None if they are not kept."""
+        found = self._exchanges.get(connection_id)
         if found is None:
             if len(self._exchanges) >= MAX_CONNECTIONS:
-                return
-            found = self._exchanges[event.connection_id] = array("I")
-            self._connections[event.connection_id] = event.connection
-        missing = event.exchange_id + 1 - len(found)
+                return None
+            found = self._exchanges[connection_id] = array("I")
+            self._connections[connection_id] = connection
+        missing = count - len(found)
         if missing > 0:
             if self._kept + missing > MAX_NUMBERED:
-                return
+                return None
             found.extend([0] * missing)
             self._kept += missing
-        found[event.exchange_id] = event.exchange
+        return found
+
+    def _columns(self, found: PairColumns) -> None:
+        asked = found.asked
+        connection = asked["connection"]
+        order = np.argsort(connection, kind="stable")
+        starts = np.flatnonzero(np.append(True, np.diff(connection[order].astype(np.int64)) != 0))
+        for own in np.split(order, starts[1:]) if len(order) else ():
+            owner = found.owners[connection[own[0]]]
+            assert owner is not None
+            ordinals, numbers = asked["ordinal"][own], asked["number"][own]
+            kept = self._room(owner.identify(), owner.number, int(ordinals.max()) + 1)
+            if kept is not None and numbers.max() <= MAX_NUMBER:
+                np.frombuffer(kept, np.uint32)[ordinals] = numbers
 
     def numbered(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with numbers in their evidence, where known."""

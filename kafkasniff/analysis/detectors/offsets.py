@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, exploded, in_any, is_follower, named, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     BROKER,
@@ -28,6 +28,7 @@ from kafkasniff.analysis.detectors.tally import (
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, subject
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
 __all__ = ["OffsetsOutOfRange"]

@@ -12,10 +12,11 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, some
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.times import clock_time
 
 __all__ = ["OtherClusters"]

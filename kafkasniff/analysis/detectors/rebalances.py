@@ -10,12 +10,13 @@ import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
 from kafkasniff.analysis.group_events import GROUP_APIS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.text.printable import word
 

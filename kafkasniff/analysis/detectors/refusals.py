@@ -19,7 +19,7 @@ from kafkasniff.analysis.detectors.connections_known import (
     connections_by_id,
     connections_shape,
 )
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.problems_known import (
     MAX_DETAIL,
@@ -34,6 +34,7 @@ from kafkasniff.analysis.detectors.problems_known import (
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time

@@ -67,7 +67,7 @@ def run(
         rows = CountedRows(
             ExportOptions(tables=tables_for(detectors), ports=tuple(sorted(set(ports)))),
             detectors.update,
-            wants_body=detectors.wants_body,
+            bodies=detectors.bodies,
             keys=keys,
             events=numbers.feed,
         )

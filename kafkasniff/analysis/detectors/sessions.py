@@ -19,11 +19,12 @@ from kafkasniff.analysis.detectors.connections_known import (
     connections_by_id,
     connections_shape,
 )
-from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
+from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
 
 __all__ = ["ExpiredSessions"]
 

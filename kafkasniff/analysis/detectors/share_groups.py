@@ -12,10 +12,11 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, in_any, only
-from kafkasniff.analysis.detectors.detector import Bodies, Detector
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import CLUSTER, CLUSTER_COLUMNS, Tally, clusters
 from kafkasniff.analysis.detectors.wording import in_cluster, plural
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
 __all__ = ["RepeatedDeliveries"]

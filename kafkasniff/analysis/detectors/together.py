@@ -20,8 +20,8 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.known_clusters import ALONE
 from kafkasniff.analysis.parameters import make_parameters
 from kafkasniff.analysis.visibility import VisibleTraffic
+from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.errors import UsageError
-from kafkasniff.model import Message
 from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["MAX_FINDINGS", "Detectors"]
@@ -56,12 +56,10 @@ class Detectors:
         readings = [one.reads() for one in readers]
         self._reads = united(*readings)
         self._readings = list(zip(readers, readings, strict=True))
-        self._bodies: dict[tuple[str, str], list[Any]] = {}
-        wanted_bodies = [one.bodies for one in self.detectors] + ([Clusters.wanted()] if self._clusters else [])
-        for bodies in wanted_bodies:
-            for place, which in bodies.items():
-                self._bodies.setdefault(place, []).append(which)
-        self._error_bodies = any(detector.error_bodies for detector in self.detectors)
+        self.bodies = WantedBodies(Clusters.bodies() if self._clusters else None)
+        """The bodies that are needed as JSON."""
+        for one in self.detectors:
+            self.bodies |= WantedBodies(one.bodies, errors=one.error_bodies)
         self._notes: dict[str, None] = {}
 
     @property
@@ -75,13 +73,6 @@ class Detectors:
     def reads(self) -> dict[str, TableReading]:
         """Tables with their needed columns."""
         return self._reads
-
-    def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed. Called for every message."""
-        if self._error_bodies and message.errors:
-            return True
-        wanted = self._bodies.get((message.type, message.api or ""))
-        return wanted is not None and any(which is None or which(message) for which in wanted)
 
     def has(self, table: str) -> None:
         """Note that a table exists, though it may have no rows; detectors need not know."""

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, named, only
+from kafkasniff.analysis.columns import ORDER, column, exploded, failed_partitions, in_any, named, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -112,12 +112,12 @@ class MissingTopics(Detector[MissingTopicThresholds]):
 
     def _refusals(self, batch: pa.RecordBatch) -> None:
         found: list[tuple[int, str]] = []
-        names = ("api_key", "partitions", "response_body", "client_id")
-        for row, values in enumerate(zip(*(column(batch, name).to_pylist() for name in names), strict=True)):
-            api_key, partitions, body, client_id = values
+        columns = (column(batch, name).to_pylist() for name in ("api_key", "response_body", "client_id"))
+        for row, values in enumerate(zip(failed_partitions(batch), *columns, strict=True)):
+            partitions, api_key, body, client_id = values
             if is_broker(client_id, ()):
                 continue
-            topics = [one["topic"] or one["topic_id"] for one in partitions or () if one["error_code"] in _CODES]
+            topics = [one["topic"] or one["topic_id"] for one in partitions if one["error_code"] in _CODES]
             if body is not None and api_key is not None:
                 topics += [one.topic for one in causes_in(api_key, body) if one.code in _CODES]
             found += [(row, topic) for topic in dict.fromkeys(topics) if topic]

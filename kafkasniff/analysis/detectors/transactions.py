@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, order_columns
-from kafkasniff.analysis.detectors.detector import Bodies, Detector, Effect
+from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
@@ -26,6 +26,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, p
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.errors import error_codes
+from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.text.printable import word
 
@@ -253,10 +254,8 @@ class FencedProducers(Detector[FencedThresholds]):
         self.parts["takers"].add({**name, **clients(takes), "last": column(takes, "time_ns")})
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found: list[tuple[int, int]] = []
-        names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
-        for row, (api_key, first, count, partitions, body) in enumerate(rows):
-            codes = {code for code, _ in error_codes(api_key, first, count, partitions or [], body)}
+        for row, own in enumerate(error_codes(batch)):
+            codes = {code for code, _ in own}
             found += [(row, code) for code in (*_FENCED, _INVALID_STATE) if code in codes]
         batch = batch.take(pa.array([row for row, _ in found], pa.int64()))
         keys = {

@@ -38,8 +38,9 @@ from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
+from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
-from kafkasniff.model import Endpoint, Message
+from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["MAX_ROWS", "Overview"]
@@ -69,7 +70,6 @@ class Overview:
         self._latency, self._rebalances = Latencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
-        self._cluster_bodies = Clusters.wanted()
         self._visibility = Visibility()
         self._seen: set[str] = set()
 
@@ -87,15 +87,11 @@ class Overview:
                 wanted[table] += reading.columns
         return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
-    def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed: if it has a generation, a cluster id or errors."""
-        if message.errors or message.api in GENERATION_APIS:
-            return True
-        key: Any = (message.type, message.api)
-        if key not in self._cluster_bodies:
-            return False
-        which = self._cluster_bodies[key]
-        return which is None or which(message)
+    @property
+    def bodies(self) -> WantedBodies:
+        """The bodies that are needed as JSON: those with a generation, a cluster id or errors."""
+        generations: Bodies = {(direction, api): None for direction in DIRECTIONS for api in GENERATION_APIS}
+        return WantedBodies(generations, errors=True) | WantedBodies(Clusters.bodies())
 
     def has(self, table: str) -> None:
         """Note that a table exists, though it may have no rows."""

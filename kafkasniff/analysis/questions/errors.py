@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import column, datetimes, only, table_of
+from kafkasniff.analysis.columns import column, datetimes, failed_partitions, only, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
+from kafkasniff.analysis.error_causes import MAX_KEPT_BODY
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
@@ -75,12 +77,9 @@ class Errors(Accumulator[ErrorParameters]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found: list[tuple[int, int | None, str | None, int]] = []
-        names = ("api_key", "error_code", "error_count", "partitions", "response_body")
-        rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         # Errors are rare, so they are handled one by one.
-        for row, (api_key, code, count, partitions, body) in enumerate(rows):
-            for (one, topic), times in error_codes(api_key, code, count, partitions or [], body).items():
-                found.append((row, one, topic, times))
+        for row, codes in enumerate(error_codes(batch)):
+            found += [(row, one, topic, times) for (one, topic), times in codes.items()]
         rows = pa.array([row for row, *_ in found], pa.int64())
         keys = {name: array.take(rows) for name, array in self._dimensions.arrays(batch).items()}
         times_ns = column(batch, "time_ns").take(rows)
@@ -121,27 +120,32 @@ class Errors(Accumulator[ErrorParameters]):
         return table_of(columns, fields, [("errors", "descending"), *((name, "ascending") for name in names)])
 
 
-def error_codes(
-    api_key: int | None, code: int | None, count: int, partitions: list[dict[str, Any]], body: str | None
-) -> Counter[tuple[int | None, str | None]]:
-    """How often a response has each (code, topic); `count` in total."""
-    found = Counter((one["error_code"], one["topic"] or one["topic_id"]) for one in partitions if one["error_code"])
-    missing = count - found.total()
-    if missing <= 0:
-        return found
-    if body is not None:
-        plan = None if api_key is None else plan_of(api_key, "response")
-        inside: Counter[tuple[int | None, str | None]] = Counter(
-            _codes_in(msgspec.json.decode(body), plan or EntityPlan())
-        )
-        if inside.total() == count:
-            return inside
-    if code and all(one != code for one, _ in found):
-        found[code, None] += 1
-        missing -= 1
-    if missing:
-        found[None, None] += missing
-    return found
+def error_codes(batch: pa.RecordBatch) -> Iterator[Mapping[tuple[int | None, str | None], int]]:
+    """How often each response has each (code, topic); in total, its `error_count`."""
+    names = ("api_key", "error_code", "error_count", "response_body")
+    columns = (column(batch, name).to_pylist() for name in names)
+    for partitions, api_key, code, count, body in zip(failed_partitions(batch), *columns, strict=True):
+        found = Counter((one["error_code"], one["topic"] or one["topic_id"]) for one in partitions)
+        missing = count - found.total()
+        if missing > 0 and body is not None:
+            inside = (_kept if len(body) <= MAX_KEPT_BODY else _read)(api_key, body)
+            if inside.total() == count:
+                yield inside
+                continue
+        if missing > 0 and code and all(one != code for one, _ in found):
+            found[code, None] += 1
+            missing -= 1
+        if missing > 0:
+            found[None, None] += missing
+        yield found
+
+
+def _read(api_key: int | None, body: str) -> Counter[tuple[int | None, str | None]]:
+    plan = None if api_key is None else plan_of(api_key, "response")
+    return Counter(_codes_in(msgspec.json.decode(body), plan or EntityPlan()))
+
+
+_kept: Final = lru_cache(maxsize=1 << 12)(_read)
 
 
 def _codes_in(body: Any, whole: EntityPlan) -> Iterator[tuple[int, str | None]]:

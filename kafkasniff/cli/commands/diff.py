@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
     from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.engine.wanted_bodies import WantedBodies
     from kafkasniff.filters import Predicate
-    from kafkasniff.model import Message
 
 __all__ = ["diff_command"]
 
@@ -221,9 +221,12 @@ class _SideFeed:
         """Add rows."""
         self._side.update(batch, table)
 
-    def wants_body(self, message: Message) -> bool:
+    @property
+    def bodies(self) -> WantedBodies:
         """Bodies are not needed."""
-        return False
+        from kafkasniff.engine.wanted_bodies import NO_BODY
+
+        return NO_BODY
 
 
 def _json(

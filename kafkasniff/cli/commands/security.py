@@ -128,7 +128,7 @@ class _Rows:
     def __init__(self, detectors: Detectors, view: SecurityView) -> None:
         self._detectors = detectors
         self._view = view
-        self.wants_body = detectors.wants_body
+        self.bodies = detectors.bodies
 
     def has(self, table: str) -> None:
         """Neither needs to know."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.analysis.security import SecurityView
-    from kafkasniff.model import Message
+    from kafkasniff.engine.wanted_bodies import WantedBodies
 
 __all__ = ["stats_command"]
 
@@ -138,8 +138,9 @@ class _Together:
         self._detectors.update(batch, table)
         self._security.update(batch, table)
 
-    def wants_body(self, message: Message) -> bool:
-        return self._overview.wants_body(message) or self._detectors.wants_body(message)
+    @property
+    def bodies(self) -> WantedBodies:
+        return self._overview.bodies | self._detectors.bodies
 
 
 def _read_export(

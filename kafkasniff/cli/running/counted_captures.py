@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
+    from kafkasniff.engine.paired import PairColumns
+    from kafkasniff.engine.wanted_bodies import WantedBodies
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
-    from kafkasniff.model import Message, Summary
+    from kafkasniff.model import Summary
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.rows.resolve import LearnedNames
 
@@ -34,15 +36,16 @@ class Taker(Protocol):
     def update(self, batch: pa.RecordBatch, table: str = ...) -> None:
         """Take rows of a table."""
 
-    def wants_body(self, message: Message) -> bool:
-        """Whether the body's JSON is needed."""
+    @property
+    def bodies(self) -> WantedBodies:
+        """The bodies that are needed as JSON."""
 
 
 class CountedCaptures:
     """Passes the rows of captures to an overview or another taker.
 
     `options` are those of framing and topic ids, and `no_records`; `tables`: the tables needed; `events` also receives
-    the inspector's events.
+    the inspector's events and the exchanges that are columns.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class CountedCaptures:
         *,
         quiet: bool,
         tables: tuple[str, ...] = _TABLES,
-        events: Callable[[Sequence[Output]], object] | None = None,
+        events: Callable[[Sequence[Output | PairColumns]], object] | None = None,
     ) -> None:
         self._environment = environment
         self._overview = overview
@@ -88,7 +91,10 @@ class CountedCaptures:
         catalog = self._catalog
         if self._names_first(captures):
             from kafkasniff.cli.running.pipeline import learn_names
+            from kafkasniff.enrich.learned_facts import LearnedFacts
 
+            # Names learned now are not reported again.
+            catalog.learned_facts = LearnedFacts()
             arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
             arguments["memory"] = self._options["memory"]
             learn_names(environment, catalog, captures, arguments, progress=shows)
@@ -102,7 +108,7 @@ class CountedCaptures:
             options,
             take,
             catalog=catalog,
-            wants_body=overview.wants_body,
+            bodies=overview.bodies,
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
             events=self._events,

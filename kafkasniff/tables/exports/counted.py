@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kafkasniff.engine.inspector import Output
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts
-from kafkasniff.model import Message, Summary
+from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.staging import inspected, new_stager, stage, stage_rest
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tcp.packets import PacketBatch
 
@@ -32,9 +34,9 @@ __all__ = ["CountedRows"]
 class CountedRows:
     """Passes the rows of packets to `take(batch, table)`.
 
-    `wants_body`: the messages whose bodies are wanted as JSON, if `options` want bodies. `predicate`: selects
-    exchanges; it may use names that `catalog` knows already. `keys`: secrets of TLS. `events` is called with the
-    inspector's output. `memory`: budget in bytes, as for `Inspector`.
+    `bodies`: those that are wanted as JSON, if `options` want bodies. `predicate`: selects exchanges; it may use names
+    that `catalog` knows already. `keys`: secrets of TLS. `events` is called with the inspector's output, and with the
+    exchanges that are columns. `memory`: budget in bytes, as for `Inspector`.
     """
 
     def __init__(
@@ -43,10 +45,10 @@ class CountedRows:
         take: Callable[[pa.RecordBatch, str], object],
         *,
         catalog: Catalog | None = None,
-        wants_body: Callable[[Message], bool] | None = None,
+        bodies: WantedBodies = EVERY_BODY,
         predicate: Predicate | None = None,
         keys: KeyLog | None = None,
-        events: Callable[[Sequence[Output]], object] | None = None,
+        events: Callable[[Sequence[Output | PairColumns]], object] | None = None,
         memory: int | None = None,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
@@ -60,10 +62,7 @@ class CountedRows:
         self._state.limit_memory(checked_memory(memory))
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
-        self._stager = new_stager(self._state, options, predicate, self, wants_body=wants_body)
-        if not options.reads_headers:
-            # Rows made as columns have no numbers of brokers until a run is finished.
-            self._stager.finder = None
+        self._stager = new_stager(self._state, options, predicate, self, bodies=bodies)
 
     @property
     def summary(self) -> Summary:
@@ -77,13 +76,7 @@ class CountedRows:
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packets."""
-        if self._events is None:
-            stage(self._state, self._stager, batch)
-            return
-        for events in inspected(self._state, self._stager, batch):
-            self._events(events)
-            self._stager.take(events)
-            del events  # before the next ones are decoded
+        stage(self._state, self._stager, batch, self._events)
 
     def end(self) -> LearnedNames:
         """Flush the rows of open exchanges after the last packet. Returns the names that the run learnt."""

@@ -10,6 +10,7 @@ import orjson
 import pyarrow as pa
 
 from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
@@ -60,9 +61,9 @@ class Stager:
     """Takes events in order and writes rows to `files`.
 
     The enricher's catalog needs `Catalog.learned_facts`, and the enricher the names that it missed (`notes_missed`).
-    `selector`: selects exchanges, and the connections of selected exchanges. `wants_body`: the messages whose bodies
-    are wanted as JSON, if bodies are wanted at all. `memory`: the process's budget in bytes; rows wait within a part of
-    it. `limits`: bounds of each message. `logins`: the authentication of open connections, by default of none yet.
+    `selector`: selects exchanges, and the connections of selected exchanges. `bodies`: those that are wanted as JSON,
+    if `options` want bodies. `memory`: the process's budget in bytes; rows wait within a part of it. `limits`: bounds
+    of each message. `logins`: the authentication of open connections, by default of none yet.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Stager:
         selector: Selector | None = None,
         *,
         selected: set[int] | None = None,
-        wants_body: Callable[[Message], bool] | None = None,
+        bodies: WantedBodies = EVERY_BODY,
         memory: int = DEFAULT_MEMORY,
         limits: DecodeOptions = _DEFAULT,
         logins: Logins | None = None,
@@ -89,7 +90,7 @@ class Stager:
         """With a selection: numbers of open connections that had selected exchanges."""
         self._wanted = frozenset(options.tables)
         self._payload = options.payload
-        self._wants_body = wants_body
+        self._bodies = bodies
         self._unnamed = False
         """The exchange whose row is being made has topics whose names are not known yet."""
         self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
@@ -113,9 +114,7 @@ class Stager:
     @cached_property
     def finder(self) -> ExchangeFinder | None:
         """Finds exchanges that are taken as columns (`take_columns`); None: all are emitted one by one."""
-        if self._wants_body is not None:
-            return None
-        return _finder(self._options, self._selector, self.selected, self._enricher)
+        return _finder(self._options, self._bodies, self._selector, self.selected, self._enricher)
 
     def begins(self, time_ns: int) -> None:
         """Set the time of the run's first packet, which relative filters count from."""
@@ -195,7 +194,7 @@ class Stager:
             self._problems.connection(connection)
 
     def _body_json(self, message: Message) -> str | None:
-        if self._wants_body is not None and not self._wants_body(message):
+        if not self._bodies.wants(message):
             return None
         if self._payload.hides:
             # Names decide which records are of the brokers' own topics; those that wait for one are hidden when it is
@@ -235,11 +234,15 @@ class Stager:
 
 
 def _finder(
-    options: ExportOptions, selector: Selector | None, selected: set[int], enricher: Enricher
+    options: ExportOptions,
+    bodies: WantedBodies,
+    selector: Selector | None,
+    selected: set[int],
+    enricher: Enricher,
 ) -> ExchangeFinder | None:
     """Finds the exchanges that become columns in an export with these options; None: all are emitted one by one.
 
-    `selected`, `enricher`: see `Stager`.
+    `bodies`, `selected`, `enricher`: see `Stager`.
     """
     if options.needs_python:
         return None
@@ -250,15 +253,15 @@ def _finder(
         from kafkasniff.engine.selection import Selection, asks_columns  # noqa: PLC0415
 
         assert selector.predicate is not None
-        # Without bodies, filters that look at them match nothing; and columns have no numbers.
-        if options.reads_headers or not asks_columns(selector.predicate, numbers=False):
+        # Without bodies, filters that look at them match nothing.
+        if options.reads_headers or not asks_columns(selector.predicate):
             return None
         selection = Selection(selector.predicate, selector, native, show_secrets=options.show_secrets, writes=True)
     wants = options.tables
     return ExchangeFinder(
         native,
         headers=options.reads_headers,
-        bodies=options.bodies and not options.headers and "exchanges" in wants,
+        bodies=bodies if options.bodies and not options.headers and "exchanges" in wants else None,
         records="records" in wants,
         show_secrets=options.show_secrets,
         selection=selection,

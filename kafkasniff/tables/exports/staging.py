@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.paired import PairColumns, PairFinder
-from kafkasniff.model import Message
+from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.options import ExportOptions
@@ -34,9 +34,9 @@ def new_stager(
     predicate: Predicate | None,
     files: Staged,
     *,
-    wants_body: Callable[[Message], bool] | None = None,
+    bodies: WantedBodies = EVERY_BODY,
 ) -> Stager:
-    """The stager that continues with a state's selection; `wants_body` as for `Stager`."""
+    """The stager that continues with a state's selection; `bodies` as for `Stager`."""
     selector = None
     if predicate is not None:
         # Imported when there is something to select.
@@ -50,7 +50,7 @@ def new_stager(
         files,
         selector,
         selected=state.selected,
-        wants_body=wants_body,
+        bodies=bodies,
         memory=state.inspector.memory,
         limits=state.inspector.decode_options,
         logins=state.logins,
@@ -62,9 +62,20 @@ def together_bytes(inspector: Inspector) -> int:
     return min(TOGETHER_BYTES, inspector.memory // ROWS_PART)
 
 
-def stage(state: ShardState, stager: Stager, batch: PacketBatch) -> None:
-    """Take the next packets. Raises OSError if rows cannot be written."""
+def stage(
+    state: ShardState,
+    stager: Stager,
+    batch: PacketBatch,
+    seen: Callable[[Sequence[Output | PairColumns]], object] | None = None,
+) -> None:
+    """Take the next packets. Raises OSError if rows cannot be written.
+
+    `seen` is called with the inspector's output, and with the exchanges that are columns.
+    """
     for events, columns in _fed(state, stager, batch, stager.finder):
+        if seen is not None:
+            seen(events)
+            seen(columns)
         stager.take(events)
         for found in columns:
             stager.take_columns(found, batch.captures)

@@ -72,6 +72,12 @@ def string_array(strings: Strings) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(strings.offsets) - 1, buffers)
 
 
+def _bodies(texts: Strings) -> pa.Array:
+    """Bodies as JSON; those that are not wanted are null."""
+    array = string_array(texts)
+    return pc.if_else(pc.equal(pc.binary_length(array), 0), pa.scalar(None, array.type), array)
+
+
 def _named(names: pa.Array, index: NDArray[Any]) -> pa.Array:
     """Names by their indices; NONE is null."""
     return names.take(pa.array(index.astype(np.int64), mask=index == NONE))
@@ -183,8 +189,8 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
     if any(facts.kinds[code].session for code in distinct(found.asked["code"].astype(np.int64))):
         made["_pending"] = lambda kind: pa.array(_session_steps(found, facts), kind)
     if facts.bodies:
-        made["request_body"] = lambda _: string_array(columns.requests)
-        made["response_body"] = lambda _: string_array(columns.responses)
+        made["request_body"] = lambda _: _bodies(columns.requests)
+        made["response_body"] = lambda _: _bodies(columns.responses)
     return made
 
 

@@ -20,6 +20,7 @@ from kafkasniff.engine.regular_messages import Messages
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.exchanges import (
@@ -73,7 +74,7 @@ class Ends:
 class ExchangeFinder:
     """Finds exchanges that can be made as columns (`inspector.PairFinder`).
 
-    `headers`: bodies are not read; `bodies`: their JSON is wanted; `records`: their records are. `selection`: the
+    `headers`: bodies are not read; `bodies`: those whose JSON is wanted; `records`: their records are. `selection`: the
     filter; the numbers of connections with selected exchanges go to `selected`. Facts of rejected exchanges are read
     nevertheless, because later requests of the connection may have waited for them. `names`: of topic ids; without
     them, exchanges with topic ids or fetch sessions are left to Python.
@@ -84,7 +85,7 @@ class ExchangeFinder:
         kernel: Kernel,
         *,
         headers: bool = False,
-        bodies: bool = False,
+        bodies: WantedBodies | None = None,
         records: bool = False,
         show_secrets: bool = False,
         selection: Selection | None = None,
@@ -104,7 +105,7 @@ class ExchangeFinder:
         self._records: NativeRecords | None = None
         self._rejected: ExchangeReader | None = None
         """Reads exchanges that a filter rejects."""
-        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
+        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None, bodies=bodies)
         self._ends = Ends([])
         self._learnt: dict[tuple[int, bytes], int] = {}
         """Facts that Python has read, each with the time at which it was first seen."""
@@ -136,7 +137,7 @@ class ExchangeFinder:
         others = rows["pair"] != NONE
         if self._selection is not None and len(pairs):
             assert self._rejected is not None
-            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), None, capture)
+            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), rows["number"], capture)
             is_rejected = answers == REJECTED
             for own, columns, _ in self._read(messages, pairs.compress(is_rejected), self._rejected, others):
                 found.append(self._pairs(messages, own, columns, None)._replace(selected=False))
@@ -190,7 +191,7 @@ class ExchangeFinder:
                 self._kernel,
                 self._kinds.programs,
                 headers=self._headers,
-                bodies=self._bodies,
+                bodies=None if self._bodies is None else self._kinds.bodies,
                 records=self._wants_records,
                 show_secrets=self._show_secrets,
                 most=MAX_READ,
@@ -275,7 +276,7 @@ class ExchangeFinder:
             return pairs
         throttle = np.where(columns.rows["has"] & HAS_THROTTLE, columns.rows["throttle"].astype(np.int64), 0)
         return pairs._replace(
-            facts=BodyFacts(columns, self._kinds.known, self._bodies, records),
+            facts=BodyFacts(columns, self._kinds.known, self._bodies is not None, records),
             throttle_ns=np.maximum(throttle, 0) * 1_000_000,
             at_once=by_code(pairs, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
             behind_ns=np.zeros(len(own), np.int64),

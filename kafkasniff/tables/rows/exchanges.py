@@ -177,6 +177,8 @@ class ExchangeRows:
     def append(self, exchange: Exchange, *, unnamed_bodies: bool = False, more: Iterable[Problem] = ()) -> None:
         """Add the row of one exchange; arguments as for `exchange_row`. Hot."""
         row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers)
+        # Only the whole run knows it (`LearnedNames.broker_ids`).
+        row["broker_id"] = None
         self._rows.append(tuple(row.values()))
         self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
         for name in _LONG:

@@ -90,6 +90,8 @@ def test_filters(capture: Path) -> None:
     assert answered(capture, "--errors")["exchanges"]["exchanges"] == 1
     answer = answered(ROOT / "captures" / "java-group-consumer.pcap", "--topic", "events")
     assert {one["topic"] for one in answer["topics"]} <= {"events"}
+    # Learned when the captures were read for names.
+    assert [one["broker_id"] for one in answer["brokers"]] == [1]
     # These filters need decoded records.
     assert answered(capture, "--filter", RECORDS)["exchanges"]["exchanges"] > 0
 

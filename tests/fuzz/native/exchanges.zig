@@ -89,6 +89,9 @@ fn some(random: *fuzz.Random, is_small: bool, most: u64) u64 {
     return if (is_small) random.below(@min(most, 9)) else most;
 }
 
+/// Bodies that are wanted as text: the same of all kinds.
+const wanted = [_][2 * kernel.feed_found.KEYS * kernel.feed_found.VERSIONS]exchanges.Wanted{ @splat(.never), @splat(.always), @splat(.with_errors) };
+
 fn texts(room: *Memory, count: u64, size: u64) exchanges.Texts {
     return .{ .offsets = room.take(i32, count + 1), .data = room.take(u8, size), .size = size, .used = 0 };
 }
@@ -238,7 +241,7 @@ pub export fn kafkasniff_fuzz_exchanges(run: *Run) void {
         call.pairs = &pairs;
         call.pairs_size = count;
         call.headers = @intFromBool(random.below(32) == 0);
-        call.bodies = @truncate(random.below(2));
+        call.bodies = if (random.below(4) == 0) null else &wanted[random.below(wanted.len)];
         call.records = @intFromBool(random.below(4) > 0);
         call.topic_names = if (random.below(8) == 0) null else lines.known.begin(2 * count, &random);
         call.next = 0;

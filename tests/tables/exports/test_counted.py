@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from benchmarks import small_messages
+from benchmarks.trouble_messages import write_trouble
+from kafkasniff.analysis.detectors import Detectors
+from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
-from tests.conftest import ROOT
+from tests.baseline.inputs import DISTURBANCES
+from tests.choice import ALL, fewer, one_in
+from tests.conftest import ROOT, shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
+from tests.craft.read import read_packets
+from tests.craft.samples import mixed
+from tests.craft.write import pcap_bytes
+from tests.oracle.inspector import by_python
 
 CAPTURE = str(ROOT / "captures" / "java-codecs.pcap")
 TABLES = ("exchanges", "records", "connections", "transport", "problems")
@@ -56,8 +74,9 @@ def test_rows_do_not_depend_on_batches_and_what_else_is_wanted() -> None:
 
 
 def test_only_what_is_wanted() -> None:
-    rows = counted(wants_body=lambda message: message.api == "Metadata")["exchanges"]
+    rows = counted(bodies=WantedBodies({("request", "Metadata"): None}))["exchanges"]
     assert {row["api"] for row in rows if row["request_body"] is not None} == {"Metadata"}
+    assert not any(row["response_body"] for row in rows)
     assert len({row["api"] for row in rows}) > 2
     rows = counted(predicate=parse('api == "Produce"'))["exchanges"]
     assert {row["api"] for row in rows} == {"Produce"}
@@ -74,8 +93,80 @@ def test_names_and_open_exchanges_come_at_the_end() -> None:
     options = ExportOptions(tables=("exchanges",))
     rows = CountedRows(options, lambda some, _: found.extend(some.to_pylist()), catalog=catalog)
     rows.feed(batch(talk.packets))
-    assert (len(found), rows.summary.requests) == (0, 2)
+    assert not found
     learned = rows.end()
+    assert rows.summary.requests == 2
     assert catalog.learned_facts is not None
     assert learned.topic("AAECAwQFBgcICQoLDA0ODw") == "orders"
     assert [row["status"] for row in found] == ["answered", "open"]
+
+
+def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str, Any]]], Numbers, int]:
+    """The rows that `stats` gets, with software that is known at the end; numbers; exchanges in columns."""
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    numbers, columns = Numbers(), 0
+
+    def seen(events: Sequence[Any]) -> None:
+        nonlocal columns
+        columns += sum(len(one.asked) for one in events if isinstance(one, PairColumns))
+        numbers.feed(events)
+
+    def take(rows: pa.RecordBatch, table: str) -> None:
+        found[table] += rows.to_pylist()
+
+    rows = CountedRows(ExportOptions(), take, bodies=Overview().bodies | Detectors().bodies, events=seen)
+    with open_captures([str(capture)]) as source:
+        for packets in source:
+            rest = packets
+            while split and len(rest) > split:
+                part, rest = rest.split(split)
+                rows.feed(part)
+            rows.feed(rest)
+    learned = rows.end()
+    for row in found["exchanges"]:
+        known = learned.learned_facts.software.get(row["connection_id"])
+        if row["software_name"] is None and known is not None:
+            row["software_name"], row["software_version"] = known
+    return {table: sorted(some, key=repr) for table, some in found.items()}, numbers, columns
+
+
+def numbered(numbers: Numbers, rows: Sequence[dict[str, Any]]) -> list[tuple[int | None, int | None]]:
+    places = [(row["connection_id"], row["exchange_id"]) for row in rows]
+    return [(numbers.connection(one), numbers.exchange(one, exchange)) for one, exchange in places]
+
+
+def check_columns(capture: Path, split: int | None) -> int:
+    """Compare exchanges in columns with exchanges one by one; returns how many were columns."""
+    found, numbers, columns = every_row(capture, split)
+    with by_python():
+        expected, alone, none = every_row(capture, None)
+    assert not none
+    for table in expected:
+        assert found[table] == expected[table], table
+    assert found.keys() == expected.keys()
+    assert numbered(numbers, found["exchanges"]) == numbered(alone, expected["exchanges"])
+    return columns
+
+
+@pytest.mark.parametrize(("write", "least"), [(small_messages.write, 400), (write_trouble, 200)])
+def test_columns_are_the_rows_of_exchanges_one_by_one(write: Callable[..., Any], least: int, tmp_path: Path) -> None:
+    """Which bodies are there, and the numbers that `decode` shows, included."""
+    capture = tmp_path / "small.pcap"
+    write(capture, connections=12, wanted=1_500)
+    assert check_columns(capture, 300) > least
+
+
+@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(9, 1)], ids=lambda path: path.name)
+@pytest.mark.parametrize("split", [None, 40] if ALL else [40])
+def test_shipped_captures(capture: Path, split: int | None) -> None:
+    check_columns(capture, split)
+
+
+@pytest.mark.parametrize("kind", one_in(6, list(DISTURBANCES)))
+def test_disturbed_captures(kind: str, tmp_path: Path) -> None:
+    random = Random(zlib.crc32(kind.encode()))
+    path = tmp_path / "disturbed.pcap"
+    small_messages.write(path, connections=6, wanted=300)
+    for packets in (mixed(), read_packets(path)):
+        path.write_bytes(pcap_bytes(DISTURBANCES[kind](packets, random), nanoseconds=True))
+        check_columns(path, 50)
