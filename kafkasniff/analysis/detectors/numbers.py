@@ -19,10 +19,9 @@ from kafkasniff.model import Connection, Exchange
 __all__ = ["Numbers"]
 
 MAX_NUMBERED: Final = 1 << 24
-"""Maximum number of exchanges whose numbers are kept, at four bytes each; findings name the earliest ones."""
-MAX_NUMBER: Final = (1 << 32) - 1
+"""The highest number of an exchange that is kept, at four bytes each: of the earliest ones in any batches."""
 MAX_CONNECTIONS: Final = 1 << 18
-"""The same for connections."""
+"""Maximum number of connections whose numbers are kept."""
 
 
 class Numbers:
@@ -31,7 +30,6 @@ class Numbers:
     def __init__(self) -> None:
         self._connections: dict[int, int] = {}
         self._exchanges: dict[int, array[int]] = {}
-        self._kept = 0
 
     def feed(self, events: Iterable[Any]) -> None:
         """Collect the numbers in an inspector's events, and in exchanges that are columns."""
@@ -63,40 +61,34 @@ class Numbers:
         return number or None
 
     def _exchange(self, event: Exchange) -> None:
-        if event.exchange > MAX_NUMBER:
+        if event.exchange <= MAX_NUMBERED:
+            found = self._room(event.connection_id, event.connection, event.exchange_id + 1)
+            if found is not None:
+                found[event.exchange_id] = event.exchange
+
+    def _columns(self, found: PairColumns) -> None:
+        asked = found.asked.compress(found.asked["number"] <= MAX_NUMBERED)
+        if not len(asked):
             return
-        found = self._room(event.connection_id, event.connection, event.exchange_id + 1)
-        if found is not None:
-            found[event.exchange_id] = event.exchange
+        asked = asked.take(np.argsort(asked["connection"], kind="stable"))
+        starts = np.flatnonzero(np.append(True, asked["connection"][1:] != asked["connection"][:-1]))
+        for own in np.split(asked, starts[1:]):
+            owner = found.owners[own["connection"][0]]
+            assert owner is not None
+            kept = self._room(owner.identify(), owner.number, int(own["ordinal"].max()) + 1)
+            if kept is not None:
+                np.frombuffer(kept, np.uint32)[own["ordinal"]] = own["number"]
 
     def _room(self, connection_id: int, connection: int, count: int) -> array[int] | None:
-        """The numbers of a connection's first exchanges, `count` at least; None if they are not kept."""
+        """The numbers of a connection's first exchanges, `count` at least; None if there are too many connections."""
         found = self._exchanges.get(connection_id)
         if found is None:
             if len(self._exchanges) >= MAX_CONNECTIONS:
                 return None
             found = self._exchanges[connection_id] = array("I")
             self._connections[connection_id] = connection
-        missing = count - len(found)
-        if missing > 0:
-            if self._kept + missing > MAX_NUMBERED:
-                return None
-            found.extend([0] * missing)
-            self._kept += missing
+        found.extend([0] * (count - len(found)))
         return found
-
-    def _columns(self, found: PairColumns) -> None:
-        asked = found.asked
-        connection = asked["connection"]
-        order = np.argsort(connection, kind="stable")
-        starts = np.flatnonzero(np.append(True, np.diff(connection[order].astype(np.int64)) != 0))
-        for own in np.split(order, starts[1:]) if len(order) else ():
-            owner = found.owners[connection[own[0]]]
-            assert owner is not None
-            ordinals, numbers = asked["ordinal"][own], asked["number"][own]
-            kept = self._room(owner.identify(), owner.number, int(ordinals.max()) + 1)
-            if kept is not None and numbers.max() <= MAX_NUMBER:
-                np.frombuffer(kept, np.uint32)[ordinals] = numbers
 
     def numbered(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with numbers in their evidence, where known."""
