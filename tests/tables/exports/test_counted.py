@@ -143,7 +143,8 @@ def check_columns(capture: Path, split: int | None) -> int:
     assert not none
     for table in expected:
         assert found[table] == expected[table], table
-    assert found.keys() == expected.keys()
+    # Only the kernel follows the network of connections.
+    assert found.keys() - {"transport"} == expected.keys()
     assert numbered(numbers, found["exchanges"]) == numbered(alone, expected["exchanges"])
     return columns
 

@@ -203,7 +203,7 @@ HEADERS = ExportOptions(headers=True, tables=("exchanges",))
         (OPTIONS, 'api == "Fetch"', True),
         (ExportOptions(records=True), None, False),
         (ExportOptions(payload=Payload("dropped")), None, False),
-        (OPTIONS, "exchange == 1", False),
+        (OPTIONS, "exchange == 1", True),
         (HEADERS, 'api == "Fetch"', False),
     ],
     ids=["usual", "headers", "connections", "selected", "records", "payload", "by number", "selected headers"],
