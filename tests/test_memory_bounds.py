@@ -102,7 +102,7 @@ def test_a_declared_size_allocates_little() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
-    assert feeder.buffered < (1 << 20) + 10_000
+    assert feeder.buffered < (16 << 10) + 10_000
 
 
 def test_segments_after_holes() -> None:

@@ -11,7 +11,7 @@ const types = @import("stream_types.zig");
 const Segment = types.Segment;
 
 /// Reserved at once for a frame; sizes come from the wire.
-const RESERVED = 1 << 20;
+const RESERVED = 16 << 10;
 
 pub const Frame = struct {
     /// Order of the packet that completed it (if incomplete: at which it was known to stay so).
