@@ -149,7 +149,7 @@ pub const Errors = struct {
         if (subject.message != NONE) {
             const message = &phrases.slots[subject.message];
             if (message.kind == .text and message.bytes.len > 0) {
-                const paint = phrases.paint.?;
+                const paint = phrases.paint orelse return error.Odd;
                 try out.put(" ");
                 try out.put(paint.dim.get() orelse "");
                 try out.wordOf(message.bytes, MESSAGE_WIDTH);

@@ -93,7 +93,7 @@ class CountedCaptures:
             from kafkasniff.cli.running.pipeline import learn_names
             from kafkasniff.enrich.learned_facts import LearnedFacts
 
-            # Names learned now are not reported again.
+            # The second reading does not report these facts again.
             catalog.learned_facts = LearnedFacts()
             arguments = {**framing_arguments(self._options), **key_arguments(self._options)}
             arguments["memory"] = self._options["memory"]

@@ -66,8 +66,8 @@ const TEXT = 48 << 10;
 /// Bytes of a batch before its records.
 const HEADER = 61;
 
-var memory: [2 << 20]u8 = undefined;
-var output: [8 << 20]u8 = undefined;
+var memory: [2 << 20]u8 align(8) = undefined;
+var output: [8 << 20]u8 align(8) = undefined;
 var unpacked: [1 << 16]u8 = undefined;
 
 /// Puts a message before those that are in a room already; returns the size of the changed bytes.

@@ -126,6 +126,17 @@ pub fn disturb(message: *Message, random: *fuzz.Random) void {
 const ENDS = "192.0.2.1:40000 → [2001:db8::2]:9092";
 const LABELS: [kernel.feed_found.KEYS * kernel.feed_found.VERSIONS]lines.Text = @splat(text("Produce v3   "));
 const CONNECTIONS: [4]text_lines.Ends = @splat(.{ .request = text(ENDS), .response = text(ENDS), .number = 3 });
+const Paint = @typeInfo(@typeInfo(@FieldType(kernel.summaries.Call, "paint")).optional.child).pointer.child;
+const ERRORS = [_]lines.Text{ text("UNKNOWN_SERVER_ERROR"), text("NONE"), text("OFFSET_OUT_OF_RANGE"), text("") };
+const PAINT = Paint{
+    .failure = text("<"),
+    .warning = text("("),
+    .dim = text(""),
+    .reset = text(">"),
+    .names = &ERRORS,
+    .names_size = ERRORS.len,
+    .first = -1,
+};
 /// Characters that are shown in all ways.
 const CHARACTERS: [256]u8 = characters: {
     var found: [256]u8 = undefined;
@@ -286,6 +297,7 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .output = call.output,
             .output_size = 0,
             .names = if (random.below(4) == 0) null else known.begin(batch.count, random),
+            .paint = if (random.below(4) == 0) null else &PAINT,
             .written = 0,
         },
         .style = if (has_trees) &style else null,
@@ -362,7 +374,8 @@ fn columns(run: *Run, batch: *Batch, random: *fuzz.Random) void {
     call.pairs = &pairs;
     call.pairs_size = batch.count;
     call.headers = @intFromBool(random.below(8) == 0);
-    call.bodies = @truncate(random.below(2));
+    // Programs have places of their own here, beyond the codes of a real table.
+    call.bodies = null;
     call.records = @truncate(random.below(2));
     if (random.below(4) == 0) {
         inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts_of| texts_of.size = random.below(300);
