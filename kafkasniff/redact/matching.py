@@ -82,7 +82,7 @@ class Matching:
     - `ports`, `max_frame`: as for `Inspector`
     - `memory`: the budget in bytes
 
-    Raises OutputError if the file cannot be written, or cannot hold the packets, and UsageError without the kernel.
+    Raises OutputError if the file cannot be written, or cannot hold the packets.
     """
 
     def __init__(
