@@ -80,7 +80,6 @@ def test_connections_of_the_stream_engine() -> None:
         batch, times = syns(keys), []
         for _ in range(3):
             native = kernel()
-            assert native is not None
             asked = StreamQuestions(native, KeyLog, max_frame=1 << 20, ports=frozenset())
             begin = time.process_time()
             asked.engine.take(batch)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.exchange_numbers import number_exchanges
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
@@ -198,7 +197,7 @@ class StreamFeeder:
         keyed += self._events.events(messages, is_event)
         if finder is not None and not detail.hides:
             keyed.sort()
-            number_exchanges(state, keyed, messages, is_event, self.requests.begun)
+            self.requests.number(keyed, messages, is_event)
         return self._pairs(messages, columns, finder), None
 
     def _pairs(

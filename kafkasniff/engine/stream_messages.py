@@ -7,7 +7,7 @@ is answered in a later batch waits as a column, if lines or columns are made; ot
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import Asked, FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.ordered_events import Keyed, begins_exchange
 from kafkasniff.engine.outstanding import HIDDEN, ORDINAL_BITS, ROW, BegunRequests, OutstandingRequests, keys_of
+from kafkasniff.engine.paired import until
 from kafkasniff.engine.regular_messages import HEADER, Edges, Messages
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -159,6 +161,36 @@ class StreamMessages:
         is_event = np.append(is_event, np.zeros(len(asked), np.bool_))
         return messages._replace(rows=joined((rows, asked)), arena=messages.arena + before), is_event
 
+    def number(self, keyed: Sequence[Keyed], messages: Messages, is_event: Bools) -> None:
+        """Number the exchanges that begin with these sorted events, and with the messages that are not events.
+
+        In the order of their requests, before anything is emitted. Requests that wait as columns keep their numbers.
+        """
+        rows, owners = messages.rows, messages.owners
+        # Requests of earlier batches are last and have numbers.
+        here = int(np.count_nonzero(rows["number"] == 0))
+        asked = np.flatnonzero(((rows["flags"][:here] & REQUEST) > 0) & ~is_event[:here])
+        waiting = asked[rows["pair"][asked] == NONE]
+        keys = keys_of(rows.take(waiting))
+        recalled = waiting[~self.begun.has(keys)]
+        opened: list[OpenExchange] = []
+        for connection, ordinal in rows[["connection", "ordinal"]][recalled].tolist():
+            owner = owners[connection]
+            assert owner is not None
+            exchange = owner.exchanges[ordinal] = OpenExchange(0)
+            opened.append(exchange)
+        begins = [entry for entry in keyed if begins_exchange(entry[4]) and entry[4].ordinal not in entry[3].exchanges]
+        stops = _stops(begins, messages, here)
+        first = self._state.exchanges + 1
+        rows["number"][asked] = first + np.arange(len(asked)) + np.searchsorted(stops, asked, side="right")
+        numbers = first + np.arange(len(begins)) + np.searchsorted(asked, stops)
+        for (_, _, _, connection, event), number in zip(begins, numbers.tolist(), strict=True):
+            connection.exchanges[event.ordinal] = OpenExchange(number)
+        for exchange, number in zip(opened, rows["number"][recalled].tolist(), strict=True):
+            exchange.number = number
+        self.begun.number(keys, rows["number"][waiting])
+        self._state.exchanges += len(asked) + len(begins)
+
     # -- exchanges that end otherwise ---------------------------------------------------------------------------------
 
     def take_asked(self, connection: FollowedConnection, ordinal: int) -> Asked | NDArray[np.void] | None:
@@ -189,6 +221,18 @@ class StreamMessages:
         begun = self.begun.take_connection(connection.slot)
         _keep_numbers(connection, begun)
         return begun
+
+
+def _stops(begins: Sequence[Keyed], messages: Messages, here: int) -> NDArray[np.int64]:
+    """For each of these events, the first of the messages up to `here` that does not precede it."""
+    rows = messages.rows[:here]
+    orders: list[int] = rows["order"].tolist() if begins else []
+    stops: list[int] = []
+    at = 0
+    for order, place, within, _, _ in begins:
+        at = until(rows, orders, messages.owners, (order, place, within), at)
+        stops.append(at)
+    return np.array(stops, np.int64)
 
 
 def _keep_numbers(connection: FollowedConnection, begun: NDArray[np.void]) -> None:

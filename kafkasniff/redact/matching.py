@@ -18,7 +18,6 @@ from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.capture.write.capture_writer import CaptureWriter
 from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.engine.connection_stats import connection_id
-from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.blanking import PLACE
 from kafkasniff.native.library import kernel
@@ -98,8 +97,6 @@ class Matching:
         memory: int = DEFAULT_MEMORY,
     ) -> None:
         native = kernel()
-        if native is None:
-            raise UsageError("captures are written by the native kernel, which this installation lacks")
         self._file = file
         self._writer = writer
         self._wanted = wanted

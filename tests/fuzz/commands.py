@@ -43,7 +43,7 @@ COMMANDS: Final = (
     ("report",),
 )
 _ASKS_NETWORK: Final = frozenset({"check", "stats", "timing"})
-"""Commands that tell what the network did: only the kernel follows it (compared by `tests/kernel/test_links.py`)."""
+"""Their output depends on the network, which only the kernel follows; `tests/kernel/test_links.py` compares that."""
 _PICTURE: Final = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 CODES: Final = frozenset({0, 1, 3, 4})
 """Not 70, which is a crash."""

@@ -96,7 +96,6 @@ def fuzz(options: argparse.Namespace) -> int:
             first = sessions_count if found else _NO_SESSION
             sessions_count += len(found)
             seeds.append(_Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()), first))
-    assert native is not None
     with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
         library = compiled(Path(folder))
     room = Room(ROOM)

@@ -32,7 +32,6 @@ PLACES = ("at", "a", "b", "step", "start", "pair", "connection", "flags")
 
 def questions() -> StreamQuestions:
     native = kernel()
-    assert native is not None
     keys = KeyLog()
     more: dict[str, Any] = {"follows": Follows.EXCHANGES, "remembered": 1_000}
     return StreamQuestions(native, lambda: keys, max_frame=MAX_FRAME, ports=frozenset(), **more)

@@ -23,7 +23,6 @@ __all__ = ["Case", "by_kernel", "by_python", "case_of", "reading"]
 def reading(*, secrets: bool, payload: bool, own_topics: Sequence[str] = ()) -> tuple[Blanker, StreamReading]:
     """What blanks messages, in Python and in the kernel."""
     native = kernel()
-    assert native is not None
     blanker = Blanker(secrets=secrets, payload=payload)
     return blanker, StreamReading(native, blanker, own_topics=own_topics, ports=frozenset(), max_frame=MAX_FRAME)
 

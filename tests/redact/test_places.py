@@ -27,7 +27,6 @@ class Capture:
     def __init__(self, file: PatchedFile) -> None:
         self.file = file
         native = kernel()
-        assert native is not None
         self.places = Places(native, file)
 
     def fresh(self, *packets: tuple[int, bytes], stream: int = 0) -> NDArray[np.void]:

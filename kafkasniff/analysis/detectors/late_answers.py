@@ -12,7 +12,15 @@ from kafkasniff.analysis.accumulator import Parameters
 from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.pauses import Pauses, add_held, held_shapes, repeated_pauses
-from kafkasniff.analysis.detectors.silences import CONNECTIONS, LATE_NS, SILENT_NS, OwedResponses, Silence, silences
+from kafkasniff.analysis.detectors.silences import (
+    CONNECTIONS,
+    LATE_NS,
+    SILENT_NS,
+    Owed,
+    OwedResponses,
+    Silence,
+    silences,
+)
 from kafkasniff.analysis.detectors.wording import client, elapsed, percent, plural, some, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -129,15 +137,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             count=len(each),
             first=first,
             last=last,
-            evidence=tuple(
-                Evidence(
-                    one.connection_id,
-                    one.row["exchange_id"],
-                    one.row["time_ns"],
-                    f"waited {elapsed(one.overdue_ns)}",
-                )
-                for one in owed[:MAX_EVIDENCE]
-            ),
+            evidence=_waited(owed),
             values={
                 "pauses": len(each),
                 "longest_ms": pauses.longest_ns / _NS_PER_MS,
@@ -194,15 +194,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             count=count,
             first=silence.first_ns,
             last=silence.until_ns,
-            evidence=tuple(
-                Evidence(
-                    one.connection_id,
-                    one.row["exchange_id"],
-                    one.row["time_ns"],
-                    f"waited {elapsed(one.overdue_ns)}",
-                )
-                for one in silence.owed[:MAX_EVIDENCE]
-            ),
+            evidence=_waited(silence.owed),
             values={
                 "brokers": list(brokers),
                 "lasted_ms": lasted / _NS_PER_MS,
@@ -267,3 +259,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 ),
                 values={"worst_ms": worst / 1000, "mean_ms": sum(one["late_us"] for one in rows) / count / 1000},
             )
+
+
+def _waited(owed: Sequence[Owed]) -> tuple[Evidence, ...]:
+    """The exchanges whose responses a silence delayed."""
+    return tuple(
+        Evidence(one.connection_id, one.row["exchange_id"], one.row["time_ns"], f"waited {elapsed(one.overdue_ns)}")
+        for one in owed[:MAX_EVIDENCE]
+    )

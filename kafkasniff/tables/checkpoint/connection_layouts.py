@@ -1,4 +1,4 @@
-"""Layouts of connections, and of their exchanges that are not over."""
+"""Layouts of connections, of their exchanges that are not over, and of their logins for the table `connections`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupPr
 from kafkasniff.model import Endpoint, Message
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most
+from kafkasniff.tables.rows.logins import MAX_OPEN, Login, Logins, Outcome
 from kafkasniff.tcp.plan import Key
 from kafkasniff.tls import gate
 
-__all__ = ["CONNECTIONS", "EXCHANGES"]
+__all__ = ["CONNECTIONS", "EXCHANGES", "LOGINS"]
 
 Carry = str | GroupProtocol | envelope._Inner | tuple | None  # type: ignore[type-arg]
 """State that requests leave for their responses."""
@@ -119,5 +120,23 @@ EXCHANGES: Final = (
             "_token": bool | None,
             "_last_ns": int,
         },
+    ),
+)
+
+LOGINS: Final = (
+    Layout(Logins, {"_found": most(dict[int, Login], MAX_OPEN)}, new=Logins),
+    Layout(
+        Login,
+        {
+            "credentials": bool,
+            "exchange": int | None,
+            "mechanism": str | None,
+            "outcome": Outcome,
+            "principal": str | None,
+            "reason": str | None,
+            "served": bool,
+            "token": bool,
+        },
+        new=Login,
     ),
 )

@@ -22,10 +22,9 @@ from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Summary
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
-from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES
+from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES, LOGINS
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Port, most
-from kafkasniff.tables.checkpoint.login_layouts import LOGINS
 from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions

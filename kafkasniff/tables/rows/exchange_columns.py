@@ -155,9 +155,9 @@ class ExchangeFinder:
         pairs: NDArray[np.void],
         reader: ExchangeReader,
         others: Bools,
-        native: NativeRecords | None = None,
+        records_reader: NativeRecords | None = None,
     ) -> Iterator[tuple[NDArray[np.void], ExchangeColumns, Batches | None]]:
-        """The pairs that have columns, which are cleared in `others`; `native` reads their records."""
+        """The pairs that have columns, which are cleared in `others`; `records_reader` reads their records."""
         first = 0
         while first < len(pairs):
             columns, first = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
@@ -167,16 +167,16 @@ class ExchangeFinder:
                 settle_choices(columns.rows, codes, self._kinds.known)
             right = self._are_learnt(messages, own, columns)
             inflated: list[bytes] = []
-            if native is not None:
+            if records_reader is not None:
                 # They are kept until their records are read.
-                inflated, plain = native.inflate(columns)
+                inflated, plain = records_reader.inflate(columns)
                 right &= plain
             if not right.all():
                 columns, own = _some(columns, right), own.compress(right)
             records = None
-            if native is not None:
+            if records_reader is not None:
                 columns = _with_sorted_batches(columns, messages, self._ends.ids, own)
-                records, right = native.read_batches(columns.batches, columns.shared, len(own))
+                records, right = records_reader.read_batches(columns.batches, columns.shared, len(own))
                 if not right.all():
                     columns, own = _some(columns, right), own.compress(right)
                 del inflated
