@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -50,8 +49,7 @@ def test_the_context_is_enough_to_build(tmp_path: Path) -> None:
     for folder in (context, ROOT):
         output = tmp_path / f"wheel-{folder.name}"
         command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", output]
-        environment = {**os.environ, "KAFKASNIFF_BUILD_PLATFORM": "none"}
-        subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
         with zipfile.ZipFile(next(output.iterdir())) as wheel:
             names.append(set(wheel.namelist()))
     assert names[0] == names[1], "the image has what an installation of the checkout has"
