@@ -40,11 +40,12 @@ __all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind
 
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
-    *("watermark", "code", "records", "member", "throttle", "topic_id", "rare", "facts"),
+    *("watermark", "stable_offset", "code", "records", "member", "throttle", "topic_id", "rare", "facts"),
 )
 """By number; from `FIRST_VALUE` on they are numbers of either message."""
 FIRST_VALUE: Final = 32
 RARE, FACTS = ROLES.index("rare"), ROLES.index("facts")
+_ENDS: Final = {"high_watermark": "watermark", "last_stable_offset": "stable_offset"}
 _NUMBERS: Final = frozenset({"int8", "int16", "error", "uint16", "int32", "uint32", "int64"})
 SESSION: Final = ("session_id", "session_epoch")
 """Fields of a request that identify its fetch session."""
@@ -355,8 +356,7 @@ def _own(struct: Struct, plan: EntityPlan, *, request: bool, data: bool) -> dict
         found |= dict.fromkeys(plan.records, "records")
         if not request:
             found |= dict.fromkeys([name for name in plan.errors if name in names][:1], "code")
-            if plan.watermark:
-                found["high_watermark"] = "watermark"
+            found |= {field: role for field, role in _ENDS.items() if field in plan.ends}
     return found | dict.fromkeys(indices, "partitions")
 
 

@@ -99,6 +99,7 @@ pub const Row = extern struct {
 pub const Partition = extern struct {
     offset: i64 = 0,
     watermark: i64 = 0,
+    stable_offset: i64 = 0,
     records: i64 = 0,
     bytes: i64 = 0,
     /// As `bytes`; the caller adds what compressed batches grow by.
@@ -115,12 +116,13 @@ pub const Partition = extern struct {
     has: packed struct(u32) {
         offset: bool = false,
         watermark: bool = false,
+        stable_offset: bool = false,
         code: bool = false,
         batches: bool = false,
         codec: bool = false,
         uncompressed: bool = false,
         producer: bool = false,
-        rest: u25 = 0,
+        rest: u24 = 0,
     } = .{},
     /// NONE: its topic is given by name.
     topic_id: u32,

@@ -36,16 +36,17 @@ const Role = enum(u8) {
     partitions = 7,
     offset = 8,
     watermark = 9,
-    code = 10,
-    records = 11,
-    member = 12,
-    throttle = 13,
-    topic_id = 14,
+    stable_offset = 10,
+    code = 11,
+    records = 12,
+    member = 13,
+    throttle = 14,
+    topic_id = 15,
     /// An exchange in which this field is present, or is an array with elements, is left to Python.
-    rare = 15,
+    rare = 16,
     /// Facts about brokers: the caller compares their bytes with those that it knows. Exchanges with such fields in
     /// several places are left to Python.
-    facts = 16,
+    facts = 17,
     /// Values from here on: numbers that are stored in `Row.values`.
     value = 32,
     _,
@@ -107,6 +108,7 @@ const Own = struct {
     compact: bool = false,
     offset: ?i64 = null,
     watermark: ?i64 = null,
+    stable_offset: ?i64 = null,
     code: ?i32 = null,
     records: ?[]const u8 = null,
 };
@@ -189,6 +191,7 @@ pub const Facts = struct {
             },
             .offset => own.offset = try self.fields.number(field),
             .watermark => own.watermark = try self.fields.number(field),
+            .stable_offset => own.stable_offset = try self.fields.number(field),
             .code => own.code = std.math.cast(i32, try self.fields.number(field)) orelse return error.Odd,
             .records => own.records = if (try self.fields.length(field)) |size| try self.fields.reader.take(size) else null,
             .throttle => {
@@ -268,6 +271,10 @@ pub const Facts = struct {
             if (own.watermark) |watermark| {
                 one.watermark = watermark;
                 one.has.watermark = true;
+            }
+            if (own.stable_offset) |stable_offset| {
+                one.stable_offset = stable_offset;
+                one.has.stable_offset = true;
             }
             if (own.code) |code| if (!one.has.code) {
                 one.code = code;

@@ -53,7 +53,8 @@ ROW: Final = np.dtype(
 HAS_RECORDS, HAS_THROTTLE, HAS_GROUPS, HAS_TRANSACTIONS = 1, 2, 4, 8
 PARTITION: Final = np.dtype(
     [
-        *((name, np.int64) for name in ("offset", "watermark", "records", "bytes", "uncompressed", "producer_id")),
+        *((name, np.int64) for name in ("offset", "watermark", "stable_offset", "records", "bytes")),
+        *((name, np.int64) for name in ("uncompressed", "producer_id")),
         ("topic", np.uint32),
         *((name, np.int32) for name in ("partition", "code", "batches", "producer_epoch", "base_sequence", "codec")),
         ("has", np.uint32),
@@ -62,8 +63,8 @@ PARTITION: Final = np.dtype(
     align=True,
 )
 """Facts of an exchange about a partition (`exchange_columns.Partition`)."""
-HAS_OFFSET, HAS_WATERMARK, HAS_CODE, HAS_BATCHES, HAS_CODEC, HAS_UNCOMPRESSED, HAS_PRODUCER = (
-    1 << at for at in range(7)
+HAS_OFFSET, HAS_WATERMARK, HAS_STABLE_OFFSET, HAS_CODE, HAS_BATCHES, HAS_CODEC, HAS_UNCOMPRESSED, HAS_PRODUCER = (
+    1 << at for at in range(8)
 )
 SHARED: Final = np.dtype(
     [

@@ -38,7 +38,7 @@ timestamp_type string, key binary, value binary, headers array<header>, compress
 producer_id bigint, producer_epoch int, sequence int, transactional boolean, control string"""
 PARTITION_CONTRACT = """topic string, topic_id string, partition int, error_code int, error string, offset bigint,
 high_watermark bigint, record_count bigint, batch_count int, bytes bigint, uncompressed_bytes bigint,
-compression string, producer_id bigint, producer_epoch int, base_sequence int"""
+compression string, producer_id bigint, producer_epoch int, base_sequence int, last_stable_offset bigint"""
 
 
 def columns(text: str) -> dict[str, pa.DataType]:

@@ -1,4 +1,4 @@
-"""Recordings of damaged record batches, and of an address that leads to another cluster."""
+"""Recordings of damaged record batches, and of what stands in front of a broker: other clusters, limits."""
 
 from __future__ import annotations
 
@@ -68,10 +68,15 @@ def _damaged_on_disk(stage: Stage) -> None:
 
 
 class _Switch:
-    """Leads connections of one port to another: a name that resolves to another machine, or a load balancer."""
+    """Leads connections of one port to another: a name that resolves to another machine, or a load balancer.
 
-    def __init__(self, port: int, to: int) -> None:
+    `age`: seconds after which it ends a connection; `idle`: the same for a connection without data.
+    """
+
+    def __init__(self, port: int, to: int, *, age: float | None = None, idle: float | None = None) -> None:
         self.to = to
+        self._age = age
+        self._idle = idle
         self._server = socket.create_server(("127.0.0.1", port))
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
@@ -91,17 +96,42 @@ class _Switch:
                 client.close()
                 continue
             self._open += [client, broker]
+            if self._age is not None:
+                timer = threading.Timer(self._age, _end, (client, broker))
+                timer.daemon = True
+                timer.start()
             for one, other in ((client, broker), (broker, client)):
                 threading.Thread(target=self._carry, args=(one, other), daemon=True).start()
 
-    @staticmethod
-    def _carry(one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # the other direction has ended
+    def _carry(self, one: socket.socket, other: socket.socket) -> None:
+        one.settimeout(self._idle)
+        with contextlib.suppress(OSError):  # the other direction has ended, or it was idle
             while data := one.recv(65_536):
                 other.sendall(data)
-        for end in (one, other):
-            with contextlib.suppress(OSError):  # it is closed
-                end.shutdown(socket.SHUT_RDWR)
+        _end(one, other)
+
+
+def _end(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):  # it is closed
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _limited(stage: Stage, every: str, **limits: float) -> None:
+    """A load balancer with a limit in front of a broker, and two producers of a record every so many seconds."""
+    broker = stage.broker(start=False)
+    broker.choose_ports()
+    port = stage.free_port()
+    broker.advertised_ports["CLIENT"] = port
+    broker.start()
+    stage.run(java_waits("topic", f"127.0.0.1:{broker.port('INTERNAL')}", "orders", "1"))
+    switch = _Switch(port, broker.port(), **limits)
+    quick = {"reconnect_backoff_ms": "50", "linger_ms": "0"}
+    with stage.recording(port):
+        java_client = stage.start(java(stage, 12, f"127.0.0.1:{port}", client_id="java-shop", **quick))
+        stage.run(rdkafka(stage, 12, f"127.0.0.1:{port}", client_id="shop", every=every, **quick))
+        java_client.wait()
+    switch.close()
 
 
 def _other_cluster(stage: Stage, *, other: bool) -> None:
@@ -129,6 +159,17 @@ def _other_cluster(stage: Stage, *, other: bool) -> None:
 
 
 FAULTS = [
+    Fault(
+        "connections-cut.pcap",
+        "a load balancer in front of a broker ends each connection after two seconds",
+        lambda stage: _limited(stage, ".2", age=2.0),
+    ),
+    Fault(
+        "connections-cut-when-idle.pcap",
+        "the same, but it ends connections that are silent for two seconds",
+        lambda stage: _limited(stage, "3", idle=2.0),
+        looks_like="connections-cut.pcap",
+    ),
     Fault(
         "batch-damaged.pcap",
         "a client whose batches have a wrong checksum: refused again and again (CORRUPT_MESSAGE)",

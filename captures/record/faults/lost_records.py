@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 
 from . import Fault, Stage
+from .clients import rdkafka
 from .waits import java_waits, librdkafka
 
 _LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
@@ -99,7 +100,33 @@ def _retried(stage: Stage) -> None:
     _interrupted(stage, 60_000)
 
 
+def _large_requests(stage: Stage, limit: str, *names: str, killed: bool = False) -> None:
+    """Producers of records of 25 kB, each in a request, beside one of small records."""
+    broker = stage.broker(properties={"socket.request.max.bytes": limit})
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    one_each = {"batch_num_messages": "1", "max_in_flight": "1", "linger_ms": "0", "reconnect_backoff_ms": "1500"}
+    with stage.recording(broker.port()):
+        stage.start(rdkafka(stage, 6, broker.bootstrap(), client_id="small"))
+        for name in names:
+            stage.start(rdkafka(stage, 6, broker.bootstrap(), client_id=name, size="25000", every="1.5", **one_each))
+        time.sleep(4)
+        if killed:
+            broker.kill()
+        time.sleep(3)
+
+
 FAULTS = [
+    Fault(
+        "request-too-large.pcap",
+        "a producer whose requests of 25 kB are more than socket.request.max.bytes (20 kB)",
+        lambda stage: _large_requests(stage, "20000", "large"),
+    ),
+    Fault(
+        "requests-large.pcap",
+        "two such producers, and the default limit; the broker is killed after four seconds",
+        lambda stage: _large_requests(stage, "104857600", "large", "larger", killed=True),
+        looks_like="request-too-large.pcap",
+    ),
     Fault(
         "batch-given-up.pcap",
         "an idempotent producer's batch dies unanswered with the broker; its delivery timeout passes before the broker "

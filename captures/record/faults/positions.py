@@ -142,6 +142,22 @@ def _transaction(stage: Stage, timeout_ms: int) -> None:
         reader.wait()
 
 
+def _held_back(stage: Stage, killed: bool) -> None:
+    """A transaction that nobody ends, or of 7 seconds, with records of another producer behind its first one."""
+    broker = stage.broker()
+    stage.clients.append(_LIBRDKAFKA)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    with stage.recording(broker.port()):
+        reader = stage.start(groups("once", broker, 15, "client.id=reader", "isolation.level=read_committed"))
+        writer = stage.start(groups("begun", broker, 7, "transaction.timeout.ms=60000", "client.id=ledger"))
+        time.sleep(4)
+        if killed:
+            writer.kill()
+        stage.run(rdkafka(stage, 8, broker.bootstrap()))
+        reader.wait()
+        writer.wait()
+
+
 def _out_of_range(stage: Stage, committed: int, deleted: int, reset: str) -> None:
     """A group that returns to a log of 100 records."""
     broker = _broker(stage, 100)
@@ -227,6 +243,18 @@ FAULTS = [
         "the same with a timeout of 60 seconds: committed",
         lambda stage: _transaction(stage, 60_000),
         looks_like="transaction-timed-out.pcap",
+    ),
+    Fault(
+        "transaction-left-open.pcap",
+        "a transactional producer is killed before it commits; a read_committed consumer gets nothing of what another "
+        "producer writes",
+        lambda stage: _held_back(stage, True),
+    ),
+    Fault(
+        "transaction-ended-late.pcap",
+        "the same, but the producer commits after seven seconds",
+        lambda stage: _held_back(stage, False),
+        looks_like="transaction-left-open.pcap",
     ),
     Fault(
         "offset-out-of-range.pcap",

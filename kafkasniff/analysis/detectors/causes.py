@@ -32,15 +32,20 @@ _NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
 """What `trouble` of a finding of transport-trouble makes requests late or unanswered."""
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "unreached-listeners", "broker-gone"),
-    "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "unreached-listeners"),
+    "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "cut-connections", "unreached-listeners"),
     "late-answers": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
-    "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader"),
+    "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader", "connection-churn"),
     "lost-members": ("broker-gone", *_NETWORK),
     "rebalance-storms": ("broker-gone", "lost-members"),
     "refused-commits": ("broker-gone", "lost-members", "rebalance-storms"),
-    "connection-churn": ("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol", "unreached-listeners"),
+    "connection-churn": (
+        *("broker-gone", "sasl-failures", "tls-failures", "wrong-protocol", "unreached-listeners"),
+        "cut-connections",
+    ),
+    "growing-lag": ("stuck-stable-offsets", "hanging-transactions"),
+    "stuck-stable-offsets": ("hanging-transactions",),
     "wrong-protocol": ("broker-gone",),
     "repeated-sequences": ("broker-gone", "hidden-errors", "not-leader", "late-answers"),
     "overwritten-records": ("broker-gone",),
@@ -49,10 +54,10 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Detectors, error codes and kinds of trouble that may explain the findings of another, the likeliest first. For error
 codes, see `dissectors/errors.txt`."""
-_MERE: Final = frozenset({"connection-churn", "unanswered-requests"})
+_MERE: Final = frozenset({"connection-churn", "stuck-stable-offsets", "unanswered-requests"})
 """Detectors whose findings become a part of their cause, unless they are worse: they show the same connections."""
 _SLOW: Final = frozenset({"late-answers", "slow-broker"})
-"""The same if the network is the cause."""
+"""The same if the network is the cause, or a follower for which the broker waited."""
 _SPECIFIC: Final = frozenset(
     {
         "damaged-records",
@@ -208,7 +213,10 @@ def _is_part(effect: Finding, cause: Finding) -> bool:
     """Whether the cause's finding says it all."""
     if effect.detector == "hidden-errors" and cause.detector in _SPECIFIC:
         return True
-    mere = effect.detector in _MERE or (effect.detector in _SLOW and cause.subject.get("trouble") in _NETWORK)
+    if effect.detector == "metadata-storms" and cause.detector == "connection-churn":
+        return True  # each new client asks once
+    slow = cause.subject.get("trouble") in _NETWORK or effect.values.get("replicas")
+    mere = effect.detector in _MERE or (effect.detector in _SLOW and slow)
     return mere and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
 
 
@@ -240,10 +248,14 @@ def _may_cause(cause: Finding, effect: Finding) -> bool:
     error = None if code is None else error_by_code(int(code))
     # What is wrong with a broker concerns all clients.
     silent = cause.subject.get("trouble") == "silent"
+    # A leader waits for a follower that is gone, until that is no longer in sync.
+    follower = cause.detector == "broker-gone" and bool(effect.values.get("replicas"))
     of_broker = cause.detector == "broker-gone" or silent or (error is not None and error.settles == "operator")
     for name in _SHARED:
         if (of_broker and name in _CLIENT) or (silent and effect.detector == "slow-broker"):
             continue  # its leaders wait for a silent follower
+        if follower and name == "broker":
+            continue
         mine, theirs = cause.subject.get(name), effect.subject.get(name)
         if mine is not None and theirs is not None and mine != theirs:
             return False

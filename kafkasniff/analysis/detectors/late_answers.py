@@ -199,6 +199,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 "brokers": list(brokers),
                 "lasted_ms": lasted / _NS_PER_MS,
                 "connections": silence.connections,
+                "replicas": silence.replicas,
                 "clients": addresses,
                 "back": silence.back_ns is not None,
                 "leaders_waiting": list(silence.waiting),

@@ -153,3 +153,4 @@ class ExpiredSessions(Detector[ExpiredSessionThresholds]):
         who = {name: finding.subject[name] for name in ("client_id", "client_ip", "broker")}
         yield "unanswered-requests", {**who, "severity": "note"}
         yield "lost-records", who
+        yield "cut-connections", {"broker": who["broker"]}

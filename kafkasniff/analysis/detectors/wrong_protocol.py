@@ -12,7 +12,7 @@ import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
 from kafkasniff.analysis.detectors.absences import (
     TRANSPORT_READING,
     Spans,
@@ -59,6 +59,10 @@ SASL_MISSING: Final = "sasl-missing"
 CLOSED_EARLY: Final = "closed-early"
 """A rejected connection to a listener that speaks Kafka with others; the cause is unknown."""
 UNANSWERED: Final = "tls-unanswered"
+TOO_LARGE: Final = "request-too-large"
+"""A connection that the broker closed at a request that is larger than all that it answered."""
+LARGE: Final = 1 << 14
+"""Smaller requests are no reason for a broker to close a connection."""
 
 MAX_VERSIONS: Final = 1 << 16
 """Versions of APIs that brokers answered, by endpoint."""
@@ -95,6 +99,13 @@ _KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
         "other request first.",
         "Set the client's security.protocol to SASL_PLAINTEXT or SASL_SSL, as on the listener.",
     ),
+    TOO_LARGE: (
+        "error",
+        "Brokers close the connection on a request of more than socket.request.max.bytes, without an answer. The "
+        "client sends it again, and it never arrives.",
+        "Send smaller requests (max.request.size and batch.size of Java clients, message.max.bytes and batch.size of "
+        "librdkafka), or raise socket.request.max.bytes; the broker's log has an InvalidReceiveException.",
+    ),
     REJECTED: (
         "error",
         "The broker closed the connection before it answered anything but ApiVersions. Brokers do that if a client "
@@ -116,13 +127,15 @@ _KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
     ),
 }
 """Severity, meaning and advice by kind, the most specific first."""
-_BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, SASL_MISSING, UNANSWERED, VERSION_NOT_TAKEN})
+_BY_CLOSING: Final = frozenset({REJECTED, CLOSED_EARLY, SASL_MISSING, TOO_LARGE, UNANSWERED, VERSION_NOT_TAKEN})
 """Kinds that only show that the broker closed the connection."""
 _NEVER: Final = 1 << 63
 _TLS_ANSWER: Final = "is answered with an alert of TLS"
 """The wording of kafka.other_protocols."""
 _NOT_TAKEN: Final = re.compile(r"its answer to ApiVersions (?:has|does not have)")
 """The wording of kafka.opening."""
+_RECEIVING: Final = "while it received a request of"
+"""The wording of kafka.opening for requests of more than 1 MiB, 512 KiB before authentication."""
 _CAUSES: Final = re.compile(r"(, before any authentication)?: probably .*$")
 """The judgement of kafka.opening on a single connection; other connections may refute it."""
 _KINDS: Final = ("answer-not-kafka", "not-kafka", "tls-not-decrypted", REJECTED)
@@ -155,6 +168,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     - `version-not-taken`: the broker closes the connection on a version that Kafka has dropped: an old client, or one
       set to a fixed version.
     - `sasl-missing`: the broker closes the connection on a client without SASL where others authenticate.
+    - `request-too-large`: the broker closes the connection at requests that are larger than all that it answers.
     - `connection-rejected`: the broker closes the connection, and no client gets further at this listener. The title
       lists likely causes.
     - `closed-early`: the broker closes the connection, but other clients work here without SASL. The cause is unknown.
@@ -170,7 +184,9 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     parameters_type = WrongProtocolThresholds
 
     def reads(self) -> Mapping[str, TableReading]:
-        exchanges = TableReading((*ORDER, "api", "api_version", "status", "broker_ip", "broker_port"), optional=True)
+        exchanges = TableReading(
+            (*ORDER, "api", "api_version", "status", "request_size", "broker_ip", "broker_port"), optional=True
+        )
         return {
             "exchanges": exchanges,
             "problems": PROBLEMS,
@@ -180,11 +196,12 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         version = (*BROKER, ("api", pa.string()), ("version", pa.int64()))
-        count: Any = (("count", pa.int64(), "sum"),)
+        count: Any = (("count", pa.int64(), "sum"), ("size", pa.int64(), "max"))
         return {
             "answered": Shape(keys=version, measures=count, weight="count", bound=MAX_VERSIONS),
             "waiting": Shape(
                 keys=(*((name, pa.int64()) for name in ORDER), ("api", pa.string()), ("version", pa.int64())),
+                measures=(("size", pa.int64(), "max"),),
                 order=ORDER,
                 keep="earliest",
                 group=("connection_id",),
@@ -208,23 +225,23 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
     def _exchanges(self, batch: pa.RecordBatch) -> None:
         version = column(batch, "api_version").cast(pa.int64())
-        asked = {"api": column(batch, "api"), "version": version}
+        asked = {"api": column(batch, "api"), "version": version, "size": integers(column(batch, "request_size"))}
         rows = pa.RecordBatch.from_pydict(
             {**{name: column(batch, name) for name in (*ORDER, "status")}, **asked, "broker": broker_endpoint(batch)}
         )
         answered = only(rows, in_any(rows, "status", ("answered",)))
-        names = ("broker", "api", "version")
+        names = ("broker", "api", "version", "size")
         ones = np.ones(answered.num_rows, np.int64)
         self.parts["answered"].add({**{name: answered.column(name) for name in names}, "count": ones})
         waiting = only(rows, in_any(rows, "status", ("unanswered",)))
-        self.parts["waiting"].add({name: waiting.column(name) for name in (*ORDER, "api", "version")})
+        self.parts["waiting"].add({name: waiting.column(name) for name in (*ORDER, "api", "version", "size")})
 
     def findings(self) -> list[Finding]:
         known = connections_by_id(self, "connections")
         problems = problems_by_time(self)
         listeners = _listeners(known, problems)
         links = {link.connection_id: link for some in self._links.values() for link in some}
-        problems += self._old_versions(known, links)
+        problems += [*self._old_versions(known, links), *self._large_requests(known, links)]
         excused = self._excused()
         chosen: dict[int, tuple[int, str, dict[str, Any]]] = {}
         """The most specific problem of each connection."""
@@ -263,17 +280,13 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         Only the first unanswered request counts, since brokers answer in order.
         """
         answered = {(row["broker"], row["api"], row["version"]) for row in self.parts["answered"].table().to_pylist()}
-        for row in self.parts["waiting"].table().to_pylist():
-            connection, link = known.get(row["connection_id"]), links.get(row["connection_id"])
+        for row, connection in self._closed(known, links):
             found = None if row["api"] is None else api_by_name(row["api"])
             dropped = None if found is None or row["version"] is None else dropped_in(found.key, row["version"])
-            if connection is None or dropped is None or connection["ended"] not in ("fin", "rst"):
+            if dropped is None:
                 continue
             # If this broker answered others in this version, it closed the connection for another reason.
             if (connection["broker"], row["api"], row["version"]) in answered:
-                continue
-            ended = connection["end_time_ns"] if link is None or link.ended_ns is None else link.ended_ns
-            if None in (row["time_ns"], ended) or not 0 <= ended - row["time_ns"] <= MAX_REFUSAL_NS:
                 continue
             yield {
                 "connection_id": row["connection_id"],
@@ -285,6 +298,46 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
                 ),
                 "ends": None,
             }
+
+    def _large_requests(
+        self, known: Mapping[int, dict[str, Any]], links: Mapping[int, TcpLink]
+    ) -> Iterator[dict[str, Any]]:
+        """Connections closed at a request that is larger than all that the broker answered, at least two, as problems.
+
+        A single one may have met a broker that stops.
+        """
+        largest: dict[str, int] = {}
+        for row in self.parts["answered"].table().to_pylist():
+            largest[row["broker"]] = max(largest.get(row["broker"], 0), row["size"])
+        found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row, connection in self._closed(known, links):
+            broker = connection["broker"]
+            if broker in largest and row["size"] > max(largest[broker], LARGE):
+                found.setdefault((connection["client_id"], connection["client_ip"], broker), []).append(row)
+        for (_, _, broker), rows in found.items():
+            for row in rows if len(rows) > 1 else ():
+                yield {
+                    "connection_id": row["connection_id"],
+                    "time_ns": row["time_ns"],
+                    "kind": TOO_LARGE,
+                    "detail": (
+                        f"closed at a {row['api'] or 'request'} of {row['size']:,} bytes; those that it answered have "
+                        f"up to {largest[broker]:,} bytes"
+                    ),
+                    "ends": None,
+                }
+
+    def _closed(
+        self, known: Mapping[int, dict[str, Any]], links: Mapping[int, TcpLink]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+        """First unanswered requests upon which their connection was closed, and the connection."""
+        for row in self.parts["waiting"].table().to_pylist():
+            connection, link = known.get(row["connection_id"]), links.get(row["connection_id"])
+            if connection is None or connection["ended"] not in ("fin", "rst"):
+                continue
+            ended = connection["end_time_ns"] if link is None or link.ended_ns is None else link.ended_ns
+            if None not in (row["time_ns"], ended) and 0 <= ended - row["time_ns"] <= MAX_REFUSAL_NS:
+                yield row, connection
 
     def _excused(self) -> set[int]:
         """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
@@ -301,6 +354,8 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         cause = cause_of(rows[0])
         if row["kind"] == CLOSED_EARLY:
             cause = f"{_CAUSES.sub('', cause)}; cause unknown"
+        elif row["kind"] == TOO_LARGE:
+            cause = _CAUSES.sub("", cause)
         elif row["kind"] == SASL_MISSING:
             cause = f"{_CAUSES.sub('', cause)}, where other clients authenticate with SASL first"
         elif row["kind"] == UNANSWERED:
@@ -358,6 +413,8 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
         return kind  # also VERSION_NOT_TAKEN
     if _NOT_TAKEN.search(problem["detail"]) is not None:
         return VERSION_NOT_TAKEN
+    if _RECEIVING in problem["detail"]:
+        return TOO_LARGE
     if connection["sasl_mechanism"] is not None:
         return None  # reported by sasl-failures
     if broker not in listeners.works:

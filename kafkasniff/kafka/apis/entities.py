@@ -28,6 +28,7 @@ BATCH_OVERHEAD: Final = 12
 
 INDEX_LIST_FIELDS: Final = frozenset({"partitions", "partition_indexes"})
 ERROR_FIELDS: Final = ("error_code", "partition_error_code")
+END_FIELDS: Final = ("high_watermark", "last_stable_offset")
 # In this order, the response's before the request's: results are more informative than requests.
 RESPONSE_OFFSET_FIELDS: Final = ("base_offset", "offset", "committed_offset", "end_offset", "start_offset")
 REQUEST_OFFSET_FIELDS: Final = ("fetch_offset", "committed_offset", "offset", "start_offset")
@@ -51,6 +52,7 @@ class PartitionFacts(msgspec.Struct):
     producer_id: int | None = None
     producer_epoch: int | None = None
     base_sequence: int | None = None
+    last_stable_offset: int | None = None
 
 
 class Mentions(msgspec.Struct):
@@ -83,9 +85,9 @@ class EntityPlan(msgspec.Struct, frozen=True):
     records: tuple[str, ...] = ()
     children: tuple[tuple[str, EntityPlan], ...] = ()
     offsets: tuple[str, ...] = ()
-    """Fields of a partition: its offset (the first one counts); its error; whether it has a watermark."""
     errors: tuple[str, ...] = ()
-    watermark: bool = False
+    ends: tuple[str, ...] = ()
+    """Fields of a partition: its offset (the first one counts); its error; where its log ends for consumers."""
     nested: str | None = None
     """The name of the nested message's value, beside its bytes; only for a whole message."""
 
@@ -187,7 +189,7 @@ def _plan(fields: tuple[FieldDefinition, ...], offsets: tuple[str, ...]) -> Enti
         children=tuple((name, plan) for name, plan in children if plan != NOTHING),
         offsets=() if index is None else tuple(name for name in offsets if name in names),
         errors=() if index is None else tuple(name for name in ERROR_FIELDS if name in names),
-        watermark=index is not None and "high_watermark" in names,
+        ends=() if index is None else tuple(name for name in END_FIELDS if name in names),
     )
 
 
@@ -197,7 +199,7 @@ def _collector(plan: EntityPlan, *, request: bool) -> _Collect:
     It is called with the collector, the struct, and the topic and topic id of the enclosing struct. Everything that a
     plan lacks is checked here, once, and costs next to nothing later.
     """
-    named_by, identified_by, index, watermark = plan.topic, plan.topic_id, plan.index, plan.watermark and not request
+    named_by, identified_by, index, ends = plan.topic, plan.topic_id, plan.index, () if request else plan.ends
     lists, index_lists, offsets, errors, records = (
         plan.topic_lists,
         plan.index_lists,
@@ -238,8 +240,8 @@ def _collector(plan: EntityPlan, *, request: bool) -> _Collect:
                     if isinstance(value, int):
                         facts.offset = value  # the response comes second and overrides the request
                         break
-                if watermark:
-                    facts.high_watermark = body.get("high_watermark", facts.high_watermark)
+                for field in ends:
+                    setattr(facts, field, body.get(field, getattr(facts, field)))
                 for field in errors:
                     value = body.get(field)
                     if isinstance(value, int) and facts.error_code is None:

@@ -25,6 +25,7 @@ from kafkasniff.native.exchanges import (
     HAS_OFFSET,
     HAS_PRODUCER,
     HAS_RECORDS,
+    HAS_STABLE_OFFSET,
     HAS_THROTTLE,
     HAS_UNCOMPRESSED,
     HAS_WATERMARK,
@@ -300,6 +301,7 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
         "producer_id": lambda kind: _plain(facts["producer_id"], kind, lacks(HAS_PRODUCER)),
         "producer_epoch": lambda kind: _plain(facts["producer_epoch"], kind, lacks(HAS_PRODUCER)),
         "base_sequence": lambda kind: _plain(facts["base_sequence"], kind, lacks(HAS_PRODUCER)),
+        "last_stable_offset": lambda kind: _plain(facts["stable_offset"], kind, lacks(HAS_STABLE_OFFSET)),
     }
     return pa.StructArray.from_arrays([columns[field.name](field.type) for field in PARTITION], fields=list(PARTITION))
 

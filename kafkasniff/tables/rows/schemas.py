@@ -69,6 +69,7 @@ _PARTITION: Final = (
     Column("producer_id", pa.int64(), "of the first batch; -1 for a producer that is not idempotent"),
     Column("producer_epoch", pa.int32(), "of the first batch"),
     Column("base_sequence", pa.int32(), "of the first batch"),
+    Column("last_stable_offset", pa.int64(), "as in the response; read_committed consumers get records before it"),
 )
 PARTITION: Final = pa.struct(_fields(_PARTITION))
 """One element of the column `partitions`."""
