@@ -26,7 +26,9 @@ from kafkasniff.analysis.detectors.tally import (
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, span
 from kafkasniff.analysis.error_causes import causes_in
+from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
 from kafkasniff.text.printable import word
 
 __all__ = ["MissingTopics"]
@@ -51,12 +53,18 @@ class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
 
     at_least: Annotated[
         int,
-        Meta(ge=1, description="This many refused requests of a client for a topic are an error; fewer are a note."),
+        Meta(ge=1, description="This many refused requests of a client for a topic are an error; fewer are a note …"),
     ] = 3
+    lasting: Annotated[
+        Duration,
+        Meta(ge=0, description="… and so are those that began this shortly before the end: it may be created soon."),
+    ] = 2_000_000_000
 
 
 class MissingTopics(Detector[MissingTopicThresholds]):
     """Topics that clients read or write and that do not exist, from the first request on or after a deletion.
+
+    Brokers create their own topics when they are first needed: those are notes.
 
     A topic that appears later in the capture is not reported, except if its id shows that it was deleted and created
     again meanwhile: a warning.
@@ -85,11 +93,13 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         return {
             **super().shapes(),
             "there": Shape(keys=_TOPIC, measures=last, bound=MAX_TOPICS),
+            "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
             "deleted": Shape(keys=_TOPIC, measures=deleted, order=ORDER, bound=MAX_TOPICS),
             "ids": Shape(keys=(*_TOPIC, ("topic_id", pa.string())), measures=ids, bound=MAX_TOPICS),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        self.parts["end"].add({"one": [0], "end_ns": [pc.max(column(batch, "time_ns")).as_py()]})
         self._deletions(only(batch, in_any(batch, "api", ["DeleteTopics"])))
         batch = only(batch, in_any(batch, "api", _APIS))
         rows = named(exploded(batch, ["time_ns", *CLUSTER_COLUMNS]))
@@ -201,7 +211,12 @@ class MissingTopics(Detector[MissingTopicThresholds]):
     ) -> Finding:
         cluster, topic = key
         count = sum(row["count"] for row, _ in rows)
-        often = any(row["count"] >= self.thresholds.at_least for row, _ in rows)
+        end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
+        often = topic not in INTERNAL_TOPICS and any(
+            row["count"] >= self.thresholds.at_least
+            and (None in (row["first"], end) or end - row["first"] >= self.thresholds.lasting)
+            for row, _ in rows
+        )
         first = min((row["first"] for row, _ in rows if row["first"] is not None), default=None)
         last = max((row["last"] for row, _ in rows if row["last"] is not None), default=None)
         who = [client(row) for row, _ in rows]

@@ -151,7 +151,7 @@ def wait_of(
         return None
     match plan.reason:
         case "data":
-            least = 1 if _is_metadata_log(request.get("topics")) else request["min_bytes"]
+            least = 1 if _is_metadata_log(request.get("topics")) else request.get("min_bytes", 1)
             # A fetch with an error is answered immediately, or during its wait when the error occurs (a leader that
             # moves); one beyond its quota for bytes immediately, with nothing, one beyond that for the broker's time at
             # its end (KafkaApis).
@@ -186,8 +186,10 @@ def asked_limit_ns(plan: WaitPlan, request: Mapping[str, Any]) -> int | None:
         least = request.get("min_bytes")
         if isinstance(least, int) and least > 0:
             return limit
-        # A controller waits until there is data, whatever the request says (KafkaRaftClient).
-        return limit if _is_metadata_log(request.get("topics")) else 0
+        # A controller waits until there is data, whatever the request says (KafkaRaftClient). A request that is cut
+        # before its topics may be one to it.
+        topics = request.get("topics")
+        return limit if topics is None or _is_metadata_log(topics) else 0
     if reason == "leader":
         return limit if request.get("assignments") == [] else 0
     if reason == "operation":
@@ -223,8 +225,8 @@ def planned_role(plan: WaitPlan, request: Mapping[str, Any]) -> Role | None:
             value = value.get(name) if isinstance(value, dict) else None
         if isinstance(value, int):
             return "replica" if value >= 0 else "client"
-    # A missing tagged struct has its default: no replica.
-    return "client" if request else None
+    # A missing tagged struct has its default, no replica; tagged fields are at the end of a request.
+    return "client" if request.get("topics") is not None else None
 
 
 def _replica_id_paths(fields: tuple[FieldDefinition, ...]) -> list[tuple[str, ...]]:

@@ -21,8 +21,11 @@ def test_a_fetch_waits_for_data() -> None:
     assert wait_of(1, FETCH, {}, 100, 0) == Wait("data", 500 * MS, sure=False)
     for value in (None, "x", -5, [], {}):
         assert wait_of(1, {"max_wait_ms": value, "min_bytes": 1}, {}, 0, 0) is None
-    for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0}, {"max_wait_ms": 500}, {}, None):
+    for request in ({**FETCH, "max_wait_ms": 0}, {**FETCH, "min_bytes": 0, "topics": []}, {}, None):
         assert wait_of(1, request, {}, 0, 0) is None
+    # A request that is cut before its topics may be one to a controller.
+    for request in ({"max_wait_ms": 500}, {**FETCH, "min_bytes": 0}):
+        assert wait_of(1, request, {}, 1, 0) == Wait("data", 500 * MS, sure=False)
     # Controllers wait until there is data.
     for topic in ({"topic": "__cluster_metadata"}, {"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}):
         request = {"max_wait_ms": 500, "min_bytes": 0, "topics": [topic]}
@@ -111,7 +114,8 @@ def test_roles_of_senders() -> None:
     assert role_of(1, {"replica_id": 3}) == "replica"
     assert role_of(1, {"replica_state": {"replica_id": 3, "replica_epoch": 1}}) == "replica"
     assert role_of(1, {"replica_state": {"replica_id": 0, "replica_epoch": 1}}) == "replica"
-    assert role_of(1, {"max_wait_ms": 5}) == "client"  # version 15 and later, without the tagged struct
+    assert role_of(1, {"max_wait_ms": 5, "topics": []}) == "client"  # version 15 and later, without the tagged struct
+    assert role_of(1, {"max_wait_ms": 5}) is None  # cut before it
     assert role_of(1, {"replica_id": 3, "topics": [{"topic": "__cluster_metadata"}]}) == "quorum"
     assert role_of(1, {"topics": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAQ"}]}) == "quorum"
     assert role_of(2, {"replica_id": -2}) == "client"  # a tool that reads from a replica
