@@ -57,6 +57,8 @@ _NEVER: Final[Mapping[str, str]] = {
     "unanswered": "unanswered",
     "silent": "accepted, but requests never answered",
 }
+_ANSWER_NS: Final = 1_000_000_000
+"""After this time without an answer to a SYN it is sent again (RFC 6298)."""
 
 
 class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
@@ -108,7 +110,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             "connections": TableReading(
                 (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
             ),
-            TABLE: TableReading((*ends, "connection_id", "time_ns", "opening"), optional=True),
+            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", "opening"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -126,9 +128,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table in {"connections", TABLE}:
+            self.parts["whole"].add({"one": [0], "end_ns": [pc.max(column(batch, "end_time_ns")).as_py()]})
         if table == "connections":
-            last = pc.max(column(batch, "end_time_ns")).as_py()
-            self.parts["whole"].add({"one": [0], "end_ns": [last]})
             nothing = pc.and_(pc.greater(column(batch, "requests"), 0), pc.equal(column(batch, "responses"), 0))
             silent = only(batch, pc.and_(nothing, in_any(batch, "captured", ["both"])))
             opening = pa.array(["silent"] * silent.num_rows, pa.string())
@@ -243,9 +245,11 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 or row["count"] < self.thresholds.attempts
             ):
                 continue
-            if row["opening"] == "silent" and (
-                row["broker"] in answering or row["first"] is None or end - row["first"] < self.thresholds.patience
-            ):
+            if row["opening"] == "silent" and row["broker"] in answering:
+                continue
+            # An answer may follow the end of the capture.
+            patience = {"silent": self.thresholds.patience, "unanswered": _ANSWER_NS}.get(row["opening"], 0)
+            if patience and (row["first"] is None or end - row["first"] < patience):
                 continue
             names = endpoints.get(pair, ())
             quorum = registered.get(row["broker"], bool(names)) and all(

@@ -39,6 +39,8 @@ def asked_wait(exchange: Exchange) -> RequestedWait:
         # Most APIs.
         return _NO_WAIT[None]
     sender = planned_role(plan, body) if plan.replica_ids else None
+    if plan.limits and body.keys().isdisjoint(plan.limits):
+        return RequestedWait(sender)  # the request is cut before them
     reason = plan.reason
     limit = None if reason is None else asked_limit_ns(plan, body)
     if reason is None or limit == 0:
