@@ -55,6 +55,8 @@ MAX_GROUP_ROWS: Final = 1 << 20
 MAX_GROUP_BYTES: Final = 1 << 30
 """Maximum memory of the selected columns of a row group: `tables.parquet` writes some 128 MiB, and at least one row."""
 
+LATER_FIELDS: Final = {"partitions": frozenset({"last_stable_offset"})}
+"""Fields of structs that exports of earlier releases lack; they are null there."""
 DROP_SECONDS: Final = 2.0
 """How long to wait until Arrow has released a file, which takes some milliseconds."""
 LOOK_SECONDS: Final = 0.0002
@@ -96,6 +98,16 @@ class _Lent:
         deadline = time.monotonic() + DROP_SECONDS
         while any(ref() is not None for ref in self._refs) and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
+
+
+def _earlier(field: pa.Field) -> pa.DataType:
+    """The type of a column in exports of earlier releases."""
+    later = LATER_FIELDS.get(field.name)
+    if later is None:
+        return field.type
+    struct = field.type.value_type
+    fields = [struct.field(place) for place in range(struct.num_fields)]
+    return pa.list_(field.type.value_field.with_type(pa.struct([one for one in fields if one.name not in later])))
 
 
 class _WithFooter(io.RawIOBase):
@@ -198,7 +210,7 @@ class TableFile:
         for field in TABLES[self._table]:
             place = self.schema.get_field_index(field.name)
             found = field.type if place < 0 else self.schema.field(place).type
-            if found != field.type:
+            if found not in {field.type, _earlier(field)}:
                 raise ValueError(f"its column {field.name} is {found}, not {field.type}")
 
     def minimum(self, column: str) -> int | None:
@@ -216,6 +228,7 @@ class TableFile:
             return
         # Rows exist without columns, too, but Parquet cannot express that.
         names = {*columns, *selection.columns} & set(self.schema.names) or {self.schema.names[0]}
+        schema = pa.schema([self.schema.field(one.name) if one.name in names else one for one in schema])
         leaves = self.footer.leaves_of(names)
         for group in groups:
             self._check_group(group, leaves)
@@ -238,11 +251,19 @@ class TableFile:
             for batch in scanner.to_batches():
                 # Parquet's reader accepts text that is not UTF-8.
                 batch.validate(full=True)
-                yield batch
+                yield self._completed(batch)
         finally:
             # After an error or an early end, Arrow's threads are still reading.
             del scanner
             lent.wait()
+
+    def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """With null for fields that an earlier release did not write."""
+        for field in TABLES[self._table]:
+            place = batch.schema.get_field_index(field.name)
+            if place >= 0 and batch.schema.field(place).type == _earlier(field) != field.type:
+                batch = batch.set_column(place, field, batch.column(place).cast(field.type))
+        return batch
 
     def _check_group(self, number: int, leaves: Sequence[Leaf]) -> None:
         rows = self.footer.rows(number)

@@ -66,6 +66,24 @@ def test_a_missing_column(folder: Path) -> None:
         count(Export.open(str(folder)), TableReading(("api", "colour")))
 
 
+@pytest.mark.parametrize("older", [0, 2])
+def test_fields_that_earlier_releases_did_not_write(folder: Path, older: int) -> None:
+    """Files of both kinds in one export, in either order."""
+    export = Export.open(str(folder))
+    path = folder / export.files("exchanges")[older]
+    table = pq.read_table(path, partitioning=None)
+    place = table.schema.get_field_index("partitions")
+    element = table.schema.field("partitions").type.value_type
+    fields = [field for field in element if field.name != "last_stable_offset"]
+    table = table.set_column(
+        place, "partitions", pa.nulls(table.num_rows, pa.list_(pa.field("element", pa.struct(fields))))
+    )
+    pq.write_table(table, path)
+    found = list(export.batches("exchanges", TableReading(("api", "partitions"))))
+    assert sum(batch.num_rows for batch in found) == 103
+    assert {batch.schema.field("partitions").type for batch in found} == {pa.list_(pa.field("element", element))}
+
+
 def test_columns_that_earlier_releases_did_not_write(tmp_path: Path) -> None:
     """An export without them yields nulls, an export with them yields their values."""
     path = tmp_path / "exchanges" / "part-00000.parquet"
