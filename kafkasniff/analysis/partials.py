@@ -86,7 +86,7 @@ class Partials:
         self.shape = shape
         self.lost = Lost()
         self._schema = shape.schema
-        self._folded = self._schema.empty_table()
+        self._folded: pa.Table | None = None
         self._pending: list[pa.Table] = []
         self._waiting = 0
 
@@ -108,16 +108,20 @@ class Partials:
         if other.lost.level > self.lost.level:
             self.lost.level = other.lost.level
             # Pending rows follow when they are folded.
-            if self._folded.num_rows:
+            if self._folded is not None:
                 self._folded = self._fold(self._folded)
         self._take(table)
 
     def table(self) -> pa.Table:
         """All rows, folded, in no meaningful order."""
         if self._pending:
-            folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
+            whole = self._pending if self._folded is None else [self._folded, *self._pending]
+            folded = self._fold(pa.concat_tables(whole))
             self._pending, self._waiting = [], 0
             self._folded = self._bounded(folded).combine_chunks()
+        elif self._folded is None:
+            # Not made for each of hundreds of partial answers in advance: most stay empty.
+            self._folded = self._schema.empty_table()
         return self._folded
 
     def _take(self, table: pa.Table) -> None:

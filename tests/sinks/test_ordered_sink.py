@@ -152,7 +152,7 @@ def check_order(capture: Path, form: str, expression: str) -> None:
         assert lines_of(capture, *options, "--filter", expression) == some
 
 
-@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4))
+@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4, with_all=4))
 def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "FIRST_ROWS", 7)
     monkeypatch.setattr(pipeline, "MAX_ROWS", 29)

@@ -25,7 +25,7 @@ from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.baseline.inputs import DISTURBANCES
-from tests.choice import ALL, fewer, one_in
+from tests.choice import fewer, one_in
 from tests.conftest import ROOT, shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -158,9 +158,8 @@ def test_columns_are_the_rows_of_exchanges_one_by_one(write: Callable[..., Any],
 
 
 @pytest.mark.parametrize("capture", shipped_captures()[:: fewer(9, 1)], ids=lambda path: path.name)
-@pytest.mark.parametrize("split", [None, 40] if ALL else [40])
-def test_shipped_captures(capture: Path, split: int | None) -> None:
-    check_columns(capture, split)
+def test_shipped_captures(capture: Path) -> None:
+    check_columns(capture, 40)
 
 
 @pytest.mark.parametrize("kind", one_in(6, list(DISTURBANCES)))
