@@ -34,8 +34,8 @@ def in_turn(
 ) -> list[tuple[Source, Variant]]:
     """One in `every` pairs (`with_all` where every member of a family runs).
 
-    Each source has some variants, each variant that share of the sources. `all_of`: sources with every variant. Raises ValueError where there are too few sources to give each
-    variant its turn.
+    Each source has some variants, each variant that share of the sources. `all_of`: sources that are tested with every
+    variant. Raises ValueError where there are too few sources to give each variant its turn.
     """
     names = list(variants)
     if every > min(len(names), len(sources)):

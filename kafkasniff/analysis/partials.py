@@ -145,7 +145,7 @@ class Partials:
             keys = [(name, "ascending") for name in shape.order]
             table = table.take(pc.sort_indices(table, sort_keys=keys))
         wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
-        folded = table.group_by(names, use_threads=not ordered).aggregate(wanted)
+        folded = table.group_by(names, use_threads=not ordered and table.num_rows >= THREADED_ROWS).aggregate(wanted)
         columns = [folded.column(name) for name in names]
         columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
         folded = pa.Table.from_arrays(columns, schema=self._schema)
@@ -248,3 +248,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         values = pa.array(values)
     return values if values.type == kind else values.cast(kind)
+
+
+THREADED_ROWS: Final = 1 << 15
+"""Rows from which threads save more than they cost."""

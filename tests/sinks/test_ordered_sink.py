@@ -18,7 +18,7 @@ from kafkasniff.sinks import ordered_output
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
 from kafkasniff.sinks.text import TextSink
-from tests.choice import in_turn, one_in
+from tests.choice import examples, in_turn, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft.conversation import Conversation, interleaved
@@ -159,6 +159,7 @@ def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monke
     check_order(capture, "json", expression)
 
 
+@examples(20)
 @given(
     said=st.lists(st.lists(st.sampled_from(sorted(SAID)), min_size=1, max_size=4), min_size=2, max_size=3),
     wait_ms=st.sampled_from([0, 3]),

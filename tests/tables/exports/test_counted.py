@@ -157,12 +157,12 @@ def test_columns_are_the_rows_of_exchanges_one_by_one(write: Callable[..., Any],
     assert check_columns(capture, 300) > least
 
 
-@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(9, 1)], ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(14, 1)], ids=lambda path: path.name)
 def test_shipped_captures(capture: Path) -> None:
     check_columns(capture, 40)
 
 
-@pytest.mark.parametrize("kind", one_in(6, list(DISTURBANCES)))
+@pytest.mark.parametrize("kind", one_in(9, list(DISTURBANCES)))
 def test_disturbed_captures(kind: str, tmp_path: Path) -> None:
     random = Random(zlib.crc32(kind.encode()))
     path = tmp_path / "disturbed.pcap"

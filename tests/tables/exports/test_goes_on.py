@@ -155,6 +155,7 @@ def test_an_interrupted_run_resumes_at_its_checkpoint(
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
+@pytest.mark.extended
 def test_overlapping_captures_are_one_timeline(tmp_path: Path) -> None:
     """Captures of two clusters at the same time: a run cannot stop between them."""
     names = [CAPTURES / name for name in ("kraft-three-brokers.pcap", "kraft-two-brokers.pcap")]

@@ -328,6 +328,7 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     return export
 
 
+@pytest.mark.extended
 def test_a_killed_process_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = live._make
     monkeypatch.setattr(live, "_make", no_life)
