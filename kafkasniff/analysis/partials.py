@@ -17,6 +17,7 @@ Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the b
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final, Literal
 
 import msgspec
@@ -26,6 +27,8 @@ import pyarrow.compute as pc
 
 __all__ = ["Lost", "Partials", "Shape"]
 
+THREADED_ROWS: Final = 1 << 15
+"""Rows from which threads save more than they cost."""
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 MAX_SAMPLE_LEVEL: Final = 62
@@ -63,7 +66,7 @@ class Shape(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> pa.Schema:
         """Keys, then measures."""
-        return pa.schema([*self.keys, *((name, kind) for name, kind, _ in self.measures)])
+        return _empty(self.keys, self.measures).schema
 
 
 class Lost(msgspec.Struct):
@@ -85,8 +88,8 @@ class Partials:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.lost = Lost()
+        self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
-        self._folded: pa.Table | None = None
         self._pending: list[pa.Table] = []
         self._waiting = 0
 
@@ -108,20 +111,16 @@ class Partials:
         if other.lost.level > self.lost.level:
             self.lost.level = other.lost.level
             # Pending rows follow when they are folded.
-            if self._folded is not None:
+            if self._folded.num_rows:
                 self._folded = self._fold(self._folded)
         self._take(table)
 
     def table(self) -> pa.Table:
         """All rows, folded, in no meaningful order."""
         if self._pending:
-            whole = self._pending if self._folded is None else [self._folded, *self._pending]
-            folded = self._fold(pa.concat_tables(whole))
+            folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
             self._pending, self._waiting = [], 0
             self._folded = self._bounded(folded).combine_chunks()
-        elif self._folded is None:
-            # Not made for each of hundreds of partial answers in advance: most stay empty.
-            self._folded = self._schema.empty_table()
         return self._folded
 
     def _take(self, table: pa.Table) -> None:
@@ -244,11 +243,13 @@ class Partials:
         self._folded, self._pending, self._waiting = table, [], 0
 
 
+@functools.lru_cache(maxsize=2_000)
+def _empty(keys: tuple[tuple[str, pa.DataType], ...], measures: tuple[tuple[str, pa.DataType, How], ...]) -> pa.Table:
+    """No rows of keys and measures: made once, since a run has hundreds of partial answers, most of them empty."""
+    return pa.schema([*keys, *((name, kind) for name, kind, _ in measures)]).empty_table()
+
+
 def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         values = pa.array(values)
     return values if values.type == kind else values.cast(kind)
-
-
-THREADED_ROWS: Final = 1 << 15
-"""Rows from which threads save more than they cost."""
