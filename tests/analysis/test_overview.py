@@ -261,7 +261,7 @@ SHIPPED = (
 )
 
 
-@pytest.mark.parametrize("name", one_in(3, SHIPPED))
+@pytest.mark.parametrize("name", one_in(6, SHIPPED))
 def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
     path = str(ROOT / "captures" / name)
     answer = of_captures([path])

@@ -63,7 +63,7 @@ def keeps(text: str, names: Iterator[Any]) -> None:
             assert shown in text
 
 
-@pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
+@pytest.mark.parametrize(("capture", "width"), one_in(2, TURNS), ids=ids)
 def test_stats(capture: Path, width: int) -> None:
     text = screen(width, "stats", "-q", capture)
     answer = kafkasniff("stats", "-q", "--top", "10", "--format", "json", capture).objects[0]
@@ -79,7 +79,7 @@ def test_timing(capture: Path, width: int) -> None:
     keeps(text, (group["keys"]["client_id"] for group in answer["groups"]))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_in(2, WIDTHS))
 def test_diff(width: int) -> None:
     for before, after in itertools.pairwise(one_in(4, CAPTURES[WIDTHS.index(width) :: 8])):
         text = screen(width, "diff", "-q", "--top", "20", before, after)

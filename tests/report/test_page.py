@@ -187,6 +187,7 @@ ANY = st.characters() | st.characters(categories=["Cc", "Cf", "Co", "Mn", "So", 
 HALF = "\ud83d"
 
 
+@pytest.mark.extended
 @examples(2)
 @given(st.text(ANY, max_size=300), st.text(ANY | st.characters(categories=["Cs"]), max_size=700))
 @example("\U0001f600" * 200 + "\0\x07\ufffe\ue000", "\U0001f600" * 700)

@@ -128,6 +128,7 @@ def test_without_records(capture: Path) -> None:
     assert ("record p50" in shown.text, shown.err) == (False, "")
 
 
+@pytest.mark.extended
 def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     kafkasniff("export", capture, "-o", tmp_path / "few", "--tables", "exchanges")
     answer = answered(tmp_path / "few")

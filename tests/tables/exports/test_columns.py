@@ -351,6 +351,7 @@ def often_open(path: Path) -> Path:
     return write_pcap(path, interleaved(talks), nanoseconds=True)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "options",
     one_in(2, [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)]),

@@ -59,6 +59,7 @@ def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
     assert files(copy) == named_files(copy)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("answered", one_in(2, [True, False]))
 def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> None:
     """Before the store has it, or before its answer is there."""
