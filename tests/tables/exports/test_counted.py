@@ -61,18 +61,6 @@ def counted(
     return {table: sorted(some, key=repr) for table, some in found.items()}
 
 
-def test_rows_do_not_depend_on_batches_and_what_else_is_wanted() -> None:
-    whole = counted()
-    assert counted(split=7) == whole
-    assert set(TABLES) >= set(whole) >= {"exchanges", "records"}
-    assert set(counted(tables=("connections",))) == {"connections"}
-    events: list[object] = []
-    more = counted(events=events.extend)
-    assert more["transport"]
-    assert len(events) > len(more["exchanges"])
-    assert {name: more[name] for name in whole} == whole
-
-
 def test_only_what_is_wanted() -> None:
     rows = counted(bodies=WantedBodies({("request", "Metadata"): None}))["exchanges"]
     assert {row["api"] for row in rows if row["request_body"] is not None} == {"Metadata"}
