@@ -25,12 +25,17 @@ only_with_all = pytest.mark.extended
 
 
 def in_turn(
-    sources: Sequence[Source], variants: Iterable[Variant], every: int, *, all_of: Collection[Source] = ()
+    sources: Sequence[Source],
+    variants: Iterable[Variant],
+    every: int,
+    *,
+    with_all: int = 1,
+    all_of: Collection[Source] = (),
 ) -> list[tuple[Source, Variant]]:
-    """One in `every` pairs: each source with some variants, each variant with that share of the sources.
+    """One in `every` pairs (`with_all` where every member of a family runs).
 
-    `all_of`: sources that are tested with every variant. Raises ValueError where there are too few sources to give each
-    variant its turn.
+    Each source has some variants, each variant that share of the sources. `all_of`: sources that are tested with every
+    variant. Raises ValueError where there are too few sources to give each variant its turn.
     """
     names = list(variants)
     if every > min(len(names), len(sources)):
@@ -39,7 +44,7 @@ def in_turn(
         (source, name)
         for place, source in enumerate(sources)
         for number, name in enumerate(names)
-        if ALL or source in all_of or (place + number) % every == 0
+        if source in all_of or (place + number) % fewer(every, with_all) == 0
     ]
 
 

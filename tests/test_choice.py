@@ -30,5 +30,6 @@ def test_each_source_and_each_variant_has_its_turn(monkeypatch: pytest.MonkeyPat
 def test_all_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "ALL", True)
     monkeypatch.setattr(choice, "DEEP", False)
+    assert len(in_turn(NAMES, VARIANTS, 3, with_all=2)) == len(NAMES) * len(VARIANTS) / 2
     assert in_turn(NAMES, VARIANTS, 3) == [(source, name) for source in NAMES for name in VARIANTS]
     assert (one_in(3, NAMES, 1), fewer(3, 8), examples(7).max_examples) == (NAMES, 8, 7)

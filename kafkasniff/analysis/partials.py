@@ -17,6 +17,7 @@ Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the b
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final, Literal
 
 import msgspec
@@ -26,6 +27,8 @@ import pyarrow.compute as pc
 
 __all__ = ["Lost", "Partials", "Shape"]
 
+THREADED_ROWS: Final = 1 << 15
+"""Rows from which threads save more than they cost."""
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 MAX_SAMPLE_LEVEL: Final = 62
@@ -63,7 +66,7 @@ class Shape(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> pa.Schema:
         """Keys, then measures."""
-        return pa.schema([*self.keys, *((name, kind) for name, kind, _ in self.measures)])
+        return _empty(self.keys, self.measures).schema
 
 
 class Lost(msgspec.Struct):
@@ -85,8 +88,8 @@ class Partials:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.lost = Lost()
+        self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
-        self._folded = self._schema.empty_table()
         self._pending: list[pa.Table] = []
         self._waiting = 0
 
@@ -141,7 +144,7 @@ class Partials:
             keys = [(name, "ascending") for name in shape.order]
             table = table.take(pc.sort_indices(table, sort_keys=keys))
         wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
-        folded = table.group_by(names, use_threads=not ordered).aggregate(wanted)
+        folded = table.group_by(names, use_threads=not ordered and table.num_rows >= THREADED_ROWS).aggregate(wanted)
         columns = [folded.column(name) for name in names]
         columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
         folded = pa.Table.from_arrays(columns, schema=self._schema)
@@ -238,6 +241,12 @@ class Partials:
             raise ValueError("a damaged partial answer")
         self.lost = Lost(*lost)
         self._folded, self._pending, self._waiting = table, [], 0
+
+
+@functools.lru_cache(maxsize=2_000)
+def _empty(keys: tuple[tuple[str, pa.DataType], ...], measures: tuple[tuple[str, pa.DataType, How], ...]) -> pa.Table:
+    """No rows of keys and measures: made once, since a run has hundreds of partial answers, most of them empty."""
+    return pa.schema([*keys, *((name, kind) for name, kind, _ in measures)]).empty_table()
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -261,7 +261,7 @@ SHIPPED = (
 )
 
 
-@pytest.mark.parametrize("name", one_in(3, SHIPPED))
+@pytest.mark.parametrize("name", one_in(6, SHIPPED))
 def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
     path = str(ROOT / "captures" / name)
     answer = of_captures([path])
@@ -313,7 +313,7 @@ def test_names_that_become_known_late(tmp_path: Path) -> None:
 
 def test_a_damaged_capture_and_its_export(tmp_path: Path) -> None:
     random = Random(4)
-    for number in range(fewer(2, 4)):
+    for number in range(fewer(1, 4)):
         packets = [one for one in mixed() if random.random() > 0.1]
         path = write_pcap(tmp_path / f"{number}.pcap", packets)
         data = bytearray(path.read_bytes())

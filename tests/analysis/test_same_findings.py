@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 from pathlib import Path
@@ -16,6 +17,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.live.findings import NOT_LIVE, LiveFindings
+from tests.choice import ALL
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -27,9 +29,10 @@ MANY = sorted(
 )
 SHOWN = ("severity", "detector", "title", "subject", "count", "first", "last")
 
-every_capture = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in FEW else pytest.mark.extended) for name in MANY]
-)
+
+def of_captures(start: int) -> pytest.MarkDecorator:
+    """One of the few and, with all tests, every second one of the others."""
+    return pytest.mark.parametrize("name", sorted({FEW[start], *(MANY[start::2] if ALL else [])}))
 
 
 def keys_of(path: Path) -> Path | None:
@@ -54,10 +57,8 @@ def shown(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def without_numbers(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Exports have keys of exchanges, and no numbers of a run."""
-    for one in findings:
-        for each in one["evidence"]:
-            del each["connection"], each["exchange"]
-    return findings
+    numbers = {"connection": None, "exchange": None}
+    return [{**one, "evidence": [{**each, **numbers} for each in one["evidence"]]} for one in findings]
 
 
 def without_effects(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -71,20 +72,26 @@ def without_effects(findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-@every_capture
+@functools.cache
+def checked(name: str) -> list[dict[str, Any]]:
+    """What `check` finds in a capture."""
+    path = CAPTURES / name
+    found: list[dict[str, Any]] = answer("check", path, *options(path))["findings"]
+    return found
+
+
+@of_captures(0)
 def test_check_of_the_export(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
     out = tmp_path / "out"
     assert kafkasniff("export", "--quiet", path, "-o", out, *options(path)).code in (0, 4)
-    assert without_numbers(answer("check", out)["findings"]) == without_numbers(
-        answer("check", path, *options(path))["findings"]
-    )
+    assert without_numbers(answer("check", out)["findings"]) == without_numbers(checked(name))
 
 
-@every_capture
+@pytest.mark.parametrize("name", sorted({FEW[1], *(MANY[::4] if ALL else [])}))
 def test_stats_security_and_report(name: str, tmp_path: Path) -> None:
     path = CAPTURES / name
-    expected = answer("check", path, *options(path))["findings"]
+    expected = checked(name)
     assert answer("stats", path, *options(path))["findings"] == shown(expected)
     # `security` examines only these, so it does not know what follows from them.
     assert without_effects(answer("security", path, *options(path))["findings"]) == without_effects(
@@ -97,7 +104,7 @@ def test_stats_security_and_report(name: str, tmp_path: Path) -> None:
     assert [one["title"] for one in expected if one["title"] not in text] == []
 
 
-@every_capture
+@of_captures(1)
 def test_live(name: str) -> None:
     """Once all connections have ended, except for detectors that need them all to have ended."""
     path = CAPTURES / name

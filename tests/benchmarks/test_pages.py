@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
@@ -17,27 +16,17 @@ from benchmarks import (
     live_report,
     live_soak,
     live_targets,
-    scale_report,
-    shapes,
     targets,
 )
-from benchmarks.cluster_estimate import Cluster, Measured, StageCost, estimate
 from benchmarks.comparisons import Comparison, Settings, plan
-from benchmarks.driver import DriverWork, task_ms
-from benchmarks.event_log import EventLog, Stage
-from benchmarks.exported import Contents
 from benchmarks.generate import FORMS, Capture
 from benchmarks.growth_runs import Endless, Sample, Step, exponent
 from benchmarks.live_loads import Offered
 from benchmarks.live_run import Result
 from benchmarks.live_tools import Reported
 from benchmarks.measures import Requests, ours
-from benchmarks.planning import Step as PlanningStep
 from benchmarks.processes import Usage
-from benchmarks.results_page import write_section
-from benchmarks.scale_report import Measurement
-from benchmarks.tables import against, table
-from benchmarks.timing import Run, median, ratio
+from benchmarks.timing import Run
 from tests.conftest import ROOT
 
 
@@ -50,29 +39,6 @@ def test_what_benchmarks_import_is_there() -> None:
             absent.add(error.name)
     # It has an environment of its own.
     assert absent <= {"confluent_kafka"}
-
-
-def test_cells_and_medians() -> None:
-    assert against(0.5, 0.5) == ["≤ 0.5", "yes"]
-    assert against(0.51, 0.5) == ["≤ 0.5", "**no**"]
-    assert against(9, None) == ["", ""]
-    assert table(["a", "b"], [["x|y", 1]]).splitlines() == ["| a | b |", "| --- | --- |", "| x\\|y | 1 |"]
-    mine = [Run(cpu, cpu * 2, 0, 0) for cpu in (1.0, 2.0, 90.0)]
-    theirs = [Run(cpu, 1.0, 0, 0) for cpu in (4.0, 3.0, 8.0, 5.0)]
-    assert (median(mine, "cpu"), median(theirs, "cpu")) == (2.0, 4.5)
-    assert ratio(mine, theirs, "wall") == 4.0
-    few, some, many = (DriverWork(n, PlanningStep("", 9.0, 1.0 + n / 1000, 15.0)) for n in (50, 400, 1050))
-    assert task_ms([many, few, some]) == task_ms([few, many]) == pytest.approx(1.0)
-
-
-def test_a_section_replaces_only_itself(tmp_path: Path) -> None:
-    page = tmp_path / "RESULTS.md"
-    for name, text in (("one", "first \\1"), ("two", "second"), ("one", "third \\g<0>")):
-        write_section(name, text, page)
-    text = page.read_text()
-    assert "first" not in text
-    assert text.index("third \\g<0>") < text.index("second")
-    assert text.count("one: begin") == text.count("one: end") == text.count("two: begin") == 1
 
 
 # Beside tshark
@@ -177,55 +143,7 @@ def test_faults_of_a_soak(sizes: list[int], reported: dict[str, Any], faults: li
     assert live_soak.Soak("text", 10.0, 30, 10, shown, 0, 1.0, memory, (None, None, None), 0).faults() == faults
 
 
-# Scale
-
-CLUSTER = Cluster(
-    nodes=10, cores=4, efficiency=0.5, disk_mb_s=100, network_gbit_s=8, replicas=3, captures_read=2,
-    largest_connection_gb=5, capture_mb=50, driver_capture_ms=1, driver_task_ms=4,
-    driver_warm_up_s=5, most_tasks=15_000,
-)  # fmt: skip
-
-
-def exported(engine: Literal["local", "spark"], gb: int, wall_s: float, *, cores: int = 2) -> Measurement:
-    peaks, cpu = {"main": 10**9, "jvm": 0, "workers": 0}, {"main": 80.0 * gb, "jvm": 0.0, "workers": 0.0}
-    usage = Usage(wall_s, 80.0 * gb, cpu, 10**9, 5 * 10**8, peaks, peaks, 3 * 10**9, 10)
-    log = None
-    if engine == "spark":
-        stages = [
-            Stage("scan", tasks=8, run_ms=30_000 * gb, shuffle_write_bytes=gb * 10**9),
-            Stage("reassemble", tasks=4, run_ms=10_000 * gb, shuffle_read_bytes=gb * 10**9, spilled_disk_bytes=10**8),
-        ]
-        log = EventLog(stages, persisted_bytes=5 * 10**8, busy_ms=int(wall_s * 1000) - 12_000 - 500 * gb)
-    tables = {"records": Contents(1000 * gb, gb * 5 * 10**8, {})}
-    return Measurement(engine, gb * 10**9, 4 * gb, cores, usage, tables, 0.5, log)
-
-
-def test_the_page_of_scale() -> None:
-    runs = [exported(engine, gb, wall * gb) for gb in (1, 2) for engine, wall in (("local", 50.0), ("spark", 40.0))]
-    render: Callable[..., str] = scale_report.page
-    text = render(runs, ["a machine"], cluster=CLUSTER, captures_gb=10_000, made_by="python")
-    assert "| 2.00 | 2 | spark | 80.0 | 160.0 | 160 / 0 / 0 | 1,000 | 500 | 1,000 / 0 / 0 | 0 | 3,000 | 0.50 |" in text
-    assert "| 1.00 | 2 | 0.80 | 1.00 | 1.00 | 1.00 |" in text
-    assert "## On paper: 10 TB on 10 nodes" in text
-    # Runs of one engine cannot be compared.
-    text = render(runs[:1], [], cluster=CLUSTER, captures_gb=10_000, made_by="python")
-    assert not any(title in text for title in ("Spark beside", "Growth", "Stages", "On paper"))
-    text = shapes.section([shapes.Shaped("long", exported("spark", 1, 90.0, cores=1))], ["a machine"], "python")
-    assert "| long | 1,000 | 4 | spark | 1 | 90.0 |" in text
-
-
-def test_an_estimate_is_of_the_scarcest_resource() -> None:
-    stages = [StageCost("scan", 10, shuffle_write_gb=1), StageCost("join", 1, shuffle_read_gb=1, spilled_gb=0.5)]
-    over, scan, join, written, driver = estimate(Measured(stages, tables_gb=0.5, tasks=20, start_s=20), CLUSTER, 1000)
-    # Ten nodes of 1 GB/s; twice 1,000 GB.
-    assert over.network_s == over.seconds == pytest.approx(200)
-    # 10,000 CPU seconds on 40 cores at work half of the time; 1,000 GB on disks of together 1 GB/s.
-    assert (scan.compute_s, scan.disk_s, scan.seconds) == pytest.approx((500, 1000, 1000))
-    # Read, and spilled: written and read; nine tenths come from other nodes.
-    assert (join.disk_s, join.network_s, join.one_task_s) == pytest.approx((2000, 90, 5))
-    assert written.disk_s == pytest.approx(1500)
-    # 20,000 captures; as many tasks would be too many.
-    assert driver.seconds == pytest.approx(20 + 5 + 20 + 60)
+# The kernel
 
 
 def test_the_page_of_the_kernels_targets() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import io
 import json
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -18,24 +16,17 @@ import pytest
 
 from benchmarks import comparisons, growth, scale, shapes, targets
 from benchmarks.compare import main as compare
-from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_store
 from benchmarks.generate import Maker, Sizes
 from benchmarks.live_captures import small
-from benchmarks.live_latency import LineTimes
 from benchmarks.live_load import Results
 from benchmarks.live_stages import STAGES, RecordedInterface, RecordedRing, measure
-from benchmarks.live_tools import Kafkasniff, make_tools, read_pcapng
 from benchmarks.mixed_recording import record
 from benchmarks.timing import in_turn, timed
 from captures.record.distribution import DEFAULT_VERSION, is_cached
 from captures.record.programs import CLIENTS, CONFLUENT
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.live.interface_socket import InterfaceSocket
 from kafkasniff.capture.live.live import LiveSource
-from kafkasniff.capture.timeline.locations import find_captures, open_capture
-from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import COLUMNS
-from tests.cli.console import kafkasniff
 from tests.conftest import ROOT, missing
 from tests.craft.outcome import files_outcome
 
@@ -70,15 +61,6 @@ def test_compare(
     assert "lines, C" not in capsys.readouterr().out
     with pytest.raises(SystemExit):
         compare([*arguments, "--resume", "--runs", "2"])
-
-
-def test_a_command_that_fails_does_not_end_the_rest(
-    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("benchmarks.compare.tshark_version", lambda: "tshark 0")
-    monkeypatch.setattr(comparisons, "KAFKASNIFF", ("/bin/false",))
-    assert compare(["--quick", "--data", str(data.parent), "--forms", "start", "--start-runs", "1"]) == 1
-    assert "start, start: /bin/false --version: exit code 1" in capsys.readouterr().err
 
 
 def test_growth(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -136,60 +118,7 @@ def test_targets(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "with the native kernel" in said
 
 
-def test_a_delayed_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in CREDENTIALS.items():
-        monkeypatch.setenv(name, value)
-    content = CAPTURE.read_bytes()
-    with delayed_store(1_203, 0.0, content) as (port, stopped):
-        files = find_captures([address_of(port)], by_name=True)
-        assert [file.name for file in files] == [f"s3://b/day/{number:07}.pcap" for number in range(1_203)]
-        assert open_capture(files[1_200])(100, 50) == content[100:150]
-        found = stopped()
-    assert (found["GET"], found["list"] >= 2) == (1, True)
-
-
 # Live
-
-
-def test_what_programs_report(tmp_path: Path) -> None:
-    capture = ROOT / "captures" / "librdkafka-snaplen-128.pcap"
-    output = tmp_path / "output"
-    found = {}
-    for form, options in (("text", ("--color", "never")), ("json", ("--json",))):
-        output.write_bytes(kafkasniff("decode", "--quiet", *options, capture).out)
-        found[form] = Kafkasniff("text", form).reported(output, "", tmp_path)
-    assert found["text"].requests == found["json"].requests
-    assert found["text"].problems == found["json"].problems != {}
-    # Losses, in the words of the capture itself.
-    counted = iter([(100, 3), (1250, 1010)])
-    lossy = SimpleNamespace(name="eth0", error=None, packets=240, counts=lambda: next(counted), _reported=(0, 0))
-    out = io.BytesIO()
-    sink = TextSink(out)
-    for problem in (InterfaceSocket.fresh_loss(lossy), *InterfaceSocket.problems(lossy)):  # type: ignore[arg-type]
-        assert problem is not None
-        sink.write(problem)
-    sink.close()
-    output.write_bytes(out.getvalue())
-    reported = Kafkasniff("text", "text").reported(
-        output, "listening\nx: 240 packets, 3 connections (3 Kafka)\n", tmp_path
-    )
-    assert (reported.lost, reported.received) == (1010, 240 + 1010)
-    packets = read_pcapng(ROOT / "captures" / "librdkafka-ipv6-ns.pcapng")  # of dumpcap
-    assert (packets.received, packets.dropped) == (packets.packets, 0)
-
-
-def test_the_delay_of_a_line_is_found_in_any_pieces() -> None:
-    now = 1_900_000_000_000_000_000
-    output = kafkasniff("decode", "-q", "--json", ROOT / "captures" / "librdkafka-acks0.pcap").out
-    whole, pieces = (LineTimes(tool) for tool in make_tools(["json", "json"], [], []))
-    whole.take(output, now)
-    for at in range(0, len(output), 77):
-        pieces.take(output[at : at + 77], now)
-    lines = [json.loads(line) for line in output.splitlines()]
-    times = [
-        np.datetime64(one["time"].removesuffix("Z"), "ns") for one in lines if one["type"] in {"request", "response"}
-    ]
-    assert whole.delays_ns == pieces.delays_ns == [now - int(time.astype(np.int64)) for time in times]
 
 
 def test_live_stages(tmp_path: Path) -> None:
@@ -300,19 +229,3 @@ def test_resources_of_a_process_and_its_children(tmp_path: Path) -> None:
     assert 1_000_000 < run.resident < 100_000_000
     large = timed(python("bytearray(b'x') * 90_000_000"), tmp_path / "output")
     assert 90_000_000 < large.resident < len(held)
-
-
-def test_commands_run_in_turn_in_an_empty_folder(tmp_path: Path) -> None:
-    folder, log = tmp_path / "run", tmp_path / "log"
-
-    def command(name: str, size: int) -> list[str]:
-        path = folder / "written"
-        return python(
-            f"import pathlib; p = pathlib.Path({str(path)!r}); assert not p.exists(); p.write_bytes(bytes({size})); "
-            f"open({str(log)!r}, 'a').write({name!r}); print('x')"
-        )
-
-    runs = in_turn({"a": command("a", 10), "b": command("b", 20)}, folder, 2)
-    assert log.read_text() == "ababab", "the first runs warm up"
-    assert [run.written for run in runs["a"] + runs["b"]] == [12, 12, 22, 22]
-    assert not folder.exists()

@@ -128,7 +128,7 @@ def test_only_with_the_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGKILL])
 def test_explorers_end_with_the_server(tmp_path: Path, signum: signal.Signals) -> None:
     with served(tmp_path) as (process, address):
         screen = page(address)
@@ -248,20 +248,20 @@ def test_only_its_own_pages_open_the_explorer(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.extended
-@pytest.mark.parametrize(
-    "message", ["x", "{}", "[]", '["stdin", 5]', '["resize", {"width": -1, "height": 9}]', '["resize", [9, 9]]']
-)
-def test_a_malformed_message_ends_its_page(tmp_path: Path, message: str) -> None:
+def test_a_malformed_message_ends_its_page(tmp_path: Path) -> None:
+    messages = ("{}", '["stdin", 5]', '["resize", {"width": -1, "height": 9}]')
     with served(tmp_path) as (process, address):
-        screen = page(address)
-        screen.send(message)
-        while screen.recv():
-            """The screen, until the server closes it."""
+        for message in messages:
+            screen = page(address)
+            screen.send(message)
+            while screen.recv():
+                """The screen, until the server closes it."""
         soon(lambda: not children(process.pid))
         process.terminate()
         assert process.wait(SECONDS) == 0
         assert process.stderr is not None
-        assert process.stderr.read().splitlines()[1:] == [b"kafkasniff: a page sent a malformed message and was closed"]
+        reported = b"kafkasniff: a page sent a malformed message and was closed"
+        assert process.stderr.read().splitlines()[1:] == [reported] * len(messages)
 
 
 def test_a_port_that_is_taken() -> None:

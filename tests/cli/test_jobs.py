@@ -84,7 +84,9 @@ def test_many_windows(large: Path, options: tuple[str, ...]) -> None:
     equal(kafkasniff("decode", "--jobs", 3, *options, large), expected)
 
 
-@pytest.mark.parametrize(("name", "form"), in_turn(one_in(12, [path.name for path in CAPTURES]), ["json", "text"], 2))
+@pytest.mark.parametrize(
+    ("name", "form"), in_turn(one_in(12, [path.name for path in CAPTURES]), ["json", "text"], 2, with_all=2)
+)
 def test_threads(name: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of threads nor the size of their work units changes a byte."""
     path, options = ROOT / "captures" / name, ("--format", form)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import io
-import stat
 from pathlib import Path
 
 import pytest
 
 from kafkasniff.cli.output import Output
-from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.errors import OutputError
 from tests.cli.console import environment
 
 
@@ -15,26 +14,6 @@ def said(world: object) -> str:
     stream = getattr(world, "stderr")  # noqa: B009
     assert isinstance(stream, io.StringIO)
     return stream.getvalue()
-
-
-@pytest.mark.parametrize("path", [None, "-"])
-def test_stdout(path: str | None) -> None:
-    world = environment()
-    with Output(world, path) as output:
-        assert output.is_stdout
-        output.write(b"data")
-    assert isinstance(world.stdout, io.BytesIO)
-    assert world.stdout.getvalue() == b"data"
-    assert not world.stdout.closed
-
-
-def test_a_file_is_private_to_its_owner_and_replaces_an_old_one(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    for data in (b"a longer text", b"short"):
-        with Output(environment(), str(path)) as output:
-            output.write(data)
-        assert path.read_bytes() == data
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_unopenable_and_unwritable_outputs(tmp_path: Path) -> None:
@@ -79,12 +58,3 @@ def test_a_disk_that_fills_up_at_the_last_moment() -> None:
     with pytest.raises(OutputError, match="No space left"), Output(world, "/dev/full") as output:
         output.write(b"x")
     assert said(world) == "kafkasniff: /dev/full is incomplete\n"
-
-
-def test_an_input_is_not_overwritten(tmp_path: Path) -> None:
-    path, link = tmp_path / "a", tmp_path / "b"
-    path.write_bytes(b"capture")
-    link.hardlink_to(path)
-    with pytest.raises(UsageError):
-        Output(environment(), str(link), inputs=["-", str(tmp_path / "other"), str(path)])
-    assert path.read_bytes() == b"capture"

@@ -31,8 +31,13 @@ from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
-TURNS = in_turn(one_in(15, CAPTURES), WIDTHS, 4)
-ids = lambda value: value.name if isinstance(value, Path) else None  # noqa: E731
+TURNS = in_turn(one_in(15, CAPTURES), WIDTHS, 4, with_all=4)
+
+
+def ids(value: Any) -> str | None:
+    if isinstance(value, tuple):
+        return f"{value[0].name}-{value[1]}"
+    return value.name if isinstance(value, Path) else None
 
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
@@ -58,7 +63,7 @@ def keeps(text: str, names: Iterator[Any]) -> None:
             assert shown in text
 
 
-@pytest.mark.parametrize(("capture", "width"), TURNS, ids=ids)
+@pytest.mark.parametrize(("capture", "width"), one_in(2, TURNS), ids=ids)
 def test_stats(capture: Path, width: int) -> None:
     text = screen(width, "stats", "-q", capture)
     answer = kafkasniff("stats", "-q", "--top", "10", "--format", "json", capture).objects[0]
@@ -74,7 +79,7 @@ def test_timing(capture: Path, width: int) -> None:
     keeps(text, (group["keys"]["client_id"] for group in answer["groups"]))
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("width", one_in(2, WIDTHS))
 def test_diff(width: int) -> None:
     for before, after in itertools.pairwise(one_in(4, CAPTURES[WIDTHS.index(width) :: 8])):
         text = screen(width, "diff", "-q", "--top", "20", before, after)
@@ -96,7 +101,7 @@ def answers(export: Path) -> Callable[[str], list[dict[str, Any]]]:
     return functools.cache(lambda name: kafkasniff("analyze", name, "-q", "--format", "json", export).objects)
 
 
-@pytest.mark.parametrize(("question", "width"), one_in(2, in_turn(question_names(), WIDTHS, 4)))
+@pytest.mark.parametrize(("question", "width"), one_in(2, in_turn(question_names(), WIDTHS, 4, with_all=4)))
 def test_analyze(question: str, width: int, export: Path, answers: Callable[[str], list[dict[str, Any]]]) -> None:
     text = screen(width, "analyze", question, "-q", export)
     first = find_question(question).essential[:1] or ("api",)
@@ -153,10 +158,9 @@ def test_decode_bytes_of_long_fields(name: str, width: int, pasted: dict[str, Me
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
 
 
-@pytest.mark.parametrize(("capture", "width"), one_in(2, TURNS), ids=ids)
-@pytest.mark.parametrize("command", SENTENCES)
-def test_sentences(command: str, capture: Path, width: int) -> None:
-    sentences(command, capture, width)
+@pytest.mark.parametrize(("turn", "command"), in_turn(TURNS, SENTENCES, 3, with_all=2), ids=ids)
+def test_sentences(command: str, turn: tuple[Path, int]) -> None:
+    sentences(command, *turn)
 
 
 def sentences(command: str, capture: Path, width: int) -> str:
@@ -196,7 +200,7 @@ def test_long_names_and_addresses(long: Path, width: int) -> None:
         assert address in text
 
 
-@pytest.mark.parametrize(("question", "width"), one_in(3, in_turn(question_names(), WIDTHS, 4), 1))
+@pytest.mark.parametrize(("question", "width"), one_in(3, in_turn(question_names(), WIDTHS, 4, with_all=4), 1))
 def test_answers_with_long_names(question: str, width: int, long: Path) -> None:
     screen(width, "analyze", question, "-q", long)
 

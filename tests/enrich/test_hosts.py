@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kafkasniff.enrich import hosts as module
 from kafkasniff.enrich.hosts import MAX_HOSTS_BYTES, Hosts
 from kafkasniff.errors import UsageError
+from tests.choice import examples
 
 FILE = """\
 # what stands first counts
@@ -97,6 +98,7 @@ def test_networks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         Hosts.parse("\n".join([*lines, "192.0.2.0/24 rack=r"]))
 
 
+@examples(15)
 @given(st.text(max_size=60))
 def test_anything_is_a_file_or_a_sentence(text: str) -> None:
     said = ""

@@ -21,6 +21,7 @@ from kafkasniff.live.state import ViewState
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from tests.analysis.detectors import scenes
 from tests.analysis.detectors.talks import checked
+from tests.choice import one_in
 from tests.craft.batches import batch
 from tests.craft.conversation import interleaved
 from tests.live.scenes import Scene, Talk, drawn
@@ -75,7 +76,7 @@ def crafted(scene: scenes.Scene) -> tuple[list[Event], Catalog]:
     return [*enricher.feed(inspector.feed(batch(packets))), *enricher.feed(inspector.close())], catalog
 
 
-@pytest.mark.parametrize("scene", [scenes.stale, scenes.storm, scenes.hanging])
+@pytest.mark.parametrize("scene", one_in(2, [scenes.stale, scenes.storm, scenes.hanging], 1))
 def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
     """However often findings are requested in between."""
     events, catalog = crafted(scene)

@@ -187,12 +187,12 @@ ANY = st.characters() | st.characters(categories=["Cc", "Cf", "Co", "Mn", "So", 
 HALF = "\ud83d"
 
 
+@pytest.mark.extended
 @examples(2)
 @given(st.text(ANY, max_size=300), st.text(ANY | st.characters(categories=["Cs"]), max_size=700))
-@example("\U0001f600" * 200, "\U0001f600" * 700)
-@example("a" + "\U0001f468\u200d\U0001f469" * 30, f"{HALF}a\ude00" * 300)
+@example("\U0001f600" * 200 + "\0\x07\ufffe\ue000", "\U0001f600" * 700)
+@example("a" + "\U0001f468\u200d\U0001f469" * 30, f"{HALF}a\ude00" * 300 + "\r\n\u2028")
 @example("e\u0301" * 120, "\u202e\x1b[31m\0\udcff")
-@example("\0\x07\ufffe\ue000", "\r\n\u2028")
 def test_any_string_anywhere(wire: str, text: str) -> None:
     """`wire`: what rows of tables can hold; `text`: file names and JSON have halves of surrogate pairs, too."""
     rows = [

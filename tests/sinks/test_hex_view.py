@@ -61,7 +61,7 @@ def frames(path: Path) -> list[bytes]:
     return [one for one in found if one]
 
 
-@pytest.mark.parametrize("capture", one_in(4, shipped_captures()), ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", one_in(9, shipped_captures()), ids=lambda path: path.name)
 def test_rows_are_the_bytes_of_the_capture(capture: Path) -> None:
     """With secrets, which are gaps otherwise; every row has the offset at which the rows before it end."""
     result = kafkasniff("decode", "-xx", "--show-secrets", capture)

@@ -71,7 +71,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @given(body=BODIES, form=st.sampled_from(FORMS))
-@examples(200)
+@examples(90)
 def test_the_pieces_are_the_whole(body: dict[str, Any], form: BytesForm) -> None:
     before = copy.deepcopy(body)
     item = {"type": "request", "body": body, "raw": None}

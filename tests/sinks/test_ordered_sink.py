@@ -18,7 +18,7 @@ from kafkasniff.sinks import ordered_output
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
 from kafkasniff.sinks.text import TextSink
-from tests.choice import in_turn, one_in
+from tests.choice import examples, in_turn, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures
 from tests.craft.conversation import Conversation, interleaved
@@ -152,13 +152,14 @@ def check_order(capture: Path, form: str, expression: str) -> None:
         assert lines_of(capture, *options, "--filter", expression) == some
 
 
-@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4))
+@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4, with_all=4))
 def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "FIRST_ROWS", 7)
     monkeypatch.setattr(pipeline, "MAX_ROWS", 29)
     check_order(capture, "json", expression)
 
 
+@examples(20)
 @given(
     said=st.lists(st.lists(st.sampled_from(sorted(SAID)), min_size=1, max_size=4), min_size=2, max_size=3),
     wait_ms=st.sampled_from([0, 3]),

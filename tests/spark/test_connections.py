@@ -27,12 +27,13 @@ def damaged(path: Path, seed: int) -> Path:
 
 
 @pytest.mark.usefixtures("small_bounds")
-@pytest.mark.parametrize("capture", one_in(30, EVERY, 7), ids=lambda path: path.stem)
+@pytest.mark.parametrize("capture", EVERY[fewer(7, 1) :: fewer(45, 3)], ids=lambda path: path.stem)
 def test_stages_make_the_rows_of_the_local_engine(capture: Path, tmp_path: Path) -> None:
     run([capture], tmp_path / "local")
     assert by_stages([capture], tmp_path / "stages", shards=3, size=7) == tables(tmp_path / "local")
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("small_bounds")
 def test_rotated_captures_and_others_beside_them(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path / "parts")

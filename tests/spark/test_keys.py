@@ -55,7 +55,7 @@ def secret_count(found: dict[str, Rows]) -> tuple[int, int]:
     return len(found["exchanges"]), kinds.count("tls-not-decrypted")
 
 
-@pytest.mark.parametrize(("behind", "waits"), one_in(3, [(at, waits) for at in PLACES for waits in (True, False)]))
+@pytest.mark.parametrize(("behind", "waits"), one_in(5, [(at, waits) for at in PLACES for waits in (True, False)]))
 def test_secrets_count_from_their_place_on(tmp_path: Path, behind: int | None, waits: bool) -> None:
     """After this many packets, or all; with a block in front of all, connections wait for another one."""
     packets, log = many()

@@ -22,8 +22,6 @@ from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
 from kafkasniff.spark.source import open_captures
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.captures import Exported
-from tests.capture.files import pcap
-from tests.capture.segments import frames
 from tests.capture.timelines import expected, make_captures, placed_rows, timeline
 
 if TYPE_CHECKING:
@@ -118,26 +116,6 @@ def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> 
     (tmp_path / "trace-1").unlink()
     with pytest.raises(CaptureError, match="contains neither captures"):
         look_at_captures(spark, list_captures(paths), 5_000, Exported())
-
-
-def test_a_local_capture_with_a_bad_sector_is_read_as_far_as_it_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.pcap"
-    path.write_bytes(pcap(frames(3_000)))
-    pread = os.pread
-
-    def broken(descriptor: int, size: int, offset: int, /) -> bytes:
-        if offset < 163_840 and offset + size > 159_744:
-            raise OSError(5, "Input/output error")
-        return pread(descriptor, size, offset)
-
-    monkeypatch.setattr(os, "pread", broken)
-    for exported in (None, Exported()):
-        captures = plan_looked_at(look_at_captures(None, find_captures([str(path)]), 128 << 20, exported))
-        (note,) = read_notes(captures, open_capture)
-        assert "reading it failed: Input/output error" in repr(note.value)
-        assert sum(split.packets for split in captures.splits) == note.place.number - 1 > 1_000
 
 
 @pytest.mark.extended

@@ -172,6 +172,7 @@ def test_kernels_for_other_platforms_come_from_wheels(tmp_path: Path) -> None:
         native_archive([pure])
 
 
+@pytest.mark.extended
 def test_what_workers_need_is_documented() -> None:
     """All dependencies but those of the command line, and pandas, which pyspark's workers use."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -189,7 +189,7 @@ def test_flipped_bits() -> None:
     """Refused, or an inspector with other numbers. The process is unchanged."""
     before = process()
     state = bytearray(small())
-    for place in range(state.index(b"\n") + 1, len(state), fewer(43, 5)):
+    for place in range(state.index(b"\n") + 1, len(state), fewer(101, 11)):
         bit = 1 << place % 8
         state[place] ^= bit
         loads(bytes(state))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from importlib import import_module
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ def detector_names() -> tuple[str, ...]:
     return tuple(name for name, _ in DETECTORS)
 
 
+@functools.cache
 def find_detector(name: str) -> type[Detector[Any]]:
     """The detector of a name. Raises UsageError, with a suggestion, if there is none."""
     wanted = name.strip().replace("_", "-").lower()

@@ -23,13 +23,11 @@ from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.rows.schemas import TABLES
 from tests.analysis.detectors import scenes
-from tests.analysis.detectors.known_answers import without_numbers
 from tests.analysis.detectors.talks import capture_of, checked
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange, partition
 from tests.analysis.test_accumulator import merged_in_parts, pool_batch
 from tests.choice import examples, one_in
-from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.golden import golden_file
 from tests.steps import steps
@@ -285,25 +283,6 @@ def test_healthy_captures_yield_at_most_notes(name: str) -> None:
     answer = run([str(ROOT / "captures" / f"{name}.pcap")])
     assert [one for one in answer.findings if one.severity != "note"] == []
     assert answer.notes == []
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("java-sasl", ("sasl-failures", None)),
-        ("tls/tls-plaintext-client", ("wrong-protocol", "answer-not-kafka")),
-        ("tls/tls-plaintext-listener", ("wrong-protocol", "tls-unanswered")),
-        ("tls/tls-refused", ("tls-failures", None)),
-    ],
-)
-def test_captures_of_trouble(name: str, expected: tuple[str, str | None], tmp_path: Path) -> None:
-    """The finding that their names promise, both in a capture and in its export."""
-    path = ROOT / "captures" / f"{name}.pcap"
-    only = ["sasl-failures", "tls-failures", "wrong-protocol", "broker-gone", "connection-churn", "transport-trouble"]
-    captured = run([str(path)], only=only).findings
-    assert {(one.detector, one.subject.get("kind")) for one in captured} == {expected}
-    assert kafkasniff("export", path, "-o", tmp_path / "out").code == 0
-    assert without_numbers(captured) == run([str(tmp_path / "out")], only=only).findings
 
 
 def test_evidence_has_the_numbers_of_decode() -> None:

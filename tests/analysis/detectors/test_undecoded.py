@@ -50,7 +50,7 @@ def reasons(name: str) -> dict[str, int | None]:
     return {one.reason: one.bytes for one in visible(name).undecoded}
 
 
-@pytest.mark.parametrize("name", one_in(2, NAMES, 1))
+@pytest.mark.parametrize("name", one_in(4, NAMES, 1))
 def test_captures_exports_and_commands_agree(name: str, tmp_path: Path) -> None:
     kafkasniff("export", capture(name), "-o", tmp_path / "out")
     assert run([str(tmp_path / "out")], only=["undecoded-traffic"]).visible == visible(name)

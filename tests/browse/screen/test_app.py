@@ -23,6 +23,7 @@ from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("most", one_in(2, [ColorType.DEFAULT, ColorType.STANDARD]), ids=lambda one: one.name)
 def test_colours_of_every_screen(most: ColorType, monkeypatch: pytest.MonkeyPatch) -> None:
     if most is ColorType.DEFAULT:

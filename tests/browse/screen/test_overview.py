@@ -21,6 +21,7 @@ async def opened(app: Explorer, pilot: Pilot[None]) -> OverviewScreen:
     return app.screen
 
 
+@pytest.mark.extended
 def test_findings_open_their_evidence() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         screen = await opened(app, pilot)

@@ -173,6 +173,7 @@ def test_more_records_of_a_large_message() -> None:
     drive(steps, ROOT / "captures" / "java-codecs.pcap")
 
 
+@pytest.mark.extended
 def test_request_and_response_side_by_side_and_in_turn() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         panes = app.query_one(DetailPanes)

@@ -36,14 +36,14 @@ CAPTURES = ROOT / "captures"
 SASL = CAPTURES / "java-sasl.pcap"
 NAMES = (CAPTURES / "librdkafka-1.4.pcap", CAPTURES / "librdkafka-acks0.pcap")
 
-every_command = pytest.mark.parametrize("name", COMMANDS)
+LONG = [name for name in COMMANDS if name not in ("analyze", "check")]
 
 
 def run(name: str, *arguments: object, **options: Any) -> Result:
     return kafkasniff(*COMMANDS[name], *arguments, **options)
 
 
-@every_command
+@pytest.mark.parametrize("name", one_in(2, list(COMMANDS)))
 def test_standard_input(name: str, capture: Path) -> None:
     found, expected = run(name, "-q", "-", stdin=capture.read_bytes()), run(name, "-q", capture)
     assert (found.code, found.err) == (expected.code, "")
@@ -53,7 +53,7 @@ def test_standard_input(name: str, capture: Path) -> None:
     assert found.out
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("analyze", "check")])
+@pytest.mark.parametrize("name", one_in(2, LONG))
 def test_a_file_as_output(name: str, capture: Path, tmp_path: Path) -> None:
     """It is private to its owner, has no colours and the default width, and replaces a file that exists."""
     path = tmp_path / "out"
@@ -69,7 +69,7 @@ def test_a_file_as_output(name: str, capture: Path, tmp_path: Path) -> None:
     assert fresh.read_bytes() == run(name, "-q", "--json", capture).out
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("analyze", "check")])
+@pytest.mark.parametrize("name", one_in(6, LONG, 1))
 def test_colours_and_encodings(name: str, capture: Path) -> None:
     for options, world, coloured in (
         ((), {}, False),
@@ -87,7 +87,7 @@ def test_a_sufficient_memory_budget_changes_nothing(name: str, capture: Path) ->
     assert run(name, "--memory", "128M", capture).out == run(name, capture).out
 
 
-@every_command
+@pytest.mark.parametrize("name", one_in(2, list(COMMANDS), 1))
 def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None:
     """Everything read counts. The exit code for findings takes precedence."""
     path, whole = tmp_path / "cut.pcap", capture.read_bytes()
@@ -138,7 +138,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("analyze", "diff")])
+@pytest.mark.parametrize("name", one_in(3, [name for name in COMMANDS if name not in ("analyze", "diff")]))
 def test_a_folder_of_captures_is_its_captures(name: str, folder: Path) -> None:
     files = sorted(folder.glob("*.pcap"))
     found, expected = run(name, "--json", "-q", folder), run(name, "--json", "-q", *files)
@@ -157,7 +157,7 @@ def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     assert together == alone
 
 
-@pytest.mark.parametrize("name", ["check", "timing"])
+@pytest.mark.parametrize("name", one_in(2, ["timing", "check"]))
 def test_many_captures_are_counted_in_the_heading(name: str, capture: Path, tmp_path: Path) -> None:
     """A list of names would hide the result; JSON has them."""
     paths = [shutil.copy(capture, tmp_path / f"{number}.pcap") for number in range(4)]
@@ -168,7 +168,7 @@ def test_many_captures_are_counted_in_the_heading(name: str, capture: Path, tmp_
     assert str(tmp_path) in run(name, "-q", tmp_path).lines[0]
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", one_in(2, OTHERS, 1))
 def test_names_of_addresses(name: str, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 the-machine\n")
@@ -273,7 +273,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", interleaved(talks))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", one_in(2, OTHERS))
 def test_names_from_the_wire_cannot_control_a_terminal(name: str, evil: Path, tmp_path: Path) -> None:
     """`tests/test_hostile_strings.py` has the lines of `decode`."""
     sources = (write_pcap(tmp_path / "x.pcap", packets("x")), evil) if name == "diff" else (evil,)

@@ -45,26 +45,6 @@ def test_a_page_private_to_its_owner(capture: Path, tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-HOW_TO_LOOK = re.compile(r"<code>kafkasniff decode CAPTURE… .*?</p>|In the tables of the export, .*?</p>")
-SECURITY = re.compile(r'(?s)<section id="security">.*?</section>\n|<a href="#security">Security</a>\n?')
-NUMBERS = re.compile(r"(?:#|exchange_id )[0-9]+|conn [0-9]+, ")
-"""Exchanges and connections of captures have the numbers of `decode`; exports have the ordinals of their tables."""
-
-
-def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "mixed.pcap"
-    assert kafkasniff("export", capture, "-o", folder).code == Exit.OK
-    one, other = (kafkasniff("report", source, "-o", "-") for source in (capture, folder))
-    assert one.code == other.code == Exit.OK
-    of_capture, of_export = (
-        NUMBERS.sub("", HOW_TO_LOOK.sub("", SECURITY.sub("", result.text))) for result in (one, other)
-    )
-    assert of_capture == of_export
-    assert "#1, corr" in one.text
-    assert "conn 1, " in one.text
-    assert "#1, corr" not in other.text
-
-
 def test_names_of_addresses(capture: Path, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("10.0.0.5 <billing>\n10.0.0.9:9092 broker-1 rack=eu-1a\n")

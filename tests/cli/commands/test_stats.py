@@ -69,7 +69,7 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert whole[2] == exported[2]
 
 
-@pytest.mark.parametrize("name", one_in(2, ["java-sasl.pcap", "old-raw-sasl.pcap", "tls/tls12-kafka-python.pcapng"]))
+@pytest.mark.parametrize("name", one_in(3, ["java-sasl.pcap", "old-raw-sasl.pcap", "tls/tls12-kafka-python.pcapng"]))
 def test_security_is_that_of_the_command(name: str) -> None:
     path = ROOT / "captures" / name
     (whole,) = kafkasniff("security", "-q", "--format", "json", path).objects
@@ -96,7 +96,7 @@ def test_filters(capture: Path) -> None:
     assert answered(capture, "--filter", RECORDS)["exchanges"]["exchanges"] > 0
 
 
-@pytest.mark.parametrize("options", [["--api", "Fetch,Metadata"], ["--topic", "events"]])
+@pytest.mark.parametrize("options", one_in(2, [["--api", "Fetch,Metadata"], ["--topic", "events"]], 1))
 def test_filters_match_an_export_with_the_same_filters(options: list[str], tmp_path: Path) -> None:
     path = ROOT / "captures" / "java-group-consumer.pcap"
     assert kafkasniff("export", path, "-o", tmp_path / "out", *options).code == Exit.OK
@@ -124,10 +124,11 @@ def test_without_records(capture: Path) -> None:
     (orders,) = answered(capture, "--no-records")["topics"]
     assert orders["record_bytes_max"] is None
     assert orders["produced"]["records"] == 44
-    assert "record p50" not in kafkasniff("stats", capture, "--no-records").text
-    assert kafkasniff("stats", capture, "--no-records").err == ""
+    shown = kafkasniff("stats", capture, "--no-records")
+    assert ("record p50" in shown.text, shown.err) == (False, "")
 
 
+@pytest.mark.extended
 def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     kafkasniff("export", capture, "-o", tmp_path / "few", "--tables", "exchanges")
     answer = answered(tmp_path / "few")
@@ -137,7 +138,6 @@ def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     reported = kafkasniff("stats", tmp_path / "few")
     assert reported.err.count("\n") == 8
     assert "connections" not in reported.lines[2]
-    assert kafkasniff("stats", "-q", tmp_path / "few").err == ""
     kafkasniff("export", capture, "-o", tmp_path / "headers", "--no-bodies")
     answer = answered(tmp_path / "headers")
     assert (answer["errors"], answer["topics"], answer["groups"]) == ([], [], [])

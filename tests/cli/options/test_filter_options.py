@@ -74,22 +74,6 @@ def test_a_limit_counts_selected_messages(capture: Path) -> None:
     assert "3 shown" in result.err
 
 
-@pytest.mark.parametrize(
-    "expression",
-    [
-        'error or latency_ms > 0.7ms and not api =~ "Metadata"',
-        f"exchange > 5 and {RECORDS}",
-        'time > "+1ms" and response.throttle_time_ms == 0 or problems',
-    ],
-)
-def test_the_output_does_not_depend_on_the_number_of_threads(capture: Path, expression: str) -> None:
-    for form in ("json", "text"):
-        options = ("decode", "--format", form, "--filter", expression, capture)
-        alone, together = kafkasniff(*options), kafkasniff(*options, "--jobs", 3)
-        assert alone.out
-        assert (together.code, together.out, together.err) == (alone.code, alone.out, alone.err)
-
-
 def test_exported_rows_are_those_of_the_selected_exchanges(capture: Path, tmp_path: Path) -> None:
     expression = "api == 0 and not error"
     lines = kafkasniff("decode", "-q", "--format", "json", "--filter", expression, capture).objects

@@ -1,4 +1,4 @@
-"""Findings as text: the heading, evidence grouped by its notes, and how to look at it."""
+"""Findings as text: how much evidence is shown, where it is, and how to look at it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.detectors import Evidence, Finding
-from kafkasniff.cli.render.check_text import SHOWN, check_text, headline
-from kafkasniff.text.printable import display_width
+from kafkasniff.cli.render.check_text import SHOWN, check_text
 
 NOON = 1_795_003_200 * 10**9
 
@@ -38,29 +37,9 @@ def shown(
     return text.splitlines()
 
 
-@pytest.mark.parametrize(
-    ("severities", "text"),
-    [
-        ([], ""),
-        (["note"], "1 note"),
-        (["note", "error", "note", "warning"], "1 error, 1 warning, 2 notes"),
-        (["error"] * 1200, "1,200 errors"),
-    ],
-)
-def test_headlines(severities: list[str], text: str) -> None:
-    assert headline([finding(severity=severity) for severity in severities]) == text
-
-
 def seen(*evidence: Evidence, captures: tuple[str, ...] = ("a.pcap",), **values: Any) -> str:
     lines = shown(finding(*evidence, **values), captures=captures, width=400)
     return next(line for line in lines if "crafted: " in line).split("crafted: ")[1]
-
-
-def test_evidence_is_grouped_by_its_notes() -> None:
-    assert seen(at(1, "X"), at(2, "Y"), at(3, "X")) == "#1, #3 (X); #2 (Y)"
-    # A note that all share and that the title says is not repeated.
-    assert seen(at(1, "X"), at(2, "X"), title="error X") == "#1, #2"
-    assert seen(at(1), at(1), at(1)) == "#1 (3 times)"
 
 
 def test_only_so_much_evidence() -> None:
@@ -96,12 +75,3 @@ def test_commands_can_be_pasted() -> None:
         "decode --exchange CONNECTION_ID/EXCHANGE_ID CAPTURE... shows an exchange"
     )
     assert shown()[-1] == "no problems found in a.pcap"
-
-
-@pytest.mark.parametrize("width", [40, 60, 90])
-def test_sentences_are_wrapped(width: int) -> None:
-    words = "word " * 60
-    lines = shown(finding(at(1), title=words, meaning=words, advice=words), width=width)
-    assert max(map(display_width, lines[2:-2])) <= width
-    long = "x" * 200
-    assert any(long in line for line in shown(finding(at(1), title=long), width=width))

@@ -66,7 +66,7 @@ RESTORED = {
 COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;\d+)*m")
 
 
-@pytest.mark.parametrize(("kind", "end"), in_turn(TERMINALS, ENDS, 4))
+@pytest.mark.parametrize(("kind", "end"), in_turn(TERMINALS, ENDS, 4, with_all=4))
 def test_terminals_of_all_kinds_are_left_as_they_were(kind: str, end: str, tmp_path: Path) -> None:
     name, _, no_color = kind.partition(" ")
     given = {**environ(tmp_path), "TERM": name, **({no_color: "1"} if no_color else {})}

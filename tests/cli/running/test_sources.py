@@ -39,12 +39,13 @@ def test_export_and_diff_take_folders_of_captures(folder: Path, tmp_path: Path) 
 def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> None:
     files = sorted(map(str, folder.glob("*.pcap")))
     assert len(list(read(folder))) == len(list(read([*files]))) > 0
-    assert run([str(folder)]) == run(files)
+    only = ["without-authentication", "acks-zero"]
+    assert run([str(folder)], only=only) == run(files, only=only)
     tables = tmp_path / "tables"
     assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
     assert divided([str(tables), str(folder), "-"]) == ([*files, "-"], [str(tables)])
-    reported = {(one.detector, one.count) for one in run([str(tables)]).findings}
-    assert {(one.detector, one.count) for one in run([str(folder)]).findings} >= reported
+    reported = {(one.detector, one.count) for one in run([str(tables)], only=only).findings}
+    assert {(one.detector, one.count) for one in run([str(folder)], only=only).findings} >= reported
     with pytest.raises(CaptureError, match="is an export, not a folder of captures"):
         next(read(tables))
     with pytest.raises(CaptureError, match="contains neither captures"):

@@ -69,16 +69,6 @@ def snapshot(name: str, connection: int = 7) -> Snapshot:
     return Snapshot(connections_seen=(row,))
 
 
-def test_snapshots_are_shown(view: View, person: Person) -> None:
-    with view.top:
-        view.top.offer(snapshot("billing"), None)
-        person.types("5")
-        view.until(lambda: person.sees("billing"))
-        person.seen = b""
-        view.top.offer(snapshot("shipping"), None)
-        view.until(lambda: person.sees("shipping"))
-
-
 def test_snapshots_are_wanted_twice_a_second(view: View) -> None:
     with view.top:
         assert view.top.wants()
@@ -117,17 +107,6 @@ def test_the_terminal_hangs_up(view: View, person: Person) -> None:
         view.top._keyboard.gone = True
         os.write(person.end, b"x")
         assert view.stopped.wait(PATIENCE)
-
-
-def test_the_terminal_is_restored(view: View, person: Person) -> None:
-    with view.top:
-        person.waits_for_bytes(b"\x1b[?1049h")  # the alternate screen
-        assert termios.tcgetattr(person.program) != person.before
-    person.waits_for_bytes(b"\x1b[?1049l")
-    assert termios.tcgetattr(person.program) == person.before
-    # The thread has ended, and `stop` was called even if nobody quit.
-    assert view.stopped.is_set()
-    assert not view.top._thread.is_alive()
 
 
 def test_messages_wait_until_the_terminal_is_restored(view: View) -> None:

@@ -308,7 +308,7 @@ EXPRESSIONS = (
 )
 
 
-@pytest.mark.parametrize(("expression", "headers"), in_turn(one_in(3, EXPRESSIONS), (False, True), 2))
+@pytest.mark.parametrize(("expression", "headers"), in_turn(one_in(6, EXPRESSIONS), (False, True), 2, with_all=2))
 def test_filters(expression: str, headers: bool, made: dict[str, Path], tmp_path: Path, columns: list[int]) -> None:
     options = ExportOptions(headers=headers, bodies=not headers, filters=(("filters", expression),))
     count = 0
@@ -351,6 +351,7 @@ def often_open(path: Path) -> Path:
     return write_pcap(path, interleaved(talks), nanoseconds=True)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "options",
     one_in(2, [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)]),

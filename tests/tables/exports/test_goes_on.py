@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.timeline.source import CaptureSource
 from kafkasniff.errors import UsageError
-from kafkasniff.tables.exports import shard
 from tests.choice import DEEP, fewer, in_turn, one_in
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
@@ -24,7 +22,7 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize(("name", "places"), in_turn(one_in(2, SOME), [(0.5,), (0.21, 0.4, 0.77)], 2))
+@pytest.mark.parametrize(("name", "places"), in_turn(one_in(3, SOME), [(0.5,), (0.21, 0.4, 0.77)], 2))
 def test_several_runs_equal_one(name: str, places: tuple[float, ...], tmp_path: Path) -> None:
     """At a cut, connections are open, requests have no response, and frames are incomplete."""
     parts = cut(CAPTURES / name, places, tmp_path)
@@ -111,50 +109,7 @@ def test_several_processes_equal_one(tmp_path: Path) -> None:
         assert tables(folder) == one, f"processes of each run: {jobs}"
 
 
-class Killed(BaseException):
-    """Stands in for SIGKILL: the run may not rely on any cleanup."""
-
-
-@pytest.mark.parametrize("batches", [1, 3, 5, 7] if DEEP else [5])
-def test_an_interrupted_run_resumes_at_its_checkpoint(
-    batches: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = cut(CAPTURES / "kraft-three-brokers.pcap", (0.25, 0.5, 0.75), tmp_path)
-    keylog = tmp_path / "keys.log"
-    keylog.write_bytes(b"a line that is reported once\n")
-    run(parts, tmp_path / "one", keylog=str(keylog))
-    fed = 0
-    feed = shard._Run._feed
-    # A batch for each capture, and an empty one after it.
-    monkeypatch.setattr(shard, "FEW_BYTES", 0)
-
-    def interrupted(self: shard._Run, batch: object) -> None:
-        nonlocal fed
-        fed += 1
-        if fed > batches:
-            raise Killed
-        feed(self, batch)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shard._Run, "_feed", interrupted)
-        with pytest.raises(Killed):
-            run(parts, tmp_path / "out", checkpoint_seconds=0.0, keylog=str(keylog))
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    read: list[str] = []
-    placed = shard._Run._names
-
-    def noted(self: shard._Run, source: CaptureSource, left: list[int]) -> list[str]:
-        read.extend(source.captures)
-        return placed(self, source, left)
-
-    monkeypatch.setattr(shard._Run, "_names", noted)
-    result = run(parts, tmp_path / "out", keylog=str(keylog))
-    assert result.resumed == (len(read) < len(parts))
-    assert (len(read) < len(parts)) == (batches > 1)
-    assert tables(tmp_path / "out") == tables(tmp_path / "one")
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
+@pytest.mark.extended
 def test_overlapping_captures_are_one_timeline(tmp_path: Path) -> None:
     """Captures of two clusters at the same time: a run cannot stop between them."""
     names = [CAPTURES / name for name in ("kraft-three-brokers.pcap", "kraft-two-brokers.pcap")]

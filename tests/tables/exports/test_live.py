@@ -141,7 +141,7 @@ def test_an_unreadable_state_is_kept_on_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize(("name", "commits"), in_turn(one_in(2, SOME), (0, 3), 2))
+@pytest.mark.parametrize(("name", "commits"), in_turn(one_in(3, SOME), (0, 3), 2))
 def test_the_rows_equal_those_of_the_file(name: str, commits: int, tmp_path: Path) -> None:
     run([CAPTURES / name], tmp_path / "file")
     result = capture_live(CAPTURES / name, tmp_path / "live", commits)
@@ -220,6 +220,7 @@ def test_open_rows_of_a_killed_capture_are_kept(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("_at_once")
 def test_captures_after_a_live_capture_start_over(tmp_path: Path) -> None:
     parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
@@ -328,6 +329,7 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     return export
 
 
+@pytest.mark.extended
 def test_a_killed_process_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = live._make
     monkeypatch.setattr(live, "_make", no_life)

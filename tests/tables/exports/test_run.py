@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 import stat
 import struct
 from collections import Counter
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from kafkasniff.library import learn
 from kafkasniff.model import Exchange
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.run import Result
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES, exchange_row
 from tests.choice import fewer, in_turn, one_in
 from tests.cli.console import kafkasniff
@@ -55,6 +58,21 @@ SOME = (
     "old-raw-sasl.pcap",
 )
 """Ids and names, SASL, the metadata log, cut packets, IPv6, message sets."""
+
+
+Exports = Callable[..., tuple[Path, Result]]
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
+    """Exports of shipped captures, each made once."""
+
+    @functools.cache
+    def made(name: str, *, records: bool = False) -> tuple[Path, Result]:
+        folder = tmp_path_factory.mktemp("export")
+        return folder, run([CAPTURES / name], folder, ExportOptions(records=records))
+
+    return made
 
 
 def read_twice(capture: Path | str, records: Any) -> Rows:
@@ -106,10 +124,10 @@ def test_bytes_before_compression(tmp_path: Path) -> None:
     assert {one["uncompressed_bytes"] is None for one in alone if one["compression"] != "none"} == {True}
 
 
-@pytest.mark.parametrize(("name", "records"), in_turn(SOME, [False, True], 2))
-def test_one_pass_finds_what_two_find(name: str, records: bool, tmp_path: Path) -> None:
-    run([CAPTURES / name], tmp_path / "out", ExportOptions(records=records))
-    found = sorted(map(comparable, rows(tmp_path / "out", "exchanges")), key=repr)
+@pytest.mark.parametrize(("name", "records"), one_in(2, in_turn(SOME, [False, True], 2, with_all=2)))
+def test_one_pass_finds_what_two_find(name: str, records: bool, exports: Exports) -> None:
+    folder, _ = exports(name, records=records)
+    found = sorted(map(comparable, rows(folder, "exchanges")), key=repr)
     assert found == read_twice(CAPTURES / name, "full" if records else "columns")
 
 
@@ -136,9 +154,9 @@ def test_names_that_become_known_late(tmp_path: Path) -> None:
     assert {row["topic"] for row in rows(tmp_path / "out", "records")} == {"orders", "__consumer_offsets"}
 
 
-@pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name or name == "franz-go.pcap"])
-def test_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
-    run([CAPTURES / name], tmp_path)
+@pytest.mark.parametrize("name", [name for name in one_in(2, LOGGED) if "codecs" in name or name == "franz-go.pcap"])
+def test_records_match_the_clients_log(name: str, exports: Exports) -> None:
+    folder, _ = exports(name)
     client = logged(name)
 
     def data(value: Any) -> bytes | None:
@@ -150,7 +168,7 @@ def test_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
         reported = tuple((name, data(content)) for name, content in headers or ())
         return (topic, data(key), data(value), reported, moment)
 
-    found = [row for row in rows(tmp_path, "records") if not row["topic"].startswith("__") and row["control"] is None]
+    found = [row for row in rows(folder, "records") if not row["topic"].startswith("__") and row["control"] is None]
     seen: dict[str, Counter[tuple[Any, ...]]] = {"request": Counter(), "response": Counter()}
     for row in found:
         headers = [(one["key"], one["value"]) for one in row["headers"]]
@@ -172,10 +190,9 @@ def test_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
     assert places >= {(one["topic"], one["partition"], one["offset"]) for one in client.get("consumed", ())}
 
 
-@pytest.mark.parametrize("name", one_in(4, LOGGED))
-def test_rows_match_the_requests_in_the_clients_log(name: str, tmp_path: Path) -> None:
-    run([CAPTURES / name], tmp_path)
-    found = rows(tmp_path, "exchanges")
+@pytest.mark.parametrize("name", one_in(6, LOGGED))
+def test_rows_match_the_requests_in_the_clients_log(name: str, exports: Exports) -> None:
+    found = rows(exports(name)[0], "exchanges")
     requests = logged(name)["request"]
     # Not every client logs all of these for every request; everything it logs must be in the rows.
     reported = [key for key in ("client_id", "correlation_id") if all(key in one for one in requests)]
@@ -188,9 +205,8 @@ def test_rows_match_the_requests_in_the_clients_log(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name])
-def test_produced_records_match_the_clients_log(name: str, tmp_path: Path) -> None:
-    run([CAPTURES / name], tmp_path)
-    found = rows(tmp_path, "exchanges")
+def test_produced_records_match_the_clients_log(name: str, exports: Exports) -> None:
+    found = rows(exports(name)[0], "exchanges")
     client = logged(name)
     codecs = {one["topic"]: one["codec"] for one in client["produced"]}
     expected = Counter(one["topic"] for one in client["produced"] if one["error"] is None)
@@ -215,9 +231,9 @@ def test_produced_records_match_the_clients_log(name: str, tmp_path: Path) -> No
     assert set(first.values()) == {0}, "the first batch of each topic was given offset 0"
 
 
-def test_control_records_and_producers(tmp_path: Path) -> None:
-    run([CAPTURES / "java-transactions.pcap"], tmp_path)
-    found = rows(tmp_path, "records")
+def test_control_records_and_producers(exports: Exports) -> None:
+    folder, _ = exports("java-transactions.pcap")
+    found = rows(folder, "records")
     fetched = [row for row in found if row["api"] == "Fetch"]
     assert {row["control"] for row in fetched} == {None, "COMMIT", "ABORT"}
     (producer,) = logged("java-transactions.pcap")["described_producer"]
@@ -225,7 +241,7 @@ def test_control_records_and_producers(tmp_path: Path) -> None:
     assert {row["producer_id"] for row in written} == {producer["producer_id"]}
     parts = {
         (row["connection_id"], row["exchange_id"], part["topic"], part["partition"]): part
-        for row in rows(tmp_path, "exchanges")
+        for row in rows(folder, "exchanges")
         for part in row["partitions"]
     }
     for key, part in parts.items():
@@ -254,10 +270,10 @@ def test_secrets_of_the_metadata_log_are_not_in_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", one_in(2, SOME))
-def test_connections_add_up(name: str, tmp_path: Path) -> None:
-    result = run([CAPTURES / name], tmp_path)
-    found, summary = rows(tmp_path, "connections"), result.summary
-    exchanges = rows(tmp_path, "exchanges")
+def test_connections_add_up(name: str, exports: Exports) -> None:
+    folder, result = exports(name)
+    found, summary = rows(folder, "connections"), result.summary
+    exchanges = rows(folder, "exchanges")
     assert (
         sum(row["requests"] for row in found)
         == summary.requests
@@ -283,20 +299,20 @@ def test_connections_add_up(name: str, tmp_path: Path) -> None:
     assert {key: row["unanswered"] for key, row in by_id.items() if row["unanswered"]} == unanswered
 
 
-def test_problems_match_the_json_lines(tmp_path: Path) -> None:
-    capture = CAPTURES / "librdkafka-snaplen-128.pcap"
-    run([capture], tmp_path)
-    lines = kafkasniff("decode", "--format", "json", capture).objects
+def test_problems_match_the_json_lines(exports: Exports) -> None:
+    name = "librdkafka-snaplen-128.pcap"
+    folder, _ = exports(name)
+    lines = kafkasniff("decode", "--format", "json", CAPTURES / name).objects
     reported: Counter[str] = Counter()
     for line in lines:
         if line["type"] == "problem":
             reported[line["kind"]] += 1
         else:
             reported.update(one["kind"] for one in line.get("problems", ()))
-    found = rows(tmp_path, "problems")
+    found = rows(folder, "problems")
     assert Counter(row["kind"] for row in found) == reported
     assert all(row["detail"] and row["time"] for row in found)
-    keys = {(row["connection_id"], row["exchange_id"]) for row in rows(tmp_path, "exchanges")}
+    keys = {(row["connection_id"], row["exchange_id"]) for row in rows(folder, "exchanges")}
     assert {(row["connection_id"], row["exchange_id"]) for row in found if row["exchange_id"] is not None} <= keys
 
 

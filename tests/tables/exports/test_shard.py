@@ -35,6 +35,7 @@ from kafkasniff.tables.exports.staged import StagedTable
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tcp.packets import PacketBatch
+from tests.choice import one_in
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
@@ -135,7 +136,7 @@ def killed_after(task: ShardTask, parts: int) -> None:
 
 
 @pytest.mark.usefixtures("one_by_one")
-@pytest.mark.parametrize(("after", "done"), [(1, 0), (3, 1), (5, 2)])
+@pytest.mark.parametrize(("after", "done"), one_in(2, [(1, 0), (3, 1), (5, 2)], 1))
 def test_a_killed_run_is_resumed(
     captures: list[Path], whole: dict[str, Rows], tmp_path: Path, after: int, done: int
 ) -> None:

@@ -59,6 +59,7 @@ def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
     assert files(copy) == named_files(copy)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("answered", one_in(2, [True, False]))
 def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> None:
     """Before the store has it, or before its answer is there."""
@@ -93,6 +94,7 @@ def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> N
     assert seen == {0, 1}
 
 
+@pytest.mark.extended
 def test_leftovers_are_removed_by_the_next_run(memory: str, tmp_path: Path) -> None:
     parts = cut(CAPTURE, (0.4, 0.7), tmp_path)
     address = memory.format("left")
@@ -137,6 +139,7 @@ def test_of_two_writers_the_first_one_wins(place: str, before: int, tmp_path: Pa
     assert run(both, address).new == 1
 
 
+@pytest.mark.extended
 def test_an_answer_that_was_lost(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest is there, whatever the request for it seemed to do: a repeated request finds its own result."""
     real = ObjectStore.put_if
@@ -160,6 +163,7 @@ def test_an_answer_that_was_lost(memory: str, tmp_path: Path, monkeypatch: pytes
     assert manifest(copy)["runs"] == 2
 
 
+@pytest.mark.extended
 def test_an_unknown_outcome(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is removed then: the request may still arrive."""
     real = ObjectStore.put_if
@@ -180,6 +184,7 @@ def test_an_unknown_outcome(memory: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert files(copy) == named_files(copy)
 
 
+@pytest.mark.extended
 def test_leftovers_that_cannot_be_removed(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is there, and the message says so."""
     parts = cut(CAPTURE, (0.5,), tmp_path)
@@ -215,6 +220,7 @@ def test_a_store_that_ignores_conditions(memory: str, ignored: str, monkeypatch:
     assert objects(memory.format("ignores")) == {}
 
 
+@pytest.mark.extended
 def test_something_else_is_there(memory: str) -> None:
     """Data, a foreign manifest, other options, and an export whose state is lost."""
     place = memory.format("foreign")
@@ -236,6 +242,7 @@ def test_something_else_is_there(memory: str) -> None:
     assert run([OTHER], place, discard_state=True).new == 1
 
 
+@pytest.mark.extended
 def test_the_command_line(place: str, tmp_path: Path) -> None:
     """Commands that read exports read them at an address, and say the same."""
     address = re.sub("^s3a?://", "s3://key:pass4711@", place.format("commands"))

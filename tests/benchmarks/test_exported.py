@@ -1,15 +1,8 @@
-"""What is read from Spark's event log and from exports.
-
-`event_log.jsonl` is from Spark 4.3, without what is not read: 200,000 rows on two cores, repartitioned, sorted (with
-spills that were forced), through `mapInArrow` (whose second task fails once) into blocks on disk, and counted; then
-counted by groups.
-"""
+"""Exports that benchmarks compare: their rows in any order and in any files."""
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,46 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.event_log import parse_events, read_event_log
 from benchmarks.exported import contents, differences
-
-LOG = Path(__file__).parent / "event_log.jsonl"
-SPARKS_OWN = {
-    "run_ms": "internal.metrics.executorRunTime",
-    "gc_ms": "internal.metrics.jvmGCTime",
-    "shuffle_write_bytes": "internal.metrics.shuffle.write.bytesWritten",
-    "shuffle_read_bytes": "internal.metrics.shuffle.read.localBytesRead",
-    "spilled_disk_bytes": "internal.metrics.diskBytesSpilled",
-    "spilled_memory_bytes": "internal.metrics.memoryBytesSpilled",
-    "output_bytes": "internal.metrics.output.bytesWritten",
-}
-"""Our field, and the sum that Spark itself keeps for each stage, where failed tasks count too."""
-
-
-def test_an_event_log(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="0 event logs"):
-        read_event_log(tmp_path)
-    shutil.copy(LOG, tmp_path / "local-1")
-    log = read_event_log(tmp_path)
-    events: list[dict[str, Any]] = [json.loads(line) for line in LOG.read_text().splitlines()]
-    reported: Counter[str] = Counter()
-    for event in events:
-        if event["Event"] == "SparkListenerStageCompleted":
-            for one in event["Stage Info"]["Accumulables"]:
-                reported[one["Name"]] += int(one["Value"])
-    assert {field: log.total(field) for field in SPARKS_OWN} == {f: reported[name] for f, name in SPARKS_OWN.items()}
-    assert [(stage.tasks, stage.failed) for stage in log.stages][:2] == [(4, 0), (4, 1)]
-    assert log.persisted_bytes == 50_232 + 50_503 + 50_296
-    infos = [event["Task Info"] for event in events if event["Event"] == "SparkListenerTaskEnd"]
-    # Milliseconds one by one: slow, and plainly right.
-    busy = {moment for task in infos for moment in range(task["Launch Time"], task["Finish Time"])}
-    assert log.busy_ms == len(busy)
-    # A task that was lost with its executor has no metrics.
-    lost = next(event for event in events if event["Event"] == "SparkListenerTaskEnd")
-    lost["Task End Reason"] = {"Reason": "ExecutorLostFailure"}
-    del lost["Task Metrics"]
-    assert (parse_events(events).stages[0].tasks, parse_events(events).stages[0].failed) == (4, 1)
-
 
 SCHEMA = pa.schema(
     [
