@@ -43,6 +43,16 @@ def in_turn(
     ]
 
 
+def some_pairs(
+    sources: Sequence[Source], variants: Collection[Variant], count: int, whole: int
+) -> list[tuple[Source, Variant]]:
+    """`count` pairs, with `ALL` `whole`: sources at even distances, and each variant equally often. With `DEEP` all."""
+    names = list(variants)
+    pairs = len(sources) * len(names)
+    most = pairs if DEEP else min(fewer(count, whole), pairs)
+    return [(sources[place * len(sources) // most], names[place % len(names)]) for place in range(most)]
+
+
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
     """One in `every` sources, beginning at `start`: different starts select different sources."""
     return list(sources) if ALL else list(sources[start::every])

@@ -90,13 +90,6 @@ class OracleConnection(FollowedConnection):
         """Facts from earlier messages that later ones need."""
         return self.kafka.memory
 
-    @property
-    def buffered(self) -> int:
-        """Bytes of its streams that are buffered, after reassembly."""
-        if self._kafka is None:
-            return 0
-        return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
-
     def end(self, closed: Closed) -> FollowedEnd:
         """Its end, as the engine accounts for it."""
         kafka, streams = self.kafka, self.tcp.streams

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
+from tests.choice import examples
 from tests.craft.batches import batch
 from tests.craft.disturb import duplicated, overlapped, reordered, resegmented, retransmitted
 from tests.craft.outcome import outcome, output, packets_outcome
@@ -162,7 +163,7 @@ def two_connections() -> tuple[list[Packet], bytes]:
     return packets, first.key_log + second.key_log
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(st.integers(1, 20), max_size=40))
 def test_batches_change_nothing(cuts: list[int]) -> None:
     packets, log = two_connections()

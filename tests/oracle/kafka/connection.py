@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.framing import Frame
@@ -73,24 +72,6 @@ class KafkaConnection(Recognition):
             else:
                 count += self._boundaries.collected(direction)
         return count
-
-    @property
-    def buffered(self) -> int:
-        """Bytes of both streams that are kept."""
-        return self.waiting + self._dialogue.early_bytes
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of the bytes kept of both streams, and of outstanding requests. Hot: called with `feed`."""
-        total = self._dialogue.memory_bytes + len(self._log.held) * PROBLEM_BYTES
-        for direction, stream in enumerate(self._streams):
-            framer, trial = stream.framer, stream.trial
-            if framer is not None:
-                total += framer.pending
-            if trial is not None:
-                total += trial.framer.pending + trial.size + len(trial.frames) * FRAME_BYTES
-            total += self._boundaries.memory_bytes(direction)
-        return total
 
     @property
     def memory(self) -> ConnectionMemory:

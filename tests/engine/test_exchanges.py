@@ -11,8 +11,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, FIN
-from tests.oracle.kafka.early import EARLY_FRAMES
-from tests.oracle.kafka.outline import (
+from tests.engine.outline import (
     Step,
     answers,
     asks,
@@ -25,6 +24,7 @@ from tests.oracle.kafka.outline import (
     sends,
     snapped,
 )
+from tests.oracle.kafka.early import EARLY_FRAMES
 
 MS = 1_000_000
 NOISE = b"\xff" * 30
