@@ -449,7 +449,7 @@ def batches_of(name: str) -> list[PacketBatch]:
         return list(source)
 
 
-@pytest.mark.parametrize(("name", "way"), one_in(3, in_turn(list(CAPTURES), WAYS, 4)))
+@pytest.mark.parametrize(("name", "way"), one_in(5, in_turn(list(CAPTURES), WAYS, 4)))
 def test_captures(name: str, way: str) -> None:
     size, options = WAYS[way]
     batches: list[PacketBatch] = []

@@ -9,6 +9,7 @@ from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
 from kafkasniff.model import Exchange, Problem
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
+from tests.craft.conversation import Conversation, Side
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, FIN
 from tests.engine.outline import (
@@ -38,6 +39,24 @@ UNKNOWN_VERSION = kafka.frame(b"\x00\x03\x00\x63" + kafka.int32(5) + b"\x00\x01a
 def odd(number: int) -> bytes:
     """A request with surplus bytes, as some clients send it: it proves nothing alone."""
     return kafka.frame(request(number)[4:] + b"\0\0\0")
+
+
+def handshake(mechanism: str) -> list[Step]:
+    """SaslHandshake v0: raw tokens follow."""
+    return [
+        sends("client", request_bytes(17, 0, 1, mechanism=mechanism)),
+        sends("broker", response_bytes(17, 0, 1, mechanisms=[mechanism])),
+    ]
+
+
+def far_ahead(side: Side, *parts: bytes) -> Step:
+    """The stream continues 100 MB later, more than any window has."""
+
+    def skip(talk: Conversation) -> None:
+        talk._next[side] += 100_000_000
+        sends(side, *parts)(talk)
+
+    return skip
 
 
 def produces(number: int) -> Step:
@@ -89,12 +108,39 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
     ),
     "raw tokens": (
         [
-            sends("client", request_bytes(17, 0, 1, mechanism="PLAIN")),
-            sends("broker", response_bytes(17, 0, 1, mechanisms=["PLAIN"])),
+            *handshake("PLAIN"),
             *(sends("client", kafka.frame(b"\0user\0password")), sends("broker", kafka.frame(b""))),
             *(asks(1), answers(1)),
         ],
         ["1 answered", "request token PLAIN", "response token PLAIN", "1 answered"],
+    ),
+    "raw tokens of a mechanism without rules": (
+        [
+            *handshake("LATER"),
+            *(sends("client", kafka.frame(b"\xff" * 20)), sends("broker", kafka.frame(b"\xff" * 9))),
+            *(asks(1), answers(1)),
+        ],
+        ["1 answered", "request token LATER", "response token LATER", "1 answered"],
+    ),
+    "raw tokens after a lost handshake": (
+        [
+            *(asks(7), answers(7), handshake("PLAIN")[0], lost(handshake("PLAIN")[1])),
+            *(sends("client", kafka.frame(b"\0user\0password")), sends("broker", kafka.frame(b""))),
+            *(asks(8), answers(8)),
+        ],
+        ["7 answered", "request token PLAIN", "tcp-gap 21", "stream-resync 4", "1 lost response-lost", "8 answered"],
+    ),
+    "a request after a lost handshake": (
+        [asks(7), answers(7), handshake("PLAIN")[0], lost(handshake("PLAIN")[1]), asks(8), answers(8)],
+        ["7 answered", "tcp-gap 21", "1 lost response-lost", "8 answered"],
+    ),
+    "the stream continues far ahead": (
+        [asks(1), answers(1), far_ahead("client", request(2), request(3), request(4), request(5)), answers(4, 5)],
+        ["1 answered", "tcp-out-of-window 33", "tcp-gap 100000066", "4 answered", "5 answered"],
+    ),
+    "a few segments far ahead": (
+        [asks(1), answers(1), far_ahead("client", request(2), request(3))],
+        ["1 answered", "tcp-out-of-window 33"],
     ),
     "a frame without a request": (
         [asks(1), answers(1), sends("client", kafka.frame(b"\x7f\xff" + bytes(20))), asks(2), answers(2)],

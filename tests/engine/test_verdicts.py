@@ -64,7 +64,7 @@ def test_random_bytes_are_not_kafka() -> None:
     chance = random.Random(1)
     for handshake in (True, False):
         talk = Talk(handshake=handshake, segment=60_000)
-        for _ in range(200):
+        for _ in range(150):
             talk.send(chance.randint(0, 1), chance.randbytes(60_000))
         inspector = Inspector()
         out = inspector.feed(batch(talk.packets)) + inspector.close()

@@ -15,12 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import too_large
 from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
-from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import (
     NO_TIME,
     Closed,
@@ -72,16 +70,6 @@ class KafkaConnection(Recognition):
             else:
                 count += self._boundaries.collected(direction)
         return count
-
-    @property
-    def memory(self) -> ConnectionMemory:
-        """Facts from earlier messages of the connection that later ones need."""
-        return self._dialogue.memory
-
-    @property
-    def detail(self) -> Detail:
-        """How much of messages is decoded."""
-        return self._dialogue.detail
 
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Process items of the connection; returns the resulting events, in capture order."""

@@ -51,11 +51,6 @@ class EarlyResponses:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def size(self) -> int:
-        """Bytes of the waiting responses."""
-        return self._bytes
-
     def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
         """Keep a response. Returns those that are evicted at the bound, oldest first (it may be among them)."""
         size = frame.end - frame.start

@@ -137,11 +137,6 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._open) + len(self._passed)
 
-    @property
-    def count(self) -> int:
-        """All kept requests, including those that expect no response."""
-        return len(self._open) + len(self._passed) + len(self._silent)
-
     def __contains__(self, correlation_id: object) -> bool:
         """Whether a request with this correlation id is outstanding."""
         return correlation_id in self._by_id
