@@ -84,19 +84,6 @@ class Framer:
         """Size of the incomplete frame, by its length prefix; None while that is incomplete."""
         return self._need - 4 if self._sized else None
 
-    def is_within(self, size: int) -> bool:
-        """Whether this many more bytes lie within the incomplete frame: then they cannot fall out of step."""
-        return self._sized and len(self._kept) + size <= self._need
-
-    def copy(self) -> Framer:
-        """A copy of the state, to return to if `cut` falls out of step."""
-        other = Framer(self.direction, self.max_size)
-        if self._kept or self._skip:
-            for name in self.__slots__:
-                setattr(other, name, getattr(self, name))
-            other._kept = self._kept.copy()
-        return other
-
     def cut(self, run: Run, first: int, last: int) -> list[Frame]:
         """Cut the segments [first, last) of a run. Falls out of step at an impossible size: see `lost_at`."""
         position, stop = run.end[first] - run.length[first], run.end[last - 1]
