@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
@@ -333,3 +335,22 @@ def test_retransmitted_segments_are_counted_until_the_exchange_ends() -> None:
 def test_ends_that_nobody_wants() -> None:
     found = events(asks(1, 2), answers(1), exchanges=False)
     assert not [one for one in found if isinstance(one, Exchange)]
+
+
+def test_late_segments_of_the_last_gaps() -> None:
+    """Of 17 gaps the last 16 are remembered (`stream_delivery.MAX_MISSING`): late requests in them are shown."""
+    numbers = range(100, 117)
+    captured = packets_of(*all_gaps(numbers, lost))
+    known = {packet.seq for packet in captured if packet.payload and packet.dport == 9092}
+    sent = (packet for packet in packets_of(*all_gaps(numbers)) if packet.payload and packet.dport == 9092)
+    late = [one.but(time_ns=captured[-1].time_ns + MS, ident=9_000) for one in sent if one.seq not in known]
+    assert len(late) == len(numbers)
+    shown = [line.split()[0] for line in outline([*captured, *late]) if line[0] == "1" and len(line.split()[0]) == 3]
+    assert shown == [str(number) for number in numbers[1:]]
+
+
+def all_gaps(numbers: Sequence[int], lose: Callable[[Step], Step] = lambda step: step) -> list[Step]:
+    """Requests of these numbers between exchanges, and exchanges until it is known that they are lost."""
+    between = [(lose(asks(number)), asks(number + 100), answers(number + 100)) for number in numbers]
+    after = [(asks(number), answers(number)) for number in range(300, 340)]
+    return [asks(1), answers(1), *(step for steps in (*between, *after) for step in steps)]

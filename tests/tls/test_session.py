@@ -17,7 +17,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
-from tests.choice import examples
+from tests.choice import examples, one_in
 from tests.craft.batches import batch
 from tests.craft.disturb import duplicated, overlapped, reordered, resegmented, retransmitted
 from tests.craft.outcome import outcome, output, packets_outcome
@@ -61,7 +61,7 @@ def dh_parameters() -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "kind"), suites_12(), ids=lambda value: value)
+@pytest.mark.parametrize(("name", "kind"), one_in(2, suites_12()), ids=lambda value: value)
 def test_suites_of_tls_12(name: str, kind: str) -> None:
     pair = Pair(version=V12, ciphers=name, kind=kind)
     if name.startswith("DHE"):
