@@ -1,4 +1,4 @@
-"""Selects the pairs of capture and variant to test: some in turn, all with `KAFKASNIFF_ALL` or `deep`.
+"""Selects the members of families to test, such as pairs of capture and variant: fewer by default, all with `deep`.
 
 All captures with all variants would be thousands of tests, each of which adds next to nothing to the others.
 """
@@ -18,7 +18,7 @@ Variant = TypeVar("Variant")
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
-"""`make test-all`: extended tests, all members of the families that the default run thins, three times its examples."""
+"""`make test-all`: extended tests, more members of the families that the default run thins, more examples."""
 
 only_with_all = pytest.mark.extended
 """For a test whose parts have tests of their own, and which takes seconds to run all of them together."""
