@@ -338,7 +338,7 @@ def test_ends_that_nobody_wants() -> None:
 
 
 def test_late_segments_of_the_last_gaps() -> None:
-    """Of 17 gaps the last 16 are remembered (`stream_delivery.MAX_MISSING`): late requests in them are shown."""
+    """The last 16 of 17 gaps are remembered (`stream_delivery.MAX_MISSING`): late requests in them are shown."""
     numbers = range(100, 117)
     captured = packets_of(*all_gaps(numbers, lost))
     known = {packet.seq for packet in captured if packet.payload and packet.dport == 9092}
