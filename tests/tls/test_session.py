@@ -187,6 +187,16 @@ def test_a_run_resumes_from_its_state_at_any_packet() -> None:
     assert [*found, *inspector.close()] == expected
 
 
+@pytest.mark.parametrize("version", [V12, V13])
+def test_an_alert_after_the_dialogue(version: ssl.TLSVersion) -> None:
+    made = Pair(version=version).talk(kafka_talk(), refuses=True)
+    found = decrypted(packets_of(made.flights), made.key_log)
+    assert contents(found) == clear_contents(made.clear)
+    (problem,) = found.problems
+    assert problem["kind"] == "tls-alert"
+    assert problem["detail"] == "the client ended TLS with the alert bad_record_mac (20)"
+
+
 # -- late secrets --------- ------------------------------------------------------------------------------------------
 
 
