@@ -1,4 +1,4 @@
-"""Selects the pairs of capture and variant to test: some in turn, all with `KAFKASNIFF_ALL` or `deep`.
+"""Selects the members of families to test, such as pairs of capture and variant: fewer by default, all with `deep`.
 
 All captures with all variants would be thousands of tests, each of which adds next to nothing to the others.
 """
@@ -18,7 +18,7 @@ Variant = TypeVar("Variant")
 DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
-"""`make test-all`: extended tests, all members of the families that the default run thins, three times its examples."""
+"""`make test-all`: extended tests, more members of the families that the default run thins, more examples."""
 
 only_with_all = pytest.mark.extended
 """For a test whose parts have tests of their own, and which takes seconds to run all of them together."""
@@ -46,6 +46,16 @@ def in_turn(
         for number, name in enumerate(names)
         if source in all_of or (place + number) % fewer(every, with_all) == 0
     ]
+
+
+def some_pairs(
+    sources: Sequence[Source], variants: Collection[Variant], count: int, whole: int
+) -> list[tuple[Source, Variant]]:
+    """`count` pairs, with `ALL` `whole`: sources at even distances, and each variant equally often. With `DEEP` all."""
+    names = list(variants)
+    pairs = len(sources) * len(names)
+    most = pairs if DEEP else min(fewer(count, whole), pairs)
+    return [(sources[place * len(sources) // most], names[place % len(names)]) for place in range(most)]
 
 
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:

@@ -6,6 +6,7 @@ import random
 from functools import cache
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,6 +55,7 @@ def damaged(data: bytes, chance: random.Random, times: int) -> bytes:
     return bytes(out)
 
 
+@pytest.mark.extended
 @given(st.sampled_from(CAPTURES), st.randoms(use_true_random=False), st.integers(1, 20))
 def test_damaged_captures(tmp_path_factory: object, path: Path, chance: random.Random, times: int) -> None:
     broken = Path(tmp_path_factory.mktemp("damaged")) / path.name  # type: ignore[attr-defined]

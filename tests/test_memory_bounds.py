@@ -15,7 +15,6 @@ import pytest
 from kafkasniff.engine import inspector_state
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import Note
 from kafkasniff.tls import gate as gate_module
@@ -24,8 +23,7 @@ from kafkasniff.tls.gate import TlsGate
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
-from tests.oracle.kafka.framer import Framer
-from tests.oracle.kafka.trial import MAX_TRIAL_BYTES, Trial
+from tests.oracle.kafka.trial import MAX_TRIAL_BYTES
 
 BROKER = ("10.0.0.9", 9092)
 START_NS = 1_781_000_000_000_000_000
@@ -137,16 +135,6 @@ def test_responses_before_the_verdict() -> None:
         at += len(other)
         most = max(most, feeder.buffered)
     assert MAX_TRIAL_BYTES / 2 < most < 2 * MAX_TRIAL_BYTES
-
-
-def test_frames_that_wait_for_the_verdict_keep_no_batch() -> None:
-    one = Trial(Framer(0), [])
-    whole = bytes(1 << 20)
-    one.add([Frame(0, 0, whole, 4, 14, 10, 0, 0, 0, 0, 0)])
-    assert [len(frame.data) for frame in one.frames] == [10]
-    assert (one.size, one.full) == (14, False)
-    one.add([Frame(0, 0, whole, 4, 1 << 20, (1 << 20) - 4, 0, 0, 0, 0, 0)] * (MAX_TRIAL_BYTES >> 20))
-    assert one.full
 
 
 def test_one_byte_of_tls_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -251,7 +251,7 @@ def test_truncated_messages(case: Case, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(DAMAGED), st.data(), st.integers(1, 255))
-@examples(300)
+@examples(120)
 def test_messages_with_a_wrong_byte(case: Case, data: st.DataObject, mask: int) -> None:
     damaged = bytearray(message(case))
     damaged[data.draw(st.sampled_from(places(case)))] ^= mask

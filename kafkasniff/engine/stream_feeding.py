@@ -133,7 +133,6 @@ class StreamFeeder:
         """
         state = self._state
         state.use_captures(batch)
-        state.detail.ahead = 0
         self._networks.clear()
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)

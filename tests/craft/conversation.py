@@ -101,12 +101,6 @@ class Conversation:
         self._seen["broker"] = self._next["client"]
         return sent + self.send("broker", response, sizes)
 
-    def keep_alive(self, side: Side, *, garbage: bool = False) -> list[Packet]:
-        """A keep-alive probe, one below the next sequence number, and its answer (RFC 9293, 3.8.4)."""
-        peer: Side = "broker" if side == "client" else "client"
-        probe = self._add(side, ACK, b"\0" if garbage else b"", seq=self._next[side] - 1)
-        return [probe, self.acknowledge(peer)]
-
     def close(self, side: Side = "client") -> list[Packet]:
         """FIN, FIN-ACK, ACK."""
         peer: Side = "broker" if side == "client" else "client"

@@ -41,10 +41,10 @@ FAR = 1 << 29
 
 
 def pairs() -> list[tuple[str, str]]:
-    """All disturbances of the crafted packets, and one of some real captures, in turn."""
+    """Disturbances of the crafted packets, and one of some real captures, in turn."""
     names = list(DISTURBANCES)
     turns = [(source, names[place % len(names)]) for place, source in enumerate(SHIPPED)]
-    return [*((CRAFTED, name) for name in names), *one_in(4, turns)]
+    return [*((CRAFTED, name) for name in one_in(2, names)), *one_in(8, turns)]
 
 
 def packets_of(source: str) -> list[Packet]:

@@ -115,7 +115,7 @@ def test_the_same_messages_are_skipped(said: list[list[str]], cuts: list[int], l
 )
 def test_the_kernel_writes_lines(said: list[str], pythons: int, form: str) -> None:
     """Else other tests would compare Python with Python. `pythons`: messages that Python writes."""
-    for cuts in ([], [30, 50, 81]):
+    for cuts in one_in(2, ([], [30, 50, 81])):
         found, _ = agree(form, packets_of(talks([said] * 2), cuts))
         # Messages of the first part show that it is Kafka. Python shows the bytes of bodies without definitions.
         if form != "tree" or "tomorrow" not in said[0]:
@@ -270,7 +270,7 @@ MIXTURE = [
 def test_every_filter() -> None:
     """Selection by columns of each field is that of messages."""
     batches = packets_of(talks([MIXTURE]), [40, 70])
-    for place, expression in enumerate(FILTERS):
+    for place, expression in enumerate(one_in(2, FILTERS)):
         agree(("text", "json")[place % 2], batches, expression=expression)
 
 
@@ -309,7 +309,7 @@ WAYS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("name", one_in(4, list(CAPTURES), 1))
+@pytest.mark.parametrize("name", one_in(8, list(CAPTURES), 1))
 def test_captures(name: str) -> None:
     """Each capture in one way, with a filter or without, and in batches of some size, chosen by its name."""
     choice = random.Random(name)

@@ -13,11 +13,11 @@ from kafkasniff.engine import emitting
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, OPENED_BYTES, MemoryBudget
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.connection import detail
 from kafkasniff.model import Connection, Exchange, Message
 from kafkasniff.native import kernel
 from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from tests.choice import one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
@@ -157,7 +157,7 @@ def _few_objects() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", one_in(3, list(KINDS)))
 def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
     """Python's part is measured; the engine counts its own."""
     make, count = KINDS[kind]
@@ -236,7 +236,7 @@ def test_frames_that_are_never_complete() -> None:
     huge = (90 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook" + bytes(60_000)
     most = 0
     events: list[Output] = []
-    for round_ in range(40):
+    for round_ in range(24):
         packets = []
         for number in range(20):
             if round_ == 0:
@@ -345,29 +345,6 @@ def test_one_large_message_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
         assert sum(sizes) == count + 1
         assert max(sizes) <= 2
     assert peaks[1] < 1.5 * peaks[0]
-
-
-def test_bodies_after_a_gap_are_decoded_in_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bodies that pairing reads ahead are kept up to a bound, and read again beyond it: the messages are the same."""
-    answers = b"".join(kafka.metadata_response(place, "broker", 9092, ["orders"] * 40) for place in range(2, 8))
-    asked = b"".join(kafka.metadata_request(place, ["orders"]) for place in range(2, 8))
-    half = len(answers) // 2
-    packets = [
-        *opened(1),
-        packet(1, FIRST, asked, ident=1),
-        packet(1, FIRST_ANSWER, answers[:half], answer=True, ident=3),
-        packet(1, FIRST_ANSWER + half + 7, answers[half + 7 :], answer=True, ident=4),
-    ]
-
-    def run() -> list[Output]:
-        inspector = Inspector()
-        return [*inspector.feed(batch(packets)), *inspector.close()]
-
-    kept = run()
-    monkeypatch.setattr(detail, "AHEAD_BYTES", 0)
-    assert run() == kept
-    assert reported(kept, "tcp-gap")
-    assert sum(isinstance(event, Message) and event.type == "response" for event in kept) > 5
 
 
 # -- the option -----------------------------------------------------------------------------------------------------

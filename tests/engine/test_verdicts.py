@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.kafka.connection import candidates
+from kafkasniff.kafka.connection.events import MAX_HELD
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import RST
 from tests.craft import kafka_bytes as kb
 from tests.engine.inspected import GREETING, Talk, flaws, greeted, inspect, messages, problems, statuses
@@ -62,12 +64,39 @@ def test_random_bytes_are_not_kafka() -> None:
     chance = random.Random(1)
     for handshake in (True, False):
         talk = Talk(handshake=handshake, segment=60_000)
-        for _ in range(200):
+        for _ in range(150):
             talk.send(chance.randint(0, 1), chance.randbytes(60_000))
         inspector = Inspector()
         out = inspector.feed(batch(talk.packets)) + inspector.close()
         assert out == []
         assert inspector.summary.not_kafka == 1
+
+
+def test_bytes_that_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that was not seen from its beginning may become Kafka within `SEARCH_LIMIT` of each side."""
+    monkeypatch.setattr(candidates, "SEARCH_LIMIT", 6_000)
+
+    def verdict(*sent: int) -> str:
+        talk = Talk(handshake=False)
+        for side, count in enumerate(sent):
+            for _ in range(count):
+                talk.send(side, b"\xff" * 90)
+        talk.send(0, kb.metadata_request(2, ["t"])).send(1, kb.metadata_response(2, "h", 1, ["t"])).end()
+        (found,) = (one for one in inspect(talk, connections=True) if isinstance(one, Connection))
+        return found.verdict
+
+    assert verdict(66, 66) == "kafka"
+    assert verdict(67, 67) == "not_kafka"
+
+
+def test_problems_before_the_verdict_are_bounded_by_kind() -> None:
+    talk = Talk(handshake=False)
+    for _ in range(MAX_HELD + 10):
+        talk.send(0, b"\xff" * 90).lose(0, 10).acknowledge(1)
+    out = inspect(talk.send(0, kb.metadata_request(2, ["t"])).send(1, kb.metadata_response(2, "h", 1, ["t"])))
+    found = [one for one in out if isinstance(one, Problem) and one.kind == "tcp-gap"]
+    assert len(found) == MAX_HELD
+    assert found[-1].detail.endswith("(further ones are not reported)")
 
 
 def test_a_client_cut_off_after_one_odd_request_is_shown() -> None:

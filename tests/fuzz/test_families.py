@@ -27,7 +27,7 @@ from tests.fuzz.mutate import inputs
 from tests.fuzz.tally import Tally
 from tests.fuzz.watch import ExcessError, watched
 
-COUNT = fewer(200, 400)
+COUNT = fewer(100, 400)
 """Inputs of each family; `python -m tests.fuzz` makes more. Families with `DEAR` get a part of them."""
 
 
@@ -49,7 +49,7 @@ def test_seeds_and_changed_seeds(name: str) -> None:
     assert max(map(len, seeds)) <= found.MAX_LENGTH
     take = watched(taker(found), found.MEGABYTES, size_of)
     dear: int = getattr(found, "DEAR", 1)
-    given = [*seeds[:: max(1, dear * len(seeds) // fewer(20, 60))], b"", b"\0", b"\xff" * 50]
+    given = [*seeds[:: max(1, dear * len(seeds) // fewer(12, 60))], b"", b"\0", b"\xff" * 50]
     made = inputs(seeds, found.WORDS, count=COUNT // dear, seed=7, max_length=found.MAX_LENGTH)
     for crowd in (*crowds(found, given), *crowds(found, list(made))):
         take(crowd)

@@ -137,8 +137,8 @@ def test_memory_is_given_back(name: str) -> None:
 def test_the_budget_ends_connections() -> None:
     inspector: Inspector = Inspector(memory=128 << 20)
     kinds = set()
-    for number in range(40):
-        talk = Talk(conversation=number)
+    for number in range(20):
+        talk = Talk(conversation=number, segment=60_000)
         # A frame of 100 MB that is never completed.
         talk.send(0, struct.pack(">i", 99 << 20) + request(1)[4:] + bytes(8 << 20))
         packets = batch(talk.packets)

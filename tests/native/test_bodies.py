@@ -110,7 +110,7 @@ def test_sound_bodies(group: int) -> None:
 
 @each_group
 def test_cut_changed_and_trailing_bytes(group: int) -> None:
-    most = 100_000 if DEEP else fewer(6, 30)
+    most = 100_000 if DEEP else fewer(3, 30)
     for one, rng in layouts(group):
         data, _ = Encoder(Plan(rng)).body(one.root)
         with named(one):

@@ -72,7 +72,7 @@ def lines(
     return out.getvalue(), rendered
 
 
-@pytest.mark.parametrize("name", one_in(3, list(CAPTURES)))
+@pytest.mark.parametrize("name", one_in(6, list(CAPTURES)))
 def test_the_same_lines(name: str) -> None:
     """As it is, or disturbed in one of several ways."""
     place = list(CAPTURES).index(name)

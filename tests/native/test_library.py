@@ -57,9 +57,7 @@ def test_commands_without_it(elsewhere: Path, capsys: pytest.CaptureFixture[str]
     capture = ROOT / "captures" / "sarama.pcap"
     for words in (
         ("decode", capture),
-        ("stats", capture),
         ("check", "-q", capture),
-        ("timing", capture),
         ("export", "--jobs", "2", "-o", elsewhere / "tables", capture),
     ):
         done = kafkasniff(*words)

@@ -66,7 +66,7 @@ VALUES = st.one_of(
 BATCHES = st.lists(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=4), min_size=1, max_size=3)
 
 
-@examples(25)
+@examples(15)
 @given(BATCHES, st.sampled_from(range(5)), st.booleans())
 def test_any_framing(batches: list[list[tuple[bytes | None, bytes | None]]], codec: int, legacy: bool) -> None:
     fields = []

@@ -73,7 +73,7 @@ def rows_of(batches: Iterable[PacketBatch]) -> Found:
     return pa.Table.from_batches(made.take(), schema=STAGED["records"]).to_pylist(), problems
 
 
-@pytest.mark.parametrize("name", one_in(6, list(CAPTURES)))
+@pytest.mark.parametrize("name", one_in(11, list(CAPTURES)))
 def test_captures(name: str) -> None:
     """As they are, or disturbed in one of several ways."""
     place = list(CAPTURES).index(name)

@@ -20,6 +20,7 @@ from kafkasniff.native.lines import LineBatch
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
+from tests.choice import one_in
 from tests.conftest import shipped_captures
 from tests.native.feed_messages import Recorder, Seen, batches, named_by, recorded
 
@@ -108,7 +109,7 @@ def test_the_same_lines(way: int) -> None:
     names = ("librdkafka-group-classic.pcap", "sarama.pcap") if chosen.get("captures") else ("java-codecs.pcap",)
     recorder, seen = captured(*names, records=records)
     expected = alone(recorder.reported, chosen)
-    for size in (3, 64):
+    for size in one_in(2, (3, 64)):
         made, written = lines(recorder, seen, chosen, size=size)
         assert made.splitlines() == expected.splitlines()
         assert written > 0.3 * len(seen)

@@ -8,7 +8,6 @@ import numpy as np
 
 from kafkasniff.engine.connection_stats import Account, Endpoints
 from kafkasniff.engine.followed import REASONS, FollowedConnection, FollowedEnd
-from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import Closed, Item, Started
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
@@ -57,11 +56,6 @@ class OracleConnection(FollowedConnection):
         """Removes TLS from its streams; None without TLS, and before its first data."""
 
     @property
-    def has_begun(self) -> bool:
-        """Whether it has stages: a part of its streams was seen, or is known to be missing."""
-        return self._kafka is not None
-
-    @property
     def kafka(self) -> KafkaConnection:
         """Its stage of frames and exchanges, which is created with that of TLS on first use."""
         found = self._kafka
@@ -84,18 +78,6 @@ class OracleConnection(FollowedConnection):
                 return False
         self._syns += tuple((item.direction, item.client) for item in items if isinstance(item, Started))
         return True
-
-    @property
-    def message_memory(self) -> ConnectionMemory:
-        """Facts from earlier messages that later ones need."""
-        return self.kafka.memory
-
-    @property
-    def buffered(self) -> int:
-        """Bytes of its streams that are buffered, after reassembly."""
-        if self._kafka is None:
-            return 0
-        return self.kafka.buffered + (0 if self.tls is None else self.tls.buffered)
 
     def end(self, closed: Closed) -> FollowedEnd:
         """Its end, as the engine accounts for it."""

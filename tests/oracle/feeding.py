@@ -42,7 +42,6 @@ class OracleFeeder:
         """The results of the next packets."""
         state = self._state
         state.use_captures(batch)
-        state.detail.ahead = 0
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)
         deltas = self.reassembler.feed(batch)

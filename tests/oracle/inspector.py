@@ -51,7 +51,6 @@ def by_python() -> Iterator[None]:
 
 def kept(inspector: Inspector) -> list[tuple[object, ...]]:
     """The connections that are remembered: endpoints, first packet, verdict, and whether they are over."""
-    inspector._state.detail.ahead = 0
     if isinstance(inspector, ByPython):
         mine = inspector.connections
         found = [(one.endpoints, one.first_packet, one.kafka.verdict, one.tcp.closed) for one in mine]

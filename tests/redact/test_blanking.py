@@ -82,6 +82,9 @@ def test_visible_bytes_are_those_that_are_kept() -> None:
             assert byte == PRODUCE[place]
     assert {shown[place] for place in range(PRODUCE.index(b"a-key"), PRODUCE.index(b"a-key") + 5)} == {0}
     assert Blanker(secrets=True, payload=True).visible(PRODUCE, message) == (None, True)
+    whole, _ = Blanker(secrets=False, payload=True).visible(PRODUCE, message)
+    assert whole is not None
+    assert set(whole) == {1}, "the checksum is shown where nothing is hidden"
 
 
 def records_of(field: bytes) -> tuple[dict[str, Any], list[str]]:

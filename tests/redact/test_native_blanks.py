@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.choice import DEEP
+from tests.choice import DEEP, fewer
 from tests.craft import kafka_bytes as kafka
 from tests.kafka.records_craft import GZIP, Record, batch_of
 from tests.redact.native_blanks import Case, by_kernel, by_python, case_of, reading
@@ -15,7 +15,7 @@ from tests.vectors.reader import vectors
 
 MODES = {"all blank": (False, False), "payload shown": (False, True), "secrets shown": (True, False)}
 """Whether secrets and payload are shown."""
-TIMES = 40 if DEEP else 3
+TIMES = 40 if DEEP else fewer(1, 3)
 
 
 def known() -> Iterator[Case]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.model import Problem
 from kafkasniff.tcp.packets import COLUMNS, Note, PacketBatch
+from kafkasniff.tcp.plan import connection_hash
 from tests.oracle.tcp.batches import Raw, batch
 
 
@@ -140,3 +141,9 @@ def test_a_batch_without_packets_is_one_part() -> None:
     """Its notes are passed on."""
     (part,) = sample(0, [9]).parts(cycle([(4, 10)]))
     assert [note.order for note in part.notes] == [9]
+
+
+def test_hashes_are_those_of_any_machine() -> None:
+    """Shards of a run on several machines are cut by them. Computed with Python's integers from the formula."""
+    found = connection_hash(batch([Raw(0, 1), Raw(0, 1, conversation=1)])).tolist()
+    assert found == [6425202369641478842, 15989436381652154458]

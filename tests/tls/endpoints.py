@@ -4,6 +4,7 @@ writes."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -145,8 +146,12 @@ class Pair:
         session: ssl.SSLSession | None = None,
         pieces: int = 16_384,
         ends: bool = True,
+        refuses: bool = False,
     ) -> Talk:
-        """A connection with this dialogue; `pieces`: bytes that an endpoint writes at once."""
+        """A connection with this dialogue; `pieces`: bytes that an endpoint writes at once.
+
+        `refuses`: the client meets a damaged record at the end, and says so in an alert.
+        """
         before = self.log.stat().st_size if self.log.exists() else 0
         wires = {"client": ssl.MemoryBIO(), "broker": ssl.MemoryBIO()}  # what each has received
         outs = {"client": ssl.MemoryBIO(), "broker": ssl.MemoryBIO()}
@@ -188,7 +193,12 @@ class Pair:
             while len(got) < len(data):
                 got += ends_of[peer].read(len(data))
             assert got == data
-        if ends:
+        if refuses:
+            wires["client"].write(b"\x17\x03\x03\0\x20" + bytes(32))
+            with contextlib.suppress(ssl.SSLError):
+                ends_of["client"].read()
+            carry("client")
+        elif ends:
             for side in sides:
                 until_done(ends_of[side].unwrap)
                 carry(side)

@@ -309,7 +309,7 @@ def test_batches_and_states_change_nothing(name: str) -> None:
         whole = [event for batch in source for event in inspector.feed(batch)]
     whole += inspector.close()
     assert run(capture) == whole
-    assert run(capture, every=fewer(3, 1)) == whole
+    assert run(capture, every=fewer(12, 1)) == whole
 
 
 def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:

@@ -144,7 +144,7 @@ def singly(packets: list[Packet]) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    ("head", "size"), in_turn([b"\x16", HELLO[:4], DATA[:4], DATA, b"\x17\x03\x03\x3f\xff"], [1, 2, 7, 1448], 2)
+    ("head", "size"), in_turn([b"\x16", HELLO[:4], DATA[:4], DATA, b"\x17\x03\x03\x3f\xff"], [1, 2, 7, 1448], 4)
 )
 def test_kafka_that_begins_like_tls(monkeypatch: pytest.MonkeyPatch, head: bytes, size: int) -> None:
     """Kafka from the middle of a message whose next bytes look like a TLS record is decoded as usual."""

@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
+from tests.choice import examples, one_in
 from tests.craft.batches import batch
 from tests.craft.disturb import duplicated, overlapped, reordered, resegmented, retransmitted
 from tests.craft.outcome import outcome, output, packets_outcome
@@ -60,7 +61,7 @@ def dh_parameters() -> Path:
     return path
 
 
-@pytest.mark.parametrize(("name", "kind"), suites_12(), ids=lambda value: value)
+@pytest.mark.parametrize(("name", "kind"), one_in(2, suites_12()), ids=lambda value: value)
 def test_suites_of_tls_12(name: str, kind: str) -> None:
     pair = Pair(version=V12, ciphers=name, kind=kind)
     if name.startswith("DHE"):
@@ -162,7 +163,7 @@ def two_connections() -> tuple[list[Packet], bytes]:
     return packets, first.key_log + second.key_log
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(st.lists(st.integers(1, 20), max_size=40))
 def test_batches_change_nothing(cuts: list[int]) -> None:
     packets, log = two_connections()
@@ -184,6 +185,16 @@ def test_a_run_resumes_from_its_state_at_any_packet() -> None:
         inspector = load(state, Inspector)
         inspector.follow_key_log(keys(log))
     assert [*found, *inspector.close()] == expected
+
+
+@pytest.mark.parametrize("version", [V12, V13])
+def test_an_alert_after_the_dialogue(version: ssl.TLSVersion) -> None:
+    made = Pair(version=version).talk(kafka_talk(), refuses=True)
+    found = decrypted(packets_of(made.flights), made.key_log)
+    assert contents(found) == clear_contents(made.clear)
+    (problem,) = found.problems
+    assert problem["kind"] == "tls-alert"
+    assert problem["detail"] == "the client ended TLS with the alert bad_record_mac (20)"
 
 
 # -- late secrets --------- ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.schema.context import DecodeOptions, RecordsRenderer, RenderingOptions
 from kafkasniff.model import Problem
 
-__all__ = ["AHEAD_BYTES", "Detail", "LeftOut", "Level"]
+__all__ = ["Detail", "LeftOut", "Level"]
 
 
 class Level(IntEnum):
@@ -43,9 +43,6 @@ class LeftOut(msgspec.Struct):
 
 _WHOLE: Final = ("full", "columns")
 """Values of the option `records` that decode all of them."""
-AHEAD_BYTES: Final = 32 << 20
-"""Memory of bodies that are decoded ahead of their turn, which pairing needs after a gap, per batch of packets; others
-are decoded again."""
 _NO_RECORDS: Final = (Problem("records-skipped", "its records were not decoded: kafkasniff could not keep up"),)
 _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff could not keep up"),)
 
@@ -53,7 +50,7 @@ _NO_BODY: Final = (Problem("body-skipped", "its body was not decoded: kafkasniff
 class Detail:
     """Mutable: the current level, and what was skipped so far."""
 
-    __slots__ = ("_decodes", "_full", "_renderer", "ahead", "decode", "hides", "left_out", "level")
+    __slots__ = ("_decodes", "_full", "_renderer", "decode", "hides", "left_out", "level")
 
     def __init__(self, full: DecodeOptions, renderer: RecordsRenderer | None = None) -> None:
         self._full = full
@@ -66,8 +63,6 @@ class Detail:
         self.hides = False
         """Exchanges that begin now are not reported."""
         self.left_out = LeftOut()
-        self.ahead = 0
-        """Memory of bodies of the current batch that were decoded ahead of their turn."""
 
     def _options(self, level: Level) -> DecodeOptions:
         found = self._decodes.get(level)
@@ -85,13 +80,6 @@ class Detail:
             found = RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
         self._decodes[level] = found
         return found
-
-    def keeps(self, size: int) -> bool:
-        """Whether a body of this size that was decoded ahead of its turn is kept until then."""
-        if self.ahead + size > AHEAD_BYTES:
-            return False
-        self.ahead += size
-        return True
 
     @property
     def full(self) -> DecodeOptions:

@@ -108,7 +108,7 @@ _RUNS: Final = (
         Detail,
         {"_full": DecodeOptions, "level": Literal[0, 1, 2, 3], "left_out": LeftOut},
         new=lambda: Detail(DecodeOptions()),
-        without=frozenset({"_decodes", "_renderer", "ahead", "decode", "hides"}),
+        without=frozenset({"_decodes", "_renderer", "decode", "hides"}),
         views={"level": lambda detail: int(detail.level)},
         after=_set_level,
     ),

@@ -36,12 +36,6 @@ def kinds(decoded: Decoded) -> list[str]:
     return [problem.kind for problem in decoded.problems]
 
 
-def layout_of(key: int, version: int, direction: str) -> Any:
-    found = api(key)
-    assert found is not None
-    return getattr(found, direction)(version).root
-
-
 # Headers
 
 

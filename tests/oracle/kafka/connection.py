@@ -1,9 +1,7 @@
 """A TCP connection as Kafka: the verdict, frame boundaries, and exchanges.
 
-Takes the items of a reassembled connection (streams.py) and yields events in capture order. The events depend only on
-the items of this connection, not on their batching: while a boundary or the verdict is unknown, the streams are
-examined segment by segment in capture order; once both streams are in step, whole stretches are cut at once, which
-gives the same frames.
+Takes the items of a reassembled connection (streams.py) and yields events in capture order, segment by segment. The
+events depend only on the items of this connection, not on their batching.
 
 The verdict. Kafka has no magic number. A connection is Kafka if one request decodes to its last byte, or if consecutive
 frames plausibly are requests (or responses, if only the broker's side was captured). With a forced port the roles are
@@ -15,13 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
-from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
-from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import too_large
 from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
-from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.tcp.segments import (
     NO_TIME,
     Closed,
@@ -74,34 +68,6 @@ class KafkaConnection(Recognition):
                 count += self._boundaries.collected(direction)
         return count
 
-    @property
-    def buffered(self) -> int:
-        """Bytes of both streams that are kept."""
-        return self.waiting + self._dialogue.early_bytes
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of the bytes kept of both streams, and of outstanding requests. Hot: called with `feed`."""
-        total = self._dialogue.memory_bytes + len(self._log.held) * PROBLEM_BYTES
-        for direction, stream in enumerate(self._streams):
-            framer, trial = stream.framer, stream.trial
-            if framer is not None:
-                total += framer.pending
-            if trial is not None:
-                total += trial.framer.pending + trial.size + len(trial.frames) * FRAME_BYTES
-            total += self._boundaries.memory_bytes(direction)
-        return total
-
-    @property
-    def memory(self) -> ConnectionMemory:
-        """Facts from earlier messages of the connection that later ones need."""
-        return self._dialogue.memory
-
-    @property
-    def detail(self) -> Detail:
-        """How much of messages is decoded."""
-        return self._dialogue.detail
-
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Process items of the connection; returns the resulting events, in capture order."""
         for item in items:
@@ -144,51 +110,19 @@ class KafkaConnection(Recognition):
             stream.from_start = not stream.began
 
     def _stretch(self, item: Stretch) -> None:
-        runs = item.runs
-        has_framers = is_safe = True
-        for stream, run in zip(self._streams, runs, strict=True):
-            if run is not None:
-                size = run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
-                self.bytes_seen += size
-                stream.seen += size
-                framer = stream.framer
-                if framer is None:
-                    has_framers = False
-                else:
-                    is_safe = is_safe and framer.is_within(size)
-        if self.verdict == "not-kafka":
-            return
-        if self.verdict == "kafka" and has_framers:
-            # Bytes after an incomplete frame may make no frame: then everything is reset to this state.
-            saved = [None if one.framer is None or is_safe else one.framer.copy() for one in self._streams]
-            frames: list[Frame] = []
-            in_step = True
-            for run, stream in zip(runs, self._streams, strict=True):
-                framer = stream.framer
-                if run is not None and framer is not None:
-                    frames += framer.cut(run, run.first, run.last)
-                    in_step = in_step and framer.lost_at is None
-            if in_step:
-                if runs[0] is not None and runs[1] is not None:
-                    frames.sort(key=itemgetter(0))
-                for frame in frames:
-                    self._take_frame(frame)
-                return
-            for stream, framer in zip(self._streams, saved, strict=True):
-                if framer is not None:
-                    stream.framer = framer
         segments = [
             (run.order[index], direction, run, index)
-            for direction, run in enumerate(runs)
+            for direction, run in enumerate(item.runs)
             if run is not None
             for index in range(run.first, run.last)
         ]
-        segments.sort(key=itemgetter(0))
-        for _, direction, run, index in segments:
+        for _, direction, run, index in sorted(segments, key=itemgetter(0)):
+            self.bytes_seen += run.length[index]
+            self._streams[direction].seen += run.length[index]
             self._segment(direction, run, index)
 
     def _segment(self, direction: int, run: Run, index: int) -> None:
-        """Process one segment, while the verdict or a boundary is unknown."""
+        """Process one segment."""
         if self.verdict == "not-kafka":
             return
         stream = self._streams[direction]

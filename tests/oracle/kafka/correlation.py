@@ -67,11 +67,6 @@ class Correlation:
         search for its frames; or all of it."""
 
     @property
-    def detail(self) -> Detail:
-        """How much of messages is decoded."""
-        return self._detail
-
-    @property
     def ids_rise(self) -> bool:
         """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
         return self._ids_rise

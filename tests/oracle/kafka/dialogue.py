@@ -9,7 +9,6 @@ from struct import Struct
 from typing import Literal
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
-from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.framing import Frame
@@ -61,17 +60,6 @@ class Dialogue(ExchangeEnds):
     def begin_raw_sasl(self) -> None:
         """Raw tokens of GSSAPI follow, as in Kafka 0.9."""
         self._sasl = RawSasl("GSSAPI")
-
-    @property
-    def early_bytes(self) -> int:
-        """Bytes of the responses that wait for their requests."""
-        return self._early.size
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory of requests and responses that wait for each other; without decoded bodies of requests."""
-        early = self._early
-        return self.ledger.count * REQUEST_BYTES + early.size + len(early) * EARLY_BYTES
 
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""
@@ -254,8 +242,7 @@ class Dialogue(ExchangeEnds):
                 self._leave_unpaired(frame, early)
                 self._end_without(pending, "lost")
                 return
-            if self._detail.keeps(likely_bytes(whole.api_key, "response", frame.size, whole.body)):
-                decoded = whole
+            decoded = whole
         self._pass_early(early)
         self.last_answer = pending.correlation_id
         latency = elapsed(pending.time_ns, frame.first_time)

@@ -13,9 +13,8 @@ for. It waits until
 
 from __future__ import annotations
 
-import itertools
-from collections import OrderedDict, deque
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kafkasniff.kafka.connection.framing import Frame
 
@@ -29,21 +28,24 @@ MAX_EARLY_BYTES: Final = 16 << 20
 """Bytes of them: as much as is held back after a hole (MAX_HELD_BYTES)."""
 
 
+class _Waiting(NamedTuple):
+    """A response that waits; `number` counts them, `due` is the clock at which the wait ends."""
+
+    number: int
+    due: int
+    correlation_id: int
+    frame: Frame
+
+
 class EarlyResponses:
-    """The responses of one connection that wait for their requests, oldest first.
+    """The responses of one connection that wait for their requests, oldest first."""
 
-    Each has a number in the order of their arrival.
-    """
-
-    __slots__ = ("_by_id", "_bytes", "_clock", "_next", "_refused", "_waiting")
+    __slots__ = ("_clock", "_next", "_refused", "_waiting")
 
     def __init__(self) -> None:
-        self._waiting: OrderedDict[int, tuple[int, int, Frame]] = OrderedDict()
-        """By number: the clock at which the wait ends, the correlation id, and the frame."""
+        self._waiting: list[_Waiting] = []
         self._refused: set[int] = set()
         """Numbers of those that do not answer a request with their id."""
-        self._by_id: dict[int, deque[int]] = {}
-        self._bytes = 0
         self._clock = 0
         """Frames that counted."""
         self._next = 0
@@ -51,30 +53,16 @@ class EarlyResponses:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    @property
-    def size(self) -> int:
-        """Bytes of the waiting responses."""
-        return self._bytes
-
     def add(self, correlation_id: int, frame: Frame) -> list[Frame]:
         """Keep a response. Returns those that are evicted at the bound, oldest first (it may be among them)."""
-        size = frame.end - frame.start
-        if size < len(frame.data):
-            # Copied, so that the whole batch of packets is not kept alive.
-            frame = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
-        number = self._next
+        self._waiting.append(_Waiting(self._next, self._clock + EARLY_FRAMES + 1, correlation_id, frame))
         self._next += 1
-        self._waiting[number] = (self._clock + EARLY_FRAMES + 1, correlation_id, frame)
-        waiting = self._by_id.get(correlation_id)
-        if waiting is None:
-            self._by_id[correlation_id] = deque((number,))
-        else:
-            waiting.append(number)
-        self._bytes += size
-        removed = []
-        while len(self._waiting) > MAX_EARLY or self._bytes > MAX_EARLY_BYTES:
-            removed.append(self._remove(next(iter(self._waiting))))
-        return removed
+        count, size = 0, sum(one.frame.end - one.frame.start for one in self._waiting)
+        while len(self._waiting) - count > MAX_EARLY or size > MAX_EARLY_BYTES:
+            evicted = self._waiting[count].frame
+            size -= evicted.end - evicted.start
+            count += 1
+        return self._remove(self._waiting[:count])
 
     def find(self, correlation_id: int, time_ns: int, *, may_precede: bool) -> tuple[int, Frame] | None:
         """Find the response to a request that was complete at `time_ns`: its number and its frame. It still waits.
@@ -82,21 +70,20 @@ class EarlyResponses:
         Among several with this id it is the first that began after the request; if all began before it, the first, or
         none unless `may_precede`.
         """
-        numbers = self._by_id.get(correlation_id)
-        if numbers is None:
+        same = self._of_id(correlation_id)
+        if not same:
             return None
-        if self._waiting[numbers[-1]][2].first_time >= time_ns:
-            # The skipped ones are removed with `before`, so that each is checked only once.
-            number = next(number for number in numbers if self._waiting[number][2].first_time >= time_ns)
+        if same[-1].frame.first_time >= time_ns:
+            found = next(one for one in same if one.frame.first_time >= time_ns)
         elif may_precede:
-            number = numbers[0]
+            found = same[0]
         else:
             return None
-        return number, self._waiting[number][2]
+        return found.number, found.frame
 
     def remove(self, number: int) -> None:
         """Remove the one of this number."""
-        self._remove(number)
+        self._remove([one for one in self._waiting if one.number == number])
 
     def refuse(self, number: int) -> list[Frame]:
         """Record that the response of this number, which `find` returned, does not answer the request.
@@ -105,20 +92,17 @@ class EarlyResponses:
         authentication, and the work for a response must not grow with the number of requests that have its id.
         Responses with this id that began before the request are removed as well: they answer no later one either.
         """
-        numbers = self._by_id[self._waiting[number][1]]
-        removed = [self._remove(earlier) for earlier in [*itertools.takewhile(lambda other: other < number, numbers)]]
+        (refused,) = (one for one in self._waiting if one.number == number)
+        removed = [one for one in self._of_id(refused.correlation_id) if one.number < number]
         if number in self._refused:
-            removed.append(self._remove(number))
+            removed.append(refused)
         else:
             self._refused.add(number)
-        return removed
+        return self._remove(removed)
 
     def before(self, number: int) -> list[Frame]:
         """Remove those that arrived before the one of this number."""
-        removed = []
-        while self._waiting and next(iter(self._waiting)) < number:
-            removed.append(self._remove(next(iter(self._waiting))))
-        return removed
+        return self._remove([one for one in self._waiting if one.number < number])
 
     def drain(self) -> list[Frame]:
         """Remove all."""
@@ -127,21 +111,13 @@ class EarlyResponses:
     def tick(self) -> list[Frame]:
         """Another frame has arrived. Removes those that have waited long enough."""
         self._clock += 1
-        removed = []
-        while self._waiting:
-            number, (due, _, _) = next(iter(self._waiting.items()))
-            if due > self._clock:
-                break
-            removed.append(self._remove(number))
-        return removed
+        return self._remove([one for one in self._waiting if one.due <= self._clock])
 
-    def _remove(self, number: int) -> Frame:
-        _, correlation_id, frame = self._waiting.pop(number)
-        self._refused.discard(number)
-        self._bytes -= frame.end - frame.start
-        numbers = self._by_id[correlation_id]
-        if len(numbers) == 1:
-            del self._by_id[correlation_id]
-        else:
-            numbers.remove(number)
-        return frame
+    def _of_id(self, correlation_id: int) -> list[_Waiting]:
+        return [one for one in self._waiting if one.correlation_id == correlation_id]
+
+    def _remove(self, some: Sequence[_Waiting]) -> list[Frame]:
+        gone = {one.number for one in some}
+        self._waiting = [one for one in self._waiting if one.number not in gone]
+        self._refused -= gone
+        return [one.frame for one in some]

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from struct import Struct
-from typing import Final
 
 from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.tcp.segments import Gap, Run
 
 __all__ = ["Framer", "gather"]
-
-SMALL_PART: Final = 2048
-"""Smaller parts of a frame are joined: one byte in its own object takes forty."""
 
 _SIZE = Struct(">i")
 
@@ -41,11 +37,10 @@ class Framer:
     __slots__ = (
         "_first_packet",
         "_first_time",
-        "_have",
+        "_kept",
         "_last_packet",
         "_last_time",
         "_need",
-        "_parts",
         "_sized",
         "_skip",
         "direction",
@@ -61,9 +56,8 @@ class Framer:
         """Set by `cut`: position in the run of a frame of impossible size; the framer is void then."""
         self.lost_size = 0
         """That size."""
-        self._parts: list[bytes] = []
-        self._have = 0
-        """Bytes in `_parts`: the beginning of a frame, with its length prefix."""
+        self._kept = bytearray()
+        """The beginning of a frame, with its length prefix."""
         self._need = 4
         """Total size of the frame; 4 while its length prefix is incomplete."""
         self._sized = False
@@ -78,97 +72,27 @@ class Framer:
     @property
     def pending(self) -> int:
         """Bytes of the incomplete frame."""
-        return self._have
+        return len(self._kept)
 
     @property
     def at_boundary(self) -> bool:
         """Whether a frame begins with the next byte."""
-        return not (self._have or self._skip)
+        return not (self._kept or self._skip)
 
     @property
     def announced(self) -> int | None:
         """Size of the incomplete frame, by its length prefix; None while that is incomplete."""
         return self._need - 4 if self._sized else None
 
-    def is_within(self, size: int) -> bool:
-        """Whether this many more bytes lie within the incomplete frame: then they cannot fall out of step."""
-        return self._sized and self._have + size <= self._need
-
-    def copy(self) -> Framer:
-        """A copy of the state, to return to if `cut` falls out of step."""
-        other = Framer(self.direction, self.max_size)
-        if self._have or self._skip:
-            for name in self.__slots__:
-                setattr(other, name, getattr(self, name))
-            other._parts = self._parts.copy()
-        return other
-
     def cut(self, run: Run, first: int, last: int) -> list[Frame]:
-        """Cut the segments [first, last) of a run. Falls out of step at an impossible size: see `lost_at`.
-
-        Hot: once per stream and batch, with one iteration per frame.
-        """
-        end = run.end
-        position = end[first] - run.length[first]
-        stop = end[last - 1]
-        index = first
+        """Cut the segments [first, last) of a run. Falls out of step at an impossible size: see `lost_at`."""
+        position, stop = run.end[first] - run.length[first], run.end[last - 1]
+        step = min(self._skip, stop - position)
+        self._skip -= step
+        position += step
         frames: list[Frame] = []
-        if self._skip:
-            step = min(self._skip, stop - position)
-            self._skip -= step
-            position += step
-        if self._have:
-            position, frame = self._continue(run, position, index, last)
-            if self.lost_at is not None:
-                return frames
-            if frame is not None:
-                frames.append(frame)
-        if position == stop:
-            return frames
-        if position > end[first] - run.length[first]:
-            index = bisect_right(end, position, index, last)
-        buffer, offset, length = run.buffer, run.offset, run.length
-        max_size = self.max_size
-        direction = self.direction
-        unpack = _SIZE.unpack_from
-        while True:
-            # `position` is a frame's first byte; it lies in segment `index`.
-            segment_end = end[index]
-            at = offset[index] + length[index] - segment_end + position
-            if segment_end - position < 4:
-                break
-            size = unpack(buffer, at)[0]
-            if size < 0 or size > max_size:
-                self.lost_at, self.lost_size = position, size
-                return frames
-            frame_end = position + 4 + size
-            if frame_end > segment_end:
-                break
-            packet = run.packet[index]
-            frames.append(
-                Frame(
-                    run.order[index],
-                    direction,
-                    buffer,
-                    at + 4,
-                    at + 4 + size,
-                    size,
-                    packet,
-                    packet,
-                    run.time[index],
-                    run.released[index],
-                    packet,
-                )
-            )
-            position = frame_end
-            if frame_end == segment_end:
-                index += 1
-                if index == last:
-                    return frames
-        # The frame extends beyond its segment: collect it in pieces, then continue.
         while position < stop:
-            index = bisect_right(end, position, index, last)
-            position, frame = self._continue(run, position, index, last)
+            position, frame = self._continue(run, position, first, last)
             if self.lost_at is not None:
                 return frames
             if frame is not None:
@@ -181,42 +105,33 @@ class Framer:
         stop = end[last - 1]
         index = bisect_right(end, position, index, last)
         while position < stop:
-            if not self._have:
+            if not self._kept:
                 self._first_packet = self._last_packet = run.packet[index]
                 self._first_time = run.time[index]
-            target = min(position + self._need - self._have, stop)
+            target = min(position + self._need - len(self._kept), stop)
             final = bisect_left(end, target, index, last)
             # A length prefix within one segment is searched with what follows it, if it cannot be one.
-            within = not self._have and position >= end[final] - run.length[final]
+            within = not self._kept and position >= end[final] - run.length[final]
             begin = position
-            self._add(gather(run, position, target, index, final))
-            self._have += target - position
+            self._kept += gather(run, position, target, index, final)
             self._first_packet = min(self._first_packet, *run.packet[index : final + 1])
             self._last_packet = max(self._last_packet, *run.packet[index : final + 1])
             position = target
             self._last_time = run.released[final]
             index = final if end[final] > position else final + 1
-            if self._have == 4 and not self._sized:
-                size = _SIZE.unpack(b"".join(self._parts))[0]
+            if len(self._kept) == 4 and not self._sized:
+                size = _SIZE.unpack(self._kept)[0]
                 if size < 0 or size > self.max_size:
                     self.lost_at, self.lost_size = begin if within else position, size
                     return self.lost_at, None
                 self._sized = True
                 self._need = 4 + size
-            if self._have == self._need and self._sized:
+            if len(self._kept) == self._need and self._sized:
                 return position, self._take(run.order[final], run.released[final], run.packet[final])
         return position, None
 
-    def _add(self, part: bytes) -> None:
-        """Keep bytes of an incomplete frame; small parts are joined, since each takes an object."""
-        parts = self._parts
-        if parts and len(part) < SMALL_PART and len(parts[-1]) < SMALL_PART:
-            parts[-1] += part
-        else:
-            parts.append(part)
-
     def _take(self, order: int, time_ns: int, packet: int) -> Frame:
-        data = b"".join(self._parts)
+        data = bytes(self._kept)
         frame = Frame(
             order,
             self.direction,
@@ -235,8 +150,8 @@ class Framer:
 
     def _begin(self) -> None:
         """Start at a frame's boundary."""
-        self._parts = []
-        self._have, self._need, self._sized = 0, 4, False
+        self._kept = bytearray()
+        self._need, self._sized = 4, False
         self._first_packet = self._last_packet = self._first_time = self._last_time = 0
 
     def gap(self, gap: Gap) -> tuple[bool, Frame | None]:
@@ -251,7 +166,7 @@ class Framer:
             return size == 0, None
         if not self._sized:
             return False, None
-        missing = self._need - self._have
+        missing = self._need - len(self._kept)
         time_ns = gap.resumed_ns if gap.snapped or missing > size else self._last_time
         frame = self._take(gap.order, time_ns, gap.packet)
         self._skip = max(missing - size, 0)

@@ -8,9 +8,8 @@ through the bytes of a stream, and a stream with a gap before its first whole fr
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -28,7 +27,7 @@ from tests.oracle.kafka.dialogue import Dialogue
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.followed_boundaries import FollowedBoundaries
 from tests.oracle.kafka.framer import Framer
-from tests.oracle.kafka.stream_progress import StreamProgress, StreamState
+from tests.oracle.kafka.stream_progress import StreamProgress
 from tests.oracle.kafka.trial import Trial
 
 __all__ = ["ConnectionOptions", "Recognition", "Segments"]
@@ -69,17 +68,13 @@ bytes allow."""
 
 
 def _pair_of(name: str) -> property:
-    """An attribute of both streams as a list: read by users of a connection, stored and loaded with its state."""
+    """An attribute of both streams as a list."""
     take = attrgetter(name)
 
     def get(connection: Recognition) -> list[Any]:
         return list(map(take, connection._streams))
 
-    def set_(connection: Recognition, values: Sequence[Any]) -> None:
-        for stream, value in zip(connection._streams, values, strict=True):
-            setattr(stream, name, value)
-
-    return property(get, set_)
+    return property(get)
 
 
 class Recognition:
@@ -120,13 +115,6 @@ class Recognition:
         self.bytes_lost = 0
         """Bytes of both streams missing from the capture."""
 
-    @classmethod
-    def empty(cls) -> Self:
-        """A connection whose attributes are set afterwards, as when it is loaded."""
-        made = cls.__new__(cls)
-        made._streams = StreamProgress(), StreamProgress()
-        return made
-
     # Pairs, by direction.
     _framers = _pair_of("framer")
     _trials = _pair_of("trial")
@@ -137,10 +125,6 @@ class Recognition:
     framed_of = _pair_of("framed")
     lost_of = _pair_of("lost")
     pending_of = _pair_of("pending")
-
-    def state_of(self, direction: int) -> StreamState:
-        """What is known of the frame boundaries of a stream."""
-        return self._streams[direction].state
 
     @property
     def client(self) -> int | None:

@@ -1,8 +1,5 @@
 """One TCP connection: the state of its two streams, packet by packet.
 
-This is the executable specification of reassembly, and the path for every packet that is not plainly the next one of
-its stream; `bulk.py` handles the plain ones in bulk. Both must give the same result, which tests check.
-
 `delivery.py` has the theory of operation of a stream. This module begins and ends both streams of a connection: SYN,
 FIN, RST, the reuse of ports.
 

@@ -72,7 +72,6 @@ class Stream:
         "ahead_count",
         "ahead_next",
         "begin",
-        "bulk",
         "fin",
         "finished",
         "heard",
@@ -121,8 +120,6 @@ class Stream:
         """Captured bytes that the stream already had, and those that are not part of it."""
         self.recent: tuple[tuple[int, int, int], ...] = ()
         """(seq, wire length, ident) of the last RECENT packets with data."""
-        self.bulk: tuple[list[int], list[int], list[int]] | None = None
-        """The same three as columns, of packets delivered in bulk since, not yet taken into `recent`."""
 
     def miss(self, start: int, end: int) -> None:
         """Record a gap: its bytes may still arrive."""
@@ -138,29 +135,11 @@ class Stream:
                 return True
         return False
 
-    def delivered_in_bulk(self, seq: list[int], wire: list[int], ident: list[int]) -> None:
-        """Record packets with data that were delivered in bulk: columns of at most the last RECENT."""
-        if self.bulk is not None and len(seq) < RECENT:
-            self._merge_bulk()
-        self.bulk = (seq, wire, ident)
-
     def remember(self, key: tuple[int, int, int]) -> bool:
         """Record one packet with data; True if the same packet is among the last RECENT."""
-        if self.bulk is not None:
-            self._merge_bulk()
         known = key in self.recent
         self.recent = (*self.recent[1 - RECENT :], key)
         return known
-
-    def take_recent(self) -> tuple[tuple[int, int, int], ...]:
-        """The last packets with data, oldest first."""
-        self._merge_bulk()
-        return self.recent
-
-    def _merge_bulk(self) -> None:
-        if self.bulk is not None:
-            self.recent = (*self.recent, *zip(*self.bulk, strict=True))[-RECENT:]
-            self.bulk = None
 
     def hear(self) -> None:
         """Record that a packet of the sender was captured."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Problem, SaslToken
+from kafkasniff.tcp.packets import PacketBatch
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import Packet
+from tests.kernel.followers import split
 from tests.oracle.inspector import ByPython
 
 Step = Callable[[Conversation], object]
@@ -74,16 +77,18 @@ def packets_of(*steps: Step, begins: bool = True) -> list[Packet]:
 def outline(packets: Sequence[Packet], **options: object) -> list[str]:
     """Exchanges as `ID STATUS PROBLEMS` at their ends, tokens, and problems with their bytes.
 
-    The same with the kernel and without it.
+    The same of the kernel in one batch and packet by packet, and of the specification.
     """
-    whole, single = (_outline(kind(**options), packets) for kind in (Inspector, ByPython))  # type: ignore[arg-type]
-    assert whole == single
-    return whole
+    whole = batch(packets)
+    expected = _outline(ByPython(**options), [whole])  # type: ignore[arg-type]
+    assert _outline(Inspector(**options), [whole]) == expected  # type: ignore[arg-type]
+    assert _outline(Inspector(**options), split(whole, itertools.repeat(1))) == expected  # type: ignore[arg-type]
+    return expected
 
 
-def _outline(inspector: Inspector, packets: Sequence[Packet]) -> list[str]:
+def _outline(inspector: Inspector, batches: Iterable[PacketBatch]) -> list[str]:
     found = []
-    for one in [*inspector.feed(batch(packets)), *inspector.close()]:
+    for one in [*(output for part in batches for output in inspector.feed(part)), *inspector.close()]:
         if isinstance(one, SaslToken):
             found.append(f"{one.direction} token {one.mechanism}")
         elif isinstance(one, Problem):

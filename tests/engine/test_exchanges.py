@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
@@ -9,10 +11,10 @@ from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
 from kafkasniff.model import Exchange, Problem
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
+from tests.craft.conversation import Conversation, Side
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import ACK, FIN
-from tests.oracle.kafka.early import EARLY_FRAMES
-from tests.oracle.kafka.outline import (
+from tests.engine.outline import (
     Step,
     answers,
     asks,
@@ -25,12 +27,14 @@ from tests.oracle.kafka.outline import (
     sends,
     snapped,
 )
+from tests.oracle.kafka.early import EARLY_FRAMES
 
 MS = 1_000_000
 NOISE = b"\xff" * 30
 """No size begins with these bytes."""
 BATCH = kafka.record_batch([kafka.record(0, None, b"v")])
 PROXY = b"PROXY TCP4 10.0.0.7 10.0.0.8 5000 9092\r\n"
+WRAPPING = 2**31 - 1, -(2**31), -1, 0
 HTTP = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 UNKNOWN_VERSION = kafka.frame(b"\x00\x03\x00\x63" + kafka.int32(5) + b"\x00\x01a" + bytes(9))
 
@@ -38,6 +42,24 @@ UNKNOWN_VERSION = kafka.frame(b"\x00\x03\x00\x63" + kafka.int32(5) + b"\x00\x01a
 def odd(number: int) -> bytes:
     """A request with surplus bytes, as some clients send it: it proves nothing alone."""
     return kafka.frame(request(number)[4:] + b"\0\0\0")
+
+
+def handshake(mechanism: str) -> list[Step]:
+    """SaslHandshake v0: raw tokens follow."""
+    return [
+        sends("client", request_bytes(17, 0, 1, mechanism=mechanism)),
+        sends("broker", response_bytes(17, 0, 1, mechanisms=[mechanism])),
+    ]
+
+
+def far_ahead(side: Side, *parts: bytes) -> Step:
+    """The stream continues 100 MB later, more than any window has."""
+
+    def skip(talk: Conversation) -> None:
+        talk._next[side] += 100_000_000
+        sends(side, *parts)(talk)
+
+    return skip
 
 
 def produces(number: int) -> Step:
@@ -60,6 +82,14 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
         ],
     ),
     "equal ids are answered in order": ([asks(7, 8, 7), answers(7, 8, 7)], ["7 answered", "8 answered", "7 answered"]),
+    "ids wrap": (
+        [step for number in WRAPPING for step in (asks(number), answers(number))],
+        [f"{number} answered" for number in WRAPPING],
+    ),
+    "many in a segment": (
+        [sends("client", b"".join(map(request, range(30)))), sends("broker", b"".join(map(response, range(30))))],
+        [f"{number} answered" for number in range(30)],
+    ),
     "a response before its request": (
         [asks(1), answers(1), answers(2), asks(2)],
         ["1 answered", "2 answered latency-negative"],
@@ -83,18 +113,46 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
         [asks(1), answers(1), produces(2), closes("client")],
         ["1 answered", "2 no_response"],
     ),
+    "many with acks 0": ([*map(produces, range(200))], [f"{number} no_response" for number in range(200)]),
     "acks 0 is answered": (
         [asks(1), answers(1), produces(2), sends("broker", kafka.produce_response(2, "orders", 5))],
         ["1 answered", "2 answered response-to-acks-0"],
     ),
     "raw tokens": (
         [
-            sends("client", request_bytes(17, 0, 1, mechanism="PLAIN")),
-            sends("broker", response_bytes(17, 0, 1, mechanisms=["PLAIN"])),
+            *handshake("PLAIN"),
             *(sends("client", kafka.frame(b"\0user\0password")), sends("broker", kafka.frame(b""))),
             *(asks(1), answers(1)),
         ],
         ["1 answered", "request token PLAIN", "response token PLAIN", "1 answered"],
+    ),
+    "raw tokens of a mechanism without rules": (
+        [
+            *handshake("LATER"),
+            *(sends("client", kafka.frame(b"\xff" * 20)), sends("broker", kafka.frame(b"\xff" * 9))),
+            *(asks(1), answers(1)),
+        ],
+        ["1 answered", "request token LATER", "response token LATER", "1 answered"],
+    ),
+    "raw tokens after a lost handshake": (
+        [
+            *(asks(7), answers(7), handshake("PLAIN")[0], lost(handshake("PLAIN")[1])),
+            *(sends("client", kafka.frame(b"\0user\0password")), sends("broker", kafka.frame(b""))),
+            *(asks(8), answers(8)),
+        ],
+        ["7 answered", "request token PLAIN", "tcp-gap 21", "stream-resync 4", "1 lost response-lost", "8 answered"],
+    ),
+    "a request after a lost handshake": (
+        [asks(7), answers(7), handshake("PLAIN")[0], lost(handshake("PLAIN")[1]), asks(8), answers(8)],
+        ["7 answered", "tcp-gap 21", "1 lost response-lost", "8 answered"],
+    ),
+    "the stream continues far ahead": (
+        [asks(1), answers(1), far_ahead("client", request(2), request(3), request(4), request(5)), answers(4, 5)],
+        ["1 answered", "tcp-out-of-window 33", "tcp-gap 100000066", "4 answered", "5 answered"],
+    ),
+    "a few segments far ahead": (
+        [asks(1), answers(1), far_ahead("client", request(2), request(3))],
+        ["1 answered", "tcp-out-of-window 33"],
     ),
     "a frame without a request": (
         [asks(1), answers(1), sends("client", kafka.frame(b"\x7f\xff" + bytes(20))), asks(2), answers(2)],
@@ -248,16 +306,6 @@ def events(*steps: Step, **options: object) -> list[object]:
     return [*inspector.feed(batch(packets_of(*steps))), *inspector.close()]
 
 
-def test_times_of_an_exchange() -> None:
-    """Latency is from the end of the request to the beginning of the response, duration from beginning to end."""
-    long_request = kafka.metadata_request(1, ["x" * 2000])
-    (found,) = (
-        one for one in events(sends("client", long_request), sends("broker", kafka.metadata_response(1, "h", 1, ["t"])))
-        if isinstance(one, Exchange)
-    )  # fmt: skip
-    assert (found.latency_ns, found.duration_ns, found.retransmits) == (200_000, 300_000, 0)
-
-
 @pytest.mark.parametrize(("after_ms", "text"), [(5, "5.1 ms"), (2_500, "2.5 s")])
 def test_a_request_after_the_broker_had_closed(after_ms: int, text: str) -> None:
     found = events(asks(1), answers(1), begins_to_close(after_ms), asks(2))
@@ -287,3 +335,22 @@ def test_retransmitted_segments_are_counted_until_the_exchange_ends() -> None:
 def test_ends_that_nobody_wants() -> None:
     found = events(asks(1, 2), answers(1), exchanges=False)
     assert not [one for one in found if isinstance(one, Exchange)]
+
+
+def test_late_segments_of_the_last_gaps() -> None:
+    """The last 16 of 17 gaps are remembered (`stream_delivery.MAX_MISSING`): late requests in them are shown."""
+    numbers = range(100, 117)
+    captured = packets_of(*all_gaps(numbers, lost))
+    known = {packet.seq for packet in captured if packet.payload and packet.dport == 9092}
+    sent = (packet for packet in packets_of(*all_gaps(numbers)) if packet.payload and packet.dport == 9092)
+    late = [one.but(time_ns=captured[-1].time_ns + MS, ident=9_000) for one in sent if one.seq not in known]
+    assert len(late) == len(numbers)
+    shown = [line.split()[0] for line in outline([*captured, *late]) if line[0] == "1" and len(line.split()[0]) == 3]
+    assert shown == [str(number) for number in numbers[1:]]
+
+
+def all_gaps(numbers: Sequence[int], lose: Callable[[Step], Step] = lambda step: step) -> list[Step]:
+    """Requests of these numbers between exchanges, and exchanges until it is known that they are lost."""
+    between = [(lose(asks(number)), asks(number + 100), answers(number + 100)) for number in numbers]
+    after = [(asks(number), answers(number)) for number in range(300, 340)]
+    return [asks(1), answers(1), *(step for steps in (*between, *after) for step in steps)]
