@@ -208,14 +208,17 @@ pub const LinkStall = extern struct {
     since: i64,
     /// When it arrived; otherwise the last retransmission, or the last packet of a connection with a hole.
     until: i64,
-    /// Retransmissions in this time.
+    /// Retransmissions in this time, and when the last one was sent.
     retries: i64,
+    retried: i64,
     /// Bytes of the smallest retransmitted segment, or of the hole.
     size: i64,
     /// Bytes of the largest segment of this sender that had arrived.
     passed: i64,
     /// Packets of the receiver in this time.
     heard: i64,
+    /// The longest time in it without new data of the receiver.
+    quiet: i64,
     /// 0: the client.
     sender: u8,
     kind: StallKind,
