@@ -82,7 +82,7 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are faster
     (a queue on the path, because a link is full). Data that is acknowledged that late while new data of the other end
-    arrives waits in such a queue, and is no outage. A link that most large messages pass slowly is a warning, too.
+    arrives waits in such a queue and did not get lost. A link that most large messages pass slowly is a warning, too.
 
     Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
     read, not why.
