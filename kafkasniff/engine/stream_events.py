@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
@@ -49,6 +48,8 @@ SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED =
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
 _NO_RESPONSE: Final = _STATUSES.index("no_response")
 NO_BYTES: Final = -1
+ROWS_AT_ONCE: Final = 4096
+"""Rows that are Python objects at the same time."""
 _PART: Final = 2**-12
 """Distance between the events of a row: a verdict reports many problems, and another row is EVENTS away."""
 
@@ -142,7 +143,11 @@ class StreamEvents:
         rows = self._taken.rows
         rows = rows.compress(rows["kind"] != RowKind.OPENED)
         names = rows.dtype.names or ()
-        others: Iterator[dict[str, Any]] = (dict(zip(names, row, strict=True)) for row in rows.tolist())
+        others: Iterator[dict[str, Any]] = (
+            dict(zip(names, row, strict=True))
+            for start in range(0, len(rows), ROWS_AT_ONCE)
+            for row in rows[start : start + ROWS_AT_ONCE].tolist()
+        )
         if messages is None or not len(messages.rows):
             return others
         chosen = np.arange(len(messages.rows)) if is_event is None else np.flatnonzero(is_event)
@@ -169,8 +174,8 @@ class StreamEvents:
         state.connections += 1
         state.summary.connections += 1
         made = FollowedConnection(state.connections, index, opened)
-        if state.want_connections:
-            made.account = Account()
+        if not state.want_connections:
+            made.account = None
         self._place(made)
 
     def _place(self, connection: FollowedConnection) -> None:
@@ -481,7 +486,7 @@ class StreamEvents:
         if self.ended is not None:
             self.ended(connection, decoded)
         seen, lost = decoded + int(ending["skipped"].sum()), int(ending["lost"].sum())
-        if connection.account is None or not (seen or lost):
+        if not (seen or lost) or connection.account is None:
             return
         gate = self._questions.items.gates.get(row["connection"])
         encrypted = gate is not None and not gate.plain

@@ -471,7 +471,7 @@ pub const Dialogue = struct {
 
 /// Processes the next frame of either stream, in the order of their completion. Hot.
 pub fn take(e: *Engine, c: *Connection, one: *const Frame) void {
-    const dialogue = &c.kafka.dialogue;
+    const dialogue = &c.kafka.talk.?.dialogue;
     c.kafka.log.at(one.order, one.time, one.last_seen);
     const is_request = one.dir == c.kafka.client;
     if ((dialogue.tokens != null or dialogue.offered != 0) and dialogue.isToken(e, c, one, is_request)) {
@@ -492,7 +492,7 @@ pub fn isMessage(e: *Engine, c: *Connection, d: usize, bytes: []const u8) bool {
 
 fn isExactAnswer(e: *Engine, c: *Connection, bytes: []const u8) bool {
     const id = std.mem.readInt(i32, bytes[0..4], .big);
-    const pending = c.kafka.dialogue.ledger.oldest(id) orelse return false;
+    const pending = c.kafka.talk.?.dialogue.ledger.oldest(id) orelse return false;
     return e.askBytes(c, .exact_response, bytes, pending.key, pending.version, false);
 }
 
@@ -515,7 +515,7 @@ fn rowOf(one: *const Frame, kind: types.Kind) types.Row {
 /// A frame that is not a message: its bytes could be anything, even a token.
 fn unreadable(e: *Engine, c: *Connection, one: *const Frame, why: types.Unreadable) void {
     const size = 4 + @as(i64, @intCast(one.data.len));
-    c.kafka.streams[one.dir].unread += size;
+    c.kafka.talk.?.streams[one.dir].unread += size;
     e.totals.decoded -= size;
     e.put(c, .{
         .kind = .unreadable,
