@@ -17,7 +17,7 @@ from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.engine.regular_messages import EVENTS, Messages
 from kafkasniff.engine.stream_messages import StreamMessages
-from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
+from kafkasniff.engine.stream_problems import LEAST, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
@@ -40,7 +40,7 @@ from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.tcp.plan import index_of
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 __all__ = ["StreamEvents"]
 
@@ -273,9 +273,7 @@ class StreamEvents:
             frame.data, frame.start, frame.end, detail.decode, memory=connection.message_memory, cut=cut, later=True
         )
         key, version, ordinal = row["key"], row["version"], row["ordinal"]
-        if decoded.correlation_id is None:
-            yield MessageEvent(row["order"], ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
-            return
+        assert decoded.correlation_id is not None
         hidden = detail.hides and not request_plan(key, version).needed
         if hidden:
             detail.left_out.requests += 1
@@ -461,8 +459,13 @@ class StreamEvents:
 
     def _unreadable(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         connection.opening = None
-        what = UNREADABLE[row["a"]].format(row["have"])
+        kind = "request" if row["direction"] == connection.side else "response"
+        what = UNREADABLE[row["a"]].format(kind if row["a"] == TOO_SHORT else row["have"])
         detail = f"a frame of {row['size']} bytes, {what}"
+        if row["b"]:
+            frames = "another frame" if row["b"] == 1 else f"{row['b']:,} more frames in a row"
+            packet = row["first_packet"] & PACKET_NUMBER
+            detail = f"{frames} of less than {LEAST[kind]} bytes, {what}, from packet {packet} on"
         return self._problem(connection, row, "frame-unreadable", detail, row["size"])
 
     # -- the end ------------------------------------------------------------------------------------------------------
