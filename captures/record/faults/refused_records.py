@@ -26,7 +26,24 @@ def _clock(stage: Stage, ahead_s: int) -> None:
         stage.run(rdkafka(stage, 5, broker.bootstrap(), client_id="sensor", linger_ms="0", ahead=str(ahead_s)))
 
 
+def _named(stage: Stage, topic: str) -> None:
+    broker = stage.broker(version="4.4.0", properties={"auto.create.topics.enable": "true"})
+    with stage.recording(broker.port()):
+        stage.run(rdkafka(stage, 5, broker.bootstrap(), topic, client_id="typist", linger_ms="0"))
+
+
 FAULTS = [
+    Fault(
+        "topic-name-invalid.pcap",
+        "a producer whose topic has a name that Kafka does not allow: orders/new",
+        lambda stage: _named(stage, "orders/new"),
+    ),
+    Fault(
+        "topic-name-unusual.pcap",
+        "the same with a name that it allows: orders.new_1",
+        lambda stage: _named(stage, "orders.new_1"),
+        looks_like="topic-name-invalid.pcap",
+    ),
     Fault(
         "clock-ahead.pcap",
         "records whose timestamps are two hours in the future: the broker refuses them (INVALID_TIMESTAMP)",
