@@ -87,7 +87,7 @@ class Partials:
     def __init__(self, shape: Shape, lost: Lost | None = None) -> None:
         """`lost` is what was dropped of the rows to come."""
         self.shape = shape
-        self._lost = Lost() if lost is None else msgspec.structs.replace(lost)
+        self._lost = Lost() if lost is None else Lost(*msgspec.structs.astuple(lost))
         self._schema = shape.schema
         self._folded = self._schema.empty_table()
         self._pending: list[pa.Table] = []
