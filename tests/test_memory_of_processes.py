@@ -202,9 +202,9 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
 
 
 ATTEMPTS: Final = 40_000
-EACH_BYTES: Final = 13_000
+EACH_BYTES: Final = 8_000
 """Memory of an attempt to connect, with everything that a command makes of it, while there are few enough to keep
-the facts of all of them: 2.5 kB of it in the kernel."""
+the facts of all of them: 1 kB of it in the kernel."""
 READERS: Final = (
     *("decode", "check", "stats", "security", "timing", "audit --target 4.0", "analyze latency"),
     *("decode --json", "export --jobs 1 -o OUT", "report -o OUT"),

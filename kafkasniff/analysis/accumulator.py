@@ -167,7 +167,7 @@ def _missing(part: Partials, counts: str) -> list[str]:
     if not lost.rows:
         return []
     if part.shape.keep == "earliest":
-        return [f"{lost.rows:,} later rows were dropped: the limit is {bound:,}"]
+        return [f"some rows are missing: the limit is {bound:,}"]
     what = counts if part.shape.weight == "count" else (part.shape.weight or "rows").replace("_", " ")
     return [
         f"{lost.weight:,} {what} of the smallest groups are missing: the limit is {bound:,} rows; counts that are "

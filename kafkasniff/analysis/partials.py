@@ -11,7 +11,8 @@ Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the b
 - `heaviest`: the groups with the least weight are dropped and counted. A group that reappears is too low by at most
   `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on the order of
   updates, within that error.
-- `earliest`: the first rows by `Shape.order` stay: the same rows in every order of updates.
+- `earliest`: the first rows by `Shape.order` stay: the same rows in every order of updates. A measure in `order`
+  must be one that only falls when rows are folded (`min`, or `first`).
 - `sampled`: rows stay whose hash ends in enough zero bits: the same sample in every order of updates.
 """
 
@@ -73,7 +74,8 @@ class Lost(msgspec.Struct):
     """What a bound has dropped."""
 
     rows: int = 0
-    """Folded rows that were dropped; a row that reappears and is dropped again counts twice."""
+    """Folded rows that were dropped. A row that reappears and is dropped again counts twice, so except for whether it
+    is 0, the number depends on the batches."""
     weight: int = 0
     """Their total weight (`heaviest`)."""
     undercount: int = 0
@@ -85,13 +87,20 @@ class Lost(msgspec.Struct):
 class Partials:
     """Rows of one shape. `add` and `merge` fold in more, `table()` returns all of them."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, lost: Lost | None = None) -> None:
+        """`lost` is what was dropped of the rows to come."""
         self.shape = shape
-        self.lost = Lost()
+        self._lost = Lost() if lost is None else Lost(*msgspec.structs.astuple(lost))
         self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
         self._pending: list[pa.Table] = []
         self._waiting = 0
+
+    @property
+    def lost(self) -> Lost:
+        """What the bound has dropped of the rows so far."""
+        self.table()
+        return self._lost
 
     def add(self, columns: dict[str, Any]) -> None:
         """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
@@ -104,12 +113,12 @@ class Partials:
         """Fold in another's rows. Raises ValueError if the shapes differ."""
         if other._schema != self._schema:
             raise ValueError("partial answers of different shapes cannot be merged")
-        table = other.table()
-        self.lost.rows += other.lost.rows
-        self.lost.weight += other.lost.weight
-        self.lost.undercount += other.lost.undercount
-        if other.lost.level > self.lost.level:
-            self.lost.level = other.lost.level
+        table, lost = other.table(), other.lost
+        self._lost.rows += lost.rows
+        self._lost.weight += lost.weight
+        self._lost.undercount += lost.undercount
+        if lost.level > self._lost.level:
+            self._lost.level = lost.level
             # Pending rows follow when they are folded.
             if self._folded.num_rows:
                 self._folded = self._fold(self._folded)
@@ -134,7 +143,7 @@ class Partials:
 
     def _fold(self, table: pa.Table) -> pa.Table:
         shape = self.shape
-        if self.lost.level:
+        if self._lost.level:
             table = self._sampled(table) if shape.coarsens is None else self._coarser(table)
         names = [name for name, _ in shape.keys]
         if not names:
@@ -155,18 +164,24 @@ class Partials:
     def _first_of_each(self, table: pa.Table) -> pa.Table:
         names = [name for name, _ in self.shape.keys]
         group = list(self.shape.group or names)
-        # Including the other keys, so that the same rows stay if several are equally early.
-        order = dict.fromkeys((*self.shape.order, *names))
-        table = table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in order]))
+        table = table.take(self._by_order(table))
         rows = table.select(group).append_column("__row", pa.array(np.arange(table.num_rows)))
         lists = rows.group_by(group, use_threads=False).aggregate([("__row", "list")]).column("__row_list")
         return table.take(pc.list_flatten(pc.list_slice(lists, 0, self.shape.each)))
 
+    def _by_order(self, table: pa.Table) -> pa.Array:
+        """The places of rows by `Shape.order`."""
+        # Including the other keys, so that the same rows stay if several are equally early.
+        names = dict.fromkeys((*self.shape.order, *(name for name, _ in self.shape.keys)))
+        return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+
     def _bounded(self, table: pa.Table) -> pa.Table:
         while (
-            self.shape.coarsens is not None and table.num_rows > self.shape.bound and self.lost.level < MAX_COARSE_LEVEL
+            self.shape.coarsens is not None
+            and table.num_rows > self.shape.bound
+            and self._lost.level < MAX_COARSE_LEVEL
         ):
-            self.lost.level += 1
+            self._lost.level += 1
             table = self._fold(table)
         if table.num_rows <= self.shape.bound:
             return table
@@ -175,26 +190,25 @@ class Partials:
         )
 
     def _earliest(self, table: pa.Table) -> pa.Table:
-        self.lost.rows += table.num_rows - self.shape.bound
-        order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self.shape.order])
-        return table.take(order.slice(0, self.shape.bound))
+        self._lost.rows += table.num_rows - self.shape.bound
+        return table.take(self._by_order(table).slice(0, self.shape.bound))
 
     def _resampled(self, table: pa.Table) -> pa.Table:
-        while table.num_rows > self.shape.bound and self.lost.level < MAX_SAMPLE_LEVEL:
-            self.lost.level += 1
+        while table.num_rows > self.shape.bound and self._lost.level < MAX_SAMPLE_LEVEL:
+            self._lost.level += 1
             table = self._sampled(table)
         return table
 
     def _sampled(self, table: pa.Table) -> pa.Table:
         assert self.shape.sample is not None
-        low = pc.bit_wise_and(table.column(self.shape.sample), pa.scalar((1 << self.lost.level) - 1, pa.int64()))
+        low = pc.bit_wise_and(table.column(self.shape.sample), pa.scalar((1 << self._lost.level) - 1, pa.int64()))
         return table.filter(pc.equal(low, 0))
 
     def _coarser(self, table: pa.Table) -> pa.Table:
         """Rows whose buckets have the width of the level; it may be called again at the same level."""
         name = self.shape.coarsens
         assert name is not None
-        mask = pa.scalar(-1 << self.lost.level, pa.int64())
+        mask = pa.scalar(-1 << self._lost.level, pa.int64())
         buckets = table.column(name)
         cut = pc.bit_wise_and(pc.abs(buckets), mask)
         place = table.schema.get_field_index(name)
@@ -214,9 +228,9 @@ class Partials:
         # Down to half of the bound; otherwise every further batch would have to be cut again.
         kept = int(np.searchsorted(np.cumsum(sizes), shape.bound // 2, side="right"))
         cut = groups.column("__weight_sum").slice(kept)
-        self.lost.rows += int(sizes[kept:].sum())
-        self.lost.weight += pc.sum(cut).as_py() or 0
-        self.lost.undercount += pc.max(cut).as_py() or 0
+        self._lost.rows += int(sizes[kept:].sum())
+        self._lost.weight += pc.sum(cut).as_py() or 0
+        self._lost.undercount += pc.max(cut).as_py() or 0
         return table.take(pc.list_flatten(groups.column("__row_list").slice(0, kept)))
 
     def dump(self) -> tuple[bytes, list[int]]:
@@ -224,7 +238,7 @@ class Partials:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self._schema) as writer:
             writer.write_table(self.table())
-        return sink.getvalue().to_pybytes(), list(msgspec.structs.astuple(self.lost))
+        return sink.getvalue().to_pybytes(), list(msgspec.structs.astuple(self._lost))
 
     def load(self, rows: bytes, lost: list[int]) -> None:
         """Replace the contents with those from `dump`. Raises ValueError if it is damaged or has another shape."""
@@ -239,7 +253,7 @@ class Partials:
             raise ValueError("a partial answer of another shape or version")
         if len(lost) != len(Lost.__struct_fields__) or min(lost) < 0 or lost[-1] > MAX_SAMPLE_LEVEL:
             raise ValueError("a damaged partial answer")
-        self.lost = Lost(*lost)
+        self._lost = Lost(*lost)
         self._folded, self._pending, self._waiting = table, [], 0
 
 

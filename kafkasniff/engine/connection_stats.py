@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import struct
-from typing import Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
@@ -80,6 +81,13 @@ class MessageOwner:
         "place",
     )
 
+    lazy: ClassVar[dict[str, Callable[[], Any]]] = {"exchanges": dict}
+    """Attributes that are made on first use: most connections of a scan have no message."""
+    account: Account | None
+    """Counts for its `Connection`; None: nobody asks for them."""
+    exchanges: dict[int, OpenExchange]
+    """By ordinal."""
+
     def __init__(self, number: int, endpoints: Endpoints, first_time: int, first_packet: int, *, forced: bool) -> None:
         self.number = number
         self.place = number
@@ -87,16 +95,20 @@ class MessageOwner:
         self.endpoints = endpoints
         self.first_time = first_time
         self.first_packet = first_packet
-        self.account: Account | None = None
-        """Counts for its `Connection`; None without data, or if nobody asks for them."""
         self.forced = forced
         """Its port is taken as Kafka's."""
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0
-        self.exchanges: dict[int, OpenExchange] = {}
-        """By ordinal."""
         self._turns: Turns | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        make = self.lazy.get(name)
+        if make is None:
+            raise AttributeError(f"a connection has no {name}")
+        made = make()
+        setattr(self, name, made)
+        return made
 
     @property
     def turns(self) -> Turns:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 
-from kafkasniff.engine.connection_stats import MessageOwner, endpoint
+from kafkasniff.engine.connection_stats import Account, MessageOwner, endpoint
 from kafkasniff.kafka.connection.opening import Opening
 from kafkasniff.kafka.messages.other_protocols import protocol_in
 from kafkasniff.kafka.schema.memory import ConnectionMemory
@@ -77,6 +77,21 @@ class FollowedConnection(MessageOwner):
         "verdict",
     )
 
+    lazy: ClassVar[dict[str, Callable[[], Any]]] = {
+        **MessageOwner.lazy,
+        "account": Account,
+        "asked": dict,
+        "early_problems": list,
+        "memory": ConnectionMemory,
+        "opening": Opening,
+    }
+    asked: dict[int, Asked]
+    """Requests without a response, by ordinal."""
+    memory: ConnectionMemory
+    opening: Opening | None
+    """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
+    early_problems: list[EarlyProblem]
+
     def __init__(self, number: int, index: int, opened: Any) -> None:
         one, other = ((int(opened["high"][d]), int(opened["low"][d]), int(opened["port"][d])) for d in (0, 1))
         client = int(opened["forced"])
@@ -90,14 +105,8 @@ class FollowedConnection(MessageOwner):
         self.ended = False
         self.side: int | None = client if client >= 0 else None
         """Direction of the client's stream, once a message is known."""
-        self.asked: dict[int, Asked] = {}
-        """Requests without a response, by ordinal."""
-        self.memory = ConnectionMemory()
-        self.opening: Opening | None = Opening()
-        """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
         self.mechanism: str | None = None
         """Mechanism of the raw tokens."""
-        self.early_problems: list[EarlyProblem] = []
         self.gate: TlsGate | None = None
         """Removes TLS from its streams."""
         self.stream = b""

@@ -57,7 +57,7 @@ MAX_ENDPOINTS: Final = 1 << 16
 MAX_NAMES: Final = 1 << 16
 """Maximum number of names of addresses from captures (name resolution blocks)."""
 
-FOLLOWED_BYTES: Final = 5_000
+FOLLOWED_BYTES: Final = 3_000
 """A connection, without what the engine holds of it."""
 OPENED_BYTES: Final = 8_000
 """A connection after its first packet with data."""

@@ -12,13 +12,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import Account
 from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed
 from kafkasniff.engine.regular_messages import EVENTS, Messages
 from kafkasniff.engine.stream_messages import StreamMessages
-from kafkasniff.engine.stream_problems import TCP_KINDS, UNREADABLE, tcp_problem
+from kafkasniff.engine.stream_problems import LEAST, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
@@ -41,7 +40,7 @@ from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.tcp.plan import index_of
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 __all__ = ["StreamEvents"]
 
@@ -49,6 +48,8 @@ SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED =
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
 _NO_RESPONSE: Final = _STATUSES.index("no_response")
 NO_BYTES: Final = -1
+ROWS_AT_ONCE: Final = 4096
+"""Rows that are Python objects at the same time."""
 _PART: Final = 2**-12
 """Distance between the events of a row: a verdict reports many problems, and another row is EVENTS away."""
 
@@ -142,7 +143,11 @@ class StreamEvents:
         rows = self._taken.rows
         rows = rows.compress(rows["kind"] != RowKind.OPENED)
         names = rows.dtype.names or ()
-        others: Iterator[dict[str, Any]] = (dict(zip(names, row, strict=True)) for row in rows.tolist())
+        others: Iterator[dict[str, Any]] = (
+            dict(zip(names, row, strict=True))
+            for start in range(0, len(rows), ROWS_AT_ONCE)
+            for row in rows[start : start + ROWS_AT_ONCE].tolist()
+        )
         if messages is None or not len(messages.rows):
             return others
         chosen = np.arange(len(messages.rows)) if is_event is None else np.flatnonzero(is_event)
@@ -169,8 +174,8 @@ class StreamEvents:
         state.connections += 1
         state.summary.connections += 1
         made = FollowedConnection(state.connections, index, opened)
-        if state.want_connections:
-            made.account = Account()
+        if not state.want_connections:
+            made.account = None
         self._place(made)
 
     def _place(self, connection: FollowedConnection) -> None:
@@ -268,9 +273,7 @@ class StreamEvents:
             frame.data, frame.start, frame.end, detail.decode, memory=connection.message_memory, cut=cut, later=True
         )
         key, version, ordinal = row["key"], row["version"], row["ordinal"]
-        if decoded.correlation_id is None:
-            yield MessageEvent(row["order"], ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
-            return
+        assert decoded.correlation_id is not None
         hidden = detail.hides and not request_plan(key, version).needed
         if hidden:
             detail.left_out.requests += 1
@@ -456,8 +459,13 @@ class StreamEvents:
 
     def _unreadable(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         connection.opening = None
-        what = UNREADABLE[row["a"]].format(row["have"])
+        kind = "request" if row["direction"] == connection.side else "response"
+        what = UNREADABLE[row["a"]].format(kind if row["a"] == TOO_SHORT else row["have"])
         detail = f"a frame of {row['size']} bytes, {what}"
+        if row["b"]:
+            frames = "another frame" if row["b"] == 1 else f"{row['b']:,} more frames in a row"
+            packet = row["first_packet"] & PACKET_NUMBER
+            detail = f"{frames} of less than {LEAST[kind]} bytes, {what}, from packet {packet} on"
         return self._problem(connection, row, "frame-unreadable", detail, row["size"])
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -481,7 +489,7 @@ class StreamEvents:
         if self.ended is not None:
             self.ended(connection, decoded)
         seen, lost = decoded + int(ending["skipped"].sum()), int(ending["lost"].sum())
-        if connection.account is None or not (seen or lost):
+        if not (seen or lost) or connection.account is None:
             return
         gate = self._questions.items.gates.get(row["connection"])
         encrypted = gate is not None and not gate.plain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["TCP_KINDS", "UNREADABLE", "tcp_problem"]
+__all__ = ["LEAST", "TCP_KINDS", "TOO_SHORT", "UNREADABLE", "tcp_problem"]
 
 GAP, ONE_DIRECTION, SYN_IGNORED, DATA_AFTER_RST, RST_IGNORED, RST_UNACKNOWLEDGED = range(6)
 FIN_IGNORED, DATA_AFTER_FIN, OUT_OF_WINDOW = range(6, 9)
@@ -25,10 +25,13 @@ TCP_KINDS: Final = (
 UNREADABLE: Final = (
     "which are not a request",
     "truncated after {} of them",
-    "too few for a response",
+    "too few for a {}",
     "which are not a response",
 )
 """Why a frame is not a message, by number (`stream_types.Unreadable`)."""
+TOO_SHORT: Final = 2
+LEAST: Final = {"request": 8, "response": 4}
+"""Bytes of a header: shorter frames cannot be a message."""
 
 _DETAILS: Final = {
     SYN_IGNORED: "a SYN on an open connection was not followed by a new one",

@@ -192,7 +192,7 @@ pub const Link = struct {
             half.closed_since = p.time;
             trouble.windowClosed(e, p.time);
             // The other end has to wait, and its probes (RFC 9293, 3.8.6.1) do not count as retransmissions.
-            if (peer.flow) |flow| flow.retries, flow.owed_since = .{ 0, NO_TIME };
+            if (peer.flow) |flow| flow.stopped();
         }
     }
 
@@ -208,6 +208,7 @@ pub const Link = struct {
             if (isAfter(seq, next)) flow.miss(e.gpa, link.missing(p, next, seq));
         }
         half.next = end;
+        if (link.halves[1 - p.dir].flow) |other| other.flows(p.time);
         if (flow.owed_since == NO_TIME and half.acked != null) flow.owed_since = p.time;
         _ = half.isKnown(e, seq, size, p.ident);
         flow.sent(e.gpa, p.time, end, size);

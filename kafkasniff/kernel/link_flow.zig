@@ -3,7 +3,8 @@
 //! Two kinds of evidence of a stall, since a capture is made before or after the place where packets get lost:
 //!
 //! - *unacknowledged*: the sender retransmits, and nothing more is acknowledged. Receivers acknowledge within 0.5 s even
-//!   if their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded.
+//!   if their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded. If the receiver sends new data
+//!   all the time, it gets acknowledgements, without which TCP stops at the first timeout: packets pass both ways.
 //! - *hole*: later data (or the FIN) arrived, earlier data is missing, and the receiver does not acknowledge it either. If
 //!   it does, only the capture lacks it.
 
@@ -43,7 +44,18 @@ pub const Flow = struct {
     /// Missing data: its sequence numbers, and time and number (IPv4) of the segment that followed it; `heard`: packets of
     /// the receiver by then.
     pub const Hole = struct { begin: u32, end: u32, since: i64, number: u16, heard: i64 };
-    const Stall = struct { since: i64, until: i64, kind: types.StallKind, retries: i64, size: i64, passed: i64, heard: i64, over: bool };
+    const Stall = struct {
+        since: i64,
+        until: i64,
+        kind: types.StallKind,
+        retries: i64,
+        retried: i64,
+        size: i64,
+        passed: i64,
+        heard: i64,
+        quiet: i64,
+        over: bool,
+    };
 
     /// Payload bytes, including retransmissions, and when it last sent some.
     data: i64 = 0,
@@ -72,6 +84,9 @@ pub const Flow = struct {
     retried_at: i64 = 0,
     retry_size: u32 = 0,
     heard: i64 = 0,
+    /// Since then: the last new data of the receiver, if any, and the longest time without any before that.
+    flowed_at: i64 = NO_TIME,
+    quiet: i64 = 0,
 
     pub fn free(flow: *Flow, gpa: Allocator) void {
         flow.records.clearAndFree(gpa);
@@ -137,6 +152,24 @@ pub const Flow = struct {
         flow.retries = 0;
         flow.owed_since = if (flow.flying.len() != 0) time else NO_TIME;
         flow.heard = 0;
+        flow.flowed_at, flow.quiet = .{ NO_TIME, 0 };
+    }
+
+    /// The receiver has no room: the sender has to wait.
+    pub fn stopped(flow: *Flow) void {
+        flow.retries, flow.owed_since = .{ 0, NO_TIME };
+        flow.flowed_at, flow.quiet = .{ NO_TIME, 0 };
+    }
+
+    /// The receiver sends new data.
+    pub fn flows(flow: *Flow, time: i64) void {
+        if (flow.owed_since == NO_TIME) return;
+        flow.quiet = flow.quietUntil(flow.owed_since, time);
+        flow.flowed_at = time;
+    }
+
+    fn quietUntil(flow: *const Flow, since: i64, until: i64) i64 {
+        return @max(flow.quiet, until -| @max(flow.flowed_at, since));
     }
 
     /// It retransmitted a segment that was not acknowledged.
@@ -152,9 +185,11 @@ pub const Flow = struct {
             .until = until,
             .kind = .unacknowledged,
             .retries = flow.retries,
+            .retried = flow.retried_at,
             .size = flow.retry_size,
             .passed = flow.passed,
             .heard = flow.heard,
+            .quiet = flow.quietUntil(since, until),
             .over = over,
         };
     }
@@ -217,9 +252,11 @@ pub const Flow = struct {
             .until = until,
             .kind = .hole,
             .retries = 0,
+            .retried = NO_TIME,
             .size = hole.end -% hole.begin,
             .passed = flow.largest,
             .heard = receiver.heard - hole.heard,
+            .quiet = @max(until -| hole.since, 0),
             .over = over,
         };
     }
@@ -241,9 +278,11 @@ pub const Flow = struct {
             .since = stall.since,
             .until = stall.until,
             .retries = stall.retries,
+            .retried = stall.retried,
             .size = stall.size,
             .passed = stall.passed,
             .heard = stall.heard,
+            .quiet = stall.quiet,
             .sender = sender,
             .kind = stall.kind,
             .over = @intFromBool(stall.over),

@@ -110,12 +110,7 @@ pub const Connection = struct {
             e.gpa.destroy(link);
         }
         for (&c.streams) |*stream| stream.free(e);
-        if (c.closed) return;
-        for (&c.kafka.streams) |*stream| {
-            stream.leave(e);
-            stream.release(e);
-        }
-        c.kafka.dialogue.free(e);
+        c.kafka.free(e);
     }
 };
 

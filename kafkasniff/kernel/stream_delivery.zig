@@ -72,7 +72,8 @@ pub const Stream = struct {
     ahead_count: i64 = 0,
     repeated: i64 = 0,
     ignored: i64 = 0,
-    recent: [RECENT]Recent = @splat(.{}),
+    /// From its first data on.
+    recent: ?*[RECENT]Recent = null,
     recent_count: u32 = 0,
     /// It counts in the engine's sums.
     counts: bool = true,
@@ -104,17 +105,22 @@ pub const Stream = struct {
         stream.ack = ack;
     }
 
-    inline fn push(stream: *Stream, one: Recent) void {
-        stream.recent[stream.recent_count % RECENT] = one;
+    inline fn push(stream: *Stream, e: *Engine, one: Recent) void {
+        if (stream.recent == null) {
+            stream.recent = e.gpa.create([RECENT]Recent) catch exhausted();
+            stream.recent.?.* = @splat(.{});
+        }
+        stream.recent.?[stream.recent_count % RECENT] = one;
         stream.recent_count +%= 1;
         if (stream.recent_count == 0) stream.recent_count = RECENT;
     }
 
-    fn remember(stream: *Stream, one: Recent) bool {
-        const known = for (stream.recent[0..@min(stream.recent_count, RECENT)]) |other| {
+    fn remember(stream: *Stream, e: *Engine, one: Recent) bool {
+        const recent: []const Recent = if (stream.recent) |every| every[0..@min(stream.recent_count, RECENT)] else &.{};
+        const known = for (recent) |other| {
             if (other.seq == one.seq and other.wire == one.wire and other.ident == one.ident) break true;
         } else false;
-        stream.push(one);
+        stream.push(e, one);
         return known;
     }
 
@@ -139,6 +145,7 @@ pub const Stream = struct {
     pub fn free(stream: *Stream, e: *Engine) void {
         for (stream.held.items()) |held| e.gpa.free(held.data);
         stream.held.free(e.gpa);
+        if (stream.recent) |recent| e.gpa.destroy(recent);
         stream.missing.clearAndFree(e.gpa);
     }
 };
@@ -153,7 +160,7 @@ pub inline fn deliverPlain(e: *Engine, c: *Connection, p: *const Packet) bool {
     if (p.wire != p.data.len or stream.fin != null) return false;
     const next = stream.next orelse return false;
     if (low(next) != p.seq) return false;
-    stream.push(.{ .seq = p.seq, .wire = @intCast(p.wire), .ident = p.ident });
+    stream.push(e, .{ .seq = p.seq, .wire = @intCast(p.wire), .ident = p.ident });
     stream.next = next + p.wire;
     kafka.segment(e, c, p.dir, .{
         .data = p.data,
@@ -176,7 +183,7 @@ pub fn take(e: *Engine, c: *Connection, p: *const Packet, seq: u32) void {
     const start = stream.position(seq);
     var wire = p.wire;
     var ahead = start - stream.next.?;
-    const copied = stream.remember(.{ .seq = p.seq, .wire = @intCast(wire), .ident = p.ident });
+    const copied = stream.remember(e, .{ .seq = p.seq, .wire = @intCast(wire), .ident = p.ident });
     if (stream.fin) |fin| if (start + wire > fin) {
         stream.ignore(e, p.data.len);
         return c.problem(e, p, .data_after_fin, wire);

@@ -41,6 +41,9 @@ const Tokens = struct {
     over: bool = false,
 };
 
+/// Consecutive frames that are too short for a message, after the first one: a stream may consist of them.
+const Short = struct { begun: bool = false, count: i64 = 0, size: i64 = 0, first_packet: i64 = 0 };
+
 pub const Dialogue = struct {
     ledger: ledgers.Ledger = .{},
     early: EarlyResponses = .{},
@@ -70,6 +73,8 @@ pub const Dialogue = struct {
     retransmits: u32 = 0,
     /// It is known that the opening of the connection is over.
     opened: bool = false,
+    /// By direction.
+    short: [2]Short = @splat(.{}),
 
     pub fn loseRequests(dialogue: *Dialogue) void {
         dialogue.requests_lost_before = dialogue.ordinal;
@@ -162,6 +167,7 @@ pub const Dialogue = struct {
     /// Ends what is open at the end of the connection. `left`: when the broker closed its side, if it did.
     pub fn close(dialogue: *Dialogue, e: *Engine, c: *Connection, reason: types.Reason, left: i64) void {
         while (dialogue.early.pop(e.gpa)) |frame| dialogue.giveUp(e, c, frame);
+        for (0..2) |d| dialogue.endShort(e, c, d);
         var silent = false;
         while (dialogue.ledger.drain(e.gpa, &silent)) |pending| {
             const after = elapsed(left, pending.first_time);
@@ -241,6 +247,32 @@ pub const Dialogue = struct {
 
     // -- frames ---------------------------------------------------------------------------------------------------------
 
+    /// A frame that is too short for a message: the first one of a run is reported, the others with its end.
+    fn tooShort(dialogue: *Dialogue, e: *Engine, c: *Connection, frame: *const Frame, is_request: bool) void {
+        const run = &dialogue.short[frame.dir];
+        if (!is_request) dialogue.responses_lost = true;
+        if (!run.begun) {
+            run.begun = true;
+            return unreadable(e, c, frame, .too_short);
+        }
+        if (run.count == 0) run.first_packet = frame.first_packet;
+        run.count += 1;
+        run.size += uncount(e, c, frame);
+    }
+
+    fn endShort(dialogue: *Dialogue, e: *Engine, c: *Connection, d: usize) void {
+        const run = dialogue.short[d];
+        dialogue.short[d] = .{};
+        if (run.count != 0) e.put(c, .{
+            .kind = .unreadable,
+            .direction = @intCast(d),
+            .a = @backingInt(types.Unreadable.too_short),
+            .b = run.count,
+            .size = std.math.lossyCast(u32, run.size),
+            .first_packet = run.first_packet,
+        });
+    }
+
     fn orphan(dialogue: *Dialogue, e: *Engine, c: *Connection, frame: *const Frame) void {
         if (frame.data.len < 4) return unreadable(e, c, frame, .too_short);
         const id = std.mem.readInt(i32, frame.data[0..4], .big);
@@ -261,15 +293,9 @@ pub const Dialogue = struct {
     fn request(dialogue: *Dialogue, e: *Engine, c: *Connection, frame: *const Frame) void {
         const bytes = frame.data;
         var row = rowOf(frame, .request);
-        if (bytes.len < 8) {
-            if (frame.cut()) {
-                dialogue.loseRequests();
-                return unreadable(e, c, frame, .truncated);
-            }
-            row.ordinal = dialogue.ordinal;
-            dialogue.ordinal += 1;
-            e.put(c, row);
-            return dialogue.end(e, c, row.ordinal, .unanswered, types.UNREPORTED, 0);
+        if (bytes.len < types.LEAST[1]) {
+            dialogue.loseRequests();
+            return unreadable(e, c, frame, .truncated);
         }
         row.key = std.mem.readInt(i16, bytes[0..2], .big);
         row.version = std.mem.readInt(i16, bytes[2..4], .big);
@@ -471,13 +497,18 @@ pub const Dialogue = struct {
 
 /// Processes the next frame of either stream, in the order of their completion. Hot.
 pub fn take(e: *Engine, c: *Connection, one: *const Frame) void {
-    const dialogue = &c.kafka.dialogue;
+    const dialogue = &c.kafka.talk.?.dialogue;
     c.kafka.log.at(one.order, one.time, one.last_seen);
     const is_request = one.dir == c.kafka.client;
     if ((dialogue.tokens != null or dialogue.offered != 0) and dialogue.isToken(e, c, one, is_request)) {
         return e.put(c, rowOf(one, .token));
     }
-    if (is_request) dialogue.request(e, c, one) else dialogue.response(e, c, one);
+    if (one.data.len < types.LEAST[@intFromBool(is_request)] and !one.cut()) {
+        dialogue.tooShort(e, c, one, is_request);
+    } else {
+        dialogue.endShort(e, c, one.dir);
+        if (is_request) dialogue.request(e, c, one) else dialogue.response(e, c, one);
+    }
     if (dialogue.early.count() != 0 and dialogue.requests == .here) {
         dialogue.early.clock += 1;
         while (dialogue.early.due(e.gpa)) |late| dialogue.giveUp(e, c, late);
@@ -492,7 +523,7 @@ pub fn isMessage(e: *Engine, c: *Connection, d: usize, bytes: []const u8) bool {
 
 fn isExactAnswer(e: *Engine, c: *Connection, bytes: []const u8) bool {
     const id = std.mem.readInt(i32, bytes[0..4], .big);
-    const pending = c.kafka.dialogue.ledger.oldest(id) orelse return false;
+    const pending = c.kafka.talk.?.dialogue.ledger.oldest(id) orelse return false;
     return e.askBytes(c, .exact_response, bytes, pending.key, pending.version, false);
 }
 
@@ -512,11 +543,17 @@ fn rowOf(one: *const Frame, kind: types.Kind) types.Row {
     };
 }
 
+/// The bytes of a frame that is not a message count as skipped.
+fn uncount(e: *Engine, c: *Connection, one: *const Frame) i64 {
+    const size = 4 + @as(i64, @intCast(one.data.len));
+    c.kafka.talk.?.streams[one.dir].unread += size;
+    e.totals.decoded -= size;
+    return size;
+}
+
 /// A frame that is not a message: its bytes could be anything, even a token.
 fn unreadable(e: *Engine, c: *Connection, one: *const Frame, why: types.Unreadable) void {
-    const size = 4 + @as(i64, @intCast(one.data.len));
-    c.kafka.streams[one.dir].unread += size;
-    e.totals.decoded -= size;
+    _ = uncount(e, c, one);
     e.put(c, .{
         .kind = .unreadable,
         .direction = @intCast(one.dir),

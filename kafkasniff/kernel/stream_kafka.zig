@@ -103,6 +103,12 @@ pub const Stream = struct {
         stream.aligned = false;
     }
 
+    /// Its first byte follows.
+    fn start(stream: *Stream) void {
+        stream.aligned = true;
+        stream.from_start = true;
+    }
+
     /// No boundary is known any more.
     pub fn leave(stream: *Stream, e: *Engine) void {
         if (stream.framer) |*framer| framer.free(e);
@@ -128,6 +134,34 @@ pub const Log = struct {
     }
 };
 
+/// What is known of the two streams, and of their messages.
+pub const Talk = struct {
+    streams: [2]Stream = .{ .{}, .{} },
+    dialogue: Dialogue = .{},
+
+    /// That of a connection, which has payload.
+    pub fn of(e: *Engine, c: *Connection) *Talk {
+        if (c.kafka.talk) |talk| return talk;
+        const talk = e.gpa.create(Talk) catch exhausted();
+        talk.* = .{};
+        talk.dialogue.ledger.by_id.secret = e.secret[0];
+        talk.dialogue.early.by_id.secret = e.secret[1];
+        // Their SYNs came before.
+        for (&talk.streams, &c.streams) |*stream, *tcp| if (tcp.isn != null) stream.start();
+        c.kafka.talk = talk;
+        return talk;
+    }
+
+    fn free(talk: *Talk, e: *Engine) void {
+        for (&talk.streams) |*stream| {
+            stream.leave(e);
+            stream.release(e);
+        }
+        talk.dialogue.free(e);
+        e.gpa.destroy(talk);
+    }
+};
+
 pub const Kafka = struct {
     verdict: enum(u8) { undecided, kafka, not } = .undecided,
     /// Direction of the client's stream; -1: unknown.
@@ -141,29 +175,34 @@ pub const Kafka = struct {
     log: Log = .{},
     /// Highest order of the problems found before the verdict.
     held_order: i64 = 0,
-    streams: [2]Stream = .{ .{}, .{} },
-    dialogue: Dialogue = .{},
+    /// From its first payload on: most connections of a scan have none.
+    talk: ?*Talk = null,
     /// Size of a request above the limit, whose stream was in step until then.
     oversized: i64 = 0,
     /// Its items pass through TLS in Python first.
     wrapped: bool = false,
     looked: bool = false,
 
+    pub fn free(kafka: *Kafka, e: *Engine) void {
+        if (kafka.talk) |talk| talk.free(e);
+        kafka.talk = null;
+    }
+
     /// Whether all of both streams was captured so far.
     pub fn isWhole(kafka: *const Kafka) bool {
-        for (&kafka.streams) |*stream| if (!stream.from_start or stream.hole) return false;
-        return !kafka.dialogue.gapped;
+        for (&kafka.talk.?.streams) |*stream| if (!stream.from_start or stream.hole) return false;
+        return !kafka.talk.?.dialogue.gapped;
     }
 
     /// Records whose frames may be present and not cut yet, because of a hole or a search.
     pub fn compare(kafka: *Kafka) void {
         if (kafka.client < 0) return;
         const client: usize = @intCast(kafka.client);
-        const requests = &kafka.streams[client];
+        const requests = &kafka.talk.?.streams[client];
         if (requests.isLate()) {
-            kafka.dialogue.requests = .behind;
-        } else if (requests.began) kafka.dialogue.requests = .here;
-        kafka.dialogue.ledger.responses_behind = kafka.streams[1 - client].isLate();
+            kafka.talk.?.dialogue.requests = .behind;
+        } else if (requests.began) kafka.talk.?.dialogue.requests = .here;
+        kafka.talk.?.dialogue.ledger.responses_behind = kafka.talk.?.streams[1 - client].isLate();
     }
 };
 
@@ -174,7 +213,7 @@ pub const ToDialogue = struct {
 
     pub fn frame(to: ToDialogue, one: Frame) void {
         const size = 4 + @as(i64, @intCast(one.data.len));
-        to.c.kafka.streams[one.dir].framed += size;
+        to.c.kafka.talk.?.streams[one.dir].framed += size;
         to.e.totals.decoded += size;
         dialogues.take(to.e, to.c, &one);
     }
@@ -201,7 +240,8 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
         .released = one.released,
         .data = one.data,
     });
-    const stream = &kafka.streams[d];
+    const talk = Talk.of(e, c);
+    const stream = &talk.streams[d];
     one.at = stream.end();
     stream.seen += @intCast(one.data.len);
     e.totals.seen += @intCast(one.data.len);
@@ -219,7 +259,7 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
     }
     const before = kafka.log;
     const was_kafka = kafka.verdict == .kafka;
-    const framed = kafka.streams[0].framed + kafka.streams[1].framed;
+    const framed = kafka.talk.?.streams[0].framed + kafka.talk.?.streams[1].framed;
     kafka.log.at(one.order, one.released, one.packet);
     if (stream.trial != null) {
         search.tryFrames(e, c, d, one);
@@ -229,7 +269,7 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
     }
     kafka.compare();
     // A piece of a frame is not an event, however the packets are batched.
-    if (was_kafka and stream.framer != null and framed == kafka.streams[0].framed + kafka.streams[1].framed) {
+    if (was_kafka and stream.framer != null and framed == kafka.talk.?.streams[0].framed + kafka.talk.?.streams[1].framed) {
         kafka.log = before;
     }
 }
@@ -241,7 +281,8 @@ pub fn started(e: *Engine, c: *Connection, d: usize, is_client: bool) void {
     if (!kafka.forced and kafka.client < 0 and kafka.verdict == .undecided) {
         kafka.client = @intCast(if (is_client) d else 1 - d);
     }
-    const stream = &kafka.streams[d];
+    const talk = kafka.talk orelse return;
+    const stream = &talk.streams[d];
     if (stream.framer == null) {
         if (stream.bytes.len() == 0) {
             stream.release(e);
@@ -262,15 +303,15 @@ pub fn gap(e: *Engine, c: *Connection, d: usize, missing: Gap) void {
         .size = missing.size,
         .flags = @intFromBool(missing.snapped) + 2 * @as(i64, @intFromBool(missing.unheard)),
     });
-    const stream = &kafka.streams[d];
+    const stream = &Talk.of(e, c).streams[d];
     stream.lost += missing.size;
     e.totals.lost += missing.size;
-    kafka.dialogue.gapped = true;
+    kafka.talk.?.dialogue.gapped = true;
     if (kafka.verdict == .not) return;
     kafka.log.at(missing.order, missing.time, missing.packet);
     if (missing.unheard) {
         if (kafka.client < 0) return;
-        if (d != kafka.client) kafka.dialogue.one_sided = true;
+        if (d != kafka.client) kafka.talk.?.dialogue.one_sided = true;
         return e.tcpProblem(c, d, .{ .order = missing.order, .time = missing.time, .packet = missing.packet }, .one_direction, missing.size, false);
     }
     if (!missing.snapped) {
@@ -280,7 +321,7 @@ pub fn gap(e: *Engine, c: *Connection, d: usize, missing: Gap) void {
     if (!stream.framer.?.gap(e, d, missing, ToDialogue{ .e = e, .c = c })) {
         stream.leave(e);
         stream.release(e);
-        if (d == kafka.client) kafka.dialogue.loseRequests() else kafka.dialogue.loseResponses(e, c, missing.resumed, true);
+        if (d == kafka.client) kafka.talk.?.dialogue.loseRequests() else kafka.talk.?.dialogue.loseResponses(e, c, missing.resumed, true);
         kafka.compare();
     }
 }
@@ -290,7 +331,7 @@ pub fn late(e: *Engine, c: *Connection, d: usize, p: *const Packet) void {
     const kafka = &c.kafka;
     if (kafka.ignored) return;
     if (isWrapped(e, c)) return e.item(c, .late, d, .{ .order = p.order, .packet = p.packet, .time = p.time, .data = p.data });
-    const stream = &kafka.streams[d];
+    const stream = &Talk.of(e, c).streams[d];
     const size: i64 = @intCast(p.data.len);
     stream.seen += size;
     stream.lost -= size;
@@ -332,8 +373,9 @@ fn eachLate(e: *Engine, c: *Connection, d: usize, p: *const Packet, takes: bool)
 /// The position of a stream before which no byte can become a part of a message that is not known yet.
 pub fn needed(c: *const Connection, d: usize) i64 {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
     if (c.closed or kafka.ignored or kafka.verdict == .not) return std.math.maxInt(i64);
+    const talk = kafka.talk orelse return 0;
+    const stream = &talk.streams[d];
     if (kafka.wrapped) return 0;
     var position = stream.end();
     if (stream.framer) |*framer| {
@@ -342,7 +384,7 @@ pub fn needed(c: *const Connection, d: usize) i64 {
         if (framer.pending() != 0) position = framer.at;
         if (stream.frames.items.len != 0) position = stream.frames.items[0].at;
     } else if (stream.bytes.len() != 0) position = stream.origin + stream.base;
-    const early = &kafka.dialogue.early;
+    const early = &kafka.talk.?.dialogue.early;
     if (d != kafka.client and early.count() != 0) position = @min(position, early.at(early.waiting.first).frame.at);
     return position;
 }
@@ -351,7 +393,7 @@ pub fn needed(c: *const Connection, d: usize) i64 {
 pub fn hole(e: *Engine, c: *Connection, d: usize, order: i64, open: bool) void {
     if (c.kafka.ignored) return;
     if (isWrapped(e, c)) return e.item(c, .hole, d, .{ .order = order, .size = @intFromBool(open) });
-    c.kafka.streams[d].hole = open;
+    Talk.of(e, c).streams[d].hole = open;
     c.kafka.compare();
     if (!open) search.repeat(e, c, d, search.MAX_AGAIN);
 }
@@ -360,13 +402,14 @@ pub fn retransmit(e: *Engine, c: *Connection, d: usize, order: i64) void {
     if (c.kafka.ignored) return;
     if (isWrapped(e, c)) return e.item(c, .retransmit, d, .{ .order = order });
     c.kafka.retransmits += 1;
-    c.kafka.dialogue.retransmits +|= 1;
+    Talk.of(e, c).dialogue.retransmits +|= 1;
 }
 
 /// A layer in between cannot read the rest of the connection; `text`: why.
 pub fn rejected(e: *Engine, c: *Connection, d: usize, place: Log, text: i64) void {
     const kafka = &c.kafka;
     if (kafka.verdict == .undecided) {
+        _ = Talk.of(e, c);
         kafka.log.at(place.order, place.time, place.packet);
         search.judgeNotKafka(e, c, d, text);
     } else if (kafka.verdict == .kafka) e.textProblem(c, d, place, text, 0);
@@ -387,21 +430,17 @@ pub fn closed(e: *Engine, c: *Connection) void {
     if (kafka.closed) return;
     kafka.closed = true;
     kafka.log.at(end.order, end.time, end.packet);
-    search.finish(e, c);
+    if (kafka.talk != null) search.finish(e, c);
     var ending = std.mem.zeroInit(types.Ending, .{ .reason = end.reason });
     if (kafka.verdict == .kafka) closeDialogue(e, c, &ending);
     e.account(c, &ending);
-    for (&kafka.streams) |*stream| {
-        stream.leave(e);
-        stream.release(e);
-    }
-    kafka.dialogue.free(e);
+    kafka.free(e);
 }
 
 fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
     const kafka = &c.kafka;
     const client: usize = @intCast(kafka.client);
-    for (&kafka.streams, 0..) |*stream, d| {
+    for (&kafka.talk.?.streams, 0..) |*stream, d| {
         const rest: i64 = if (stream.framer) |framer| framer.pending() else @intCast(stream.bytes.len());
         if (stream.framer != null) stream.pending = rest;
         if (rest != 0) e.put(c, .{
@@ -414,10 +453,10 @@ fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
             .have = @intCast(@min(rest, 4)),
         });
     }
-    const requests = &kafka.streams[client];
-    const responses = &kafka.streams[1 - client];
+    const requests = &kafka.talk.?.streams[client];
+    const responses = &kafka.talk.?.streams[1 - client];
     ending.whole = @intFromBool(kafka.isWhole());
-    ending.waiting = kafka.dialogue.ledger.count();
+    ending.waiting = kafka.talk.?.dialogue.ledger.count();
     ending.in_step = @intFromBool(requests.framer != null);
     ending.announced = -1;
     if (requests.framer) |*framer| {
@@ -426,11 +465,11 @@ fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
     } else ending.announced = kafka.oversized;
     ending.answering = @intFromBool(if (responses.framer) |*framer| framer.pending() > 0 else responses.began);
     ending.asked_time = types.NO_TIME;
-    if (kafka.dialogue.ledger.first()) |first| {
+    if (kafka.talk.?.dialogue.ledger.first()) |first| {
         ending.asked_time = first.time;
         ending.asked_key = first.key;
         ending.asked_version = first.version;
     }
     const by_broker = c.ended_by != null and c.ended_by.? == 1 - client;
-    kafka.dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
+    kafka.talk.?.dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
 }

@@ -80,7 +80,7 @@ const ToTrial = struct {
     c: *Connection,
 
     pub fn frame(to: ToTrial, one: Frame) void {
-        const stream = &to.c.kafka.streams[one.dir];
+        const stream = &to.c.kafka.talk.?.streams[one.dir];
         var kept = one;
         kept.data = to.e.gpa.dupe(u8, one.data) catch exhausted();
         stream.frames.append(to.e.gpa, kept) catch exhausted();
@@ -100,9 +100,9 @@ pub fn fallOut(e: *Engine, c: *Connection, d: usize, segment: Segment, lost: fra
 
 fn lose(e: *Engine, c: *Connection, d: usize, segment: Segment, lost: frames.Lost, work: *WorkList) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     stream.leave(e);
-    if (d == kafka.client) kafka.dialogue.loseRequests();
+    if (d == kafka.client) kafka.talk.?.dialogue.loseRequests();
     const whole = kafka.isWhole();
     if (e.max_frame < lost.size and lost.size < MAX_SIZE and d == kafka.client and whole) kafka.oversized = lost.size;
     e.put(c, .{ .kind = .impossible, .direction = @intCast(d), .a = lost.size, .b = @intFromBool(whole) });
@@ -117,7 +117,7 @@ fn lose(e: *Engine, c: *Connection, d: usize, segment: Segment, lost: frames.Los
 /// Cuts segments; if the stream falls out of step, searches the rest, segment by segment.
 fn workOff(e: *Engine, c: *Connection, d: usize, work: *WorkList) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     while (work.pop()) |todo| switch (todo) {
         .entered => |decided| {
             kafka.compare();
@@ -153,7 +153,7 @@ pub fn seek(e: *Engine, c: *Connection, d: usize, _: ?Segment) void {
 /// The same, once; what it finds is appended to the work. `restart`: requests became known since the last time.
 fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     if (stream.framer != null or kafka.verdict == .not or stream.bytes.len() == 0) return;
     var q = e.question(c, .seek, d);
     if (kafka.verdict == .kafka and stream.aligned and stream.base == 0 and kafka.client != d) {
@@ -178,7 +178,7 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
 fn checked(e: *Engine, c: *Connection, q: *types.Ask) types.Answer {
     const answer = e.ask(q);
     if (answer != .enter) return answer;
-    const stream = &c.kafka.streams[@min(q.out_direction, 1)];
+    const stream = &c.kafka.talk.?.streams[@min(q.out_direction, 1)];
     const bytes = stream.bytes.items();
     const at = q.position - stream.base;
     if (q.out_direction > 1 or stream.framer != null or at < 0 or at >= bytes.len) return .nothing;
@@ -199,12 +199,12 @@ fn enter(e: *Engine, c: *Connection, q: *const types.Ask) void {
 fn enterStep(e: *Engine, c: *Connection, q: *const types.Ask, work: *WorkList) void {
     const kafka = &c.kafka;
     const d: usize = q.out_direction;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     const undecided = kafka.verdict == .undecided;
     if (undecided) judgeKafka(e, c, @intCast(q.out_client));
     if (q.out_skipped != 0) e.put(c, .{ .kind = .resync, .direction = @intCast(d), .a = q.out_skipped });
     const moved = Moved.of(stream, q.position);
-    if (q.out_flag != 0) kafka.dialogue.beginGssapi(e, c);
+    if (q.out_flag != 0) kafka.talk.?.dialogue.beginGssapi(e, c);
     stream.release(e);
     stream.framer = .{};
     work.append(e.gpa, .{ .entered = undecided }) catch exhausted();
@@ -216,8 +216,8 @@ fn enterStep(e: *Engine, c: *Connection, q: *const types.Ask, work: *WorkList) v
 /// After a gap, bytes of the broker may arrive before the requests that they answer.
 pub fn repeat(e: *Engine, c: *Connection, d: usize, most: usize) void {
     const kafka = &c.kafka;
-    if (kafka.verdict != .kafka or d != kafka.client or !kafka.dialogue.gapped) return;
-    const responses = &kafka.streams[1 - d];
+    if (kafka.verdict != .kafka or d != kafka.client or !kafka.talk.?.dialogue.gapped) return;
+    const responses = &kafka.talk.?.streams[1 - d];
     const size = responses.bytes.len();
     if (responses.framer != null or responses.trial != null or size == 0 or size > most) return;
     var work: WorkList = .empty;
@@ -231,14 +231,14 @@ pub fn finish(e: *Engine, c: *Connection) void {
     const kafka = &c.kafka;
     if (kafka.client < 0) return;
     const client: usize = @intCast(kafka.client);
-    if (kafka.verdict == .undecided and kafka.streams[client].bytes.len() != 0) {
+    if (kafka.verdict == .undecided and kafka.talk.?.streams[client].bytes.len() != 0) {
         var q = e.question(c, .began, client);
         if (checked(e, c, &q) == .enter) enter(e, c, &q);
     }
     if (kafka.verdict != .kafka) return;
     repeat(e, c, client, MAX_AT_END);
-    const responses = &kafka.streams[1 - client];
-    if (responses.framer != null or responses.trial != null or !kafka.dialogue.ids_rise) return;
+    const responses = &kafka.talk.?.streams[1 - client];
+    if (responses.framer != null or responses.trial != null or !kafka.talk.?.dialogue.ids_rise) return;
     if (responses.bytes.len() == 0) return;
     var q = e.question(c, .last_response, 1 - client);
     if (checked(e, c, &q) == .enter) enter(e, c, &q);
@@ -259,7 +259,7 @@ fn judgeKafka(e: *Engine, c: *Connection, client: i8) void {
 pub fn judgeNotKafka(e: *Engine, c: *Connection, d: usize, text: i64) void {
     const kafka = &c.kafka;
     kafka.verdict = .not;
-    for (&kafka.streams) |*stream| {
+    for (&kafka.talk.?.streams) |*stream| {
         stream.leave(e);
         stream.release(e);
     }
@@ -268,7 +268,7 @@ pub fn judgeNotKafka(e: *Engine, c: *Connection, d: usize, text: i64) void {
 
 /// The verdict is known: processes the bytes of the other stream that waited for it.
 fn settle(e: *Engine, c: *Connection, d: usize) void {
-    if (c.kafka.streams[d].trial != null) judgeTrial(e, c, d) else seek(e, c, d, null);
+    if (c.kafka.talk.?.streams[d].trial != null) judgeTrial(e, c, d) else seek(e, c, d, null);
 }
 
 // -- trials ---------------------------------------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ fn settle(e: *Engine, c: *Connection, d: usize) void {
 /// Bytes are missing in a stream that is not in step.
 pub fn gap(e: *Engine, c: *Connection, d: usize, missing: types.Gap) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     if (stream.trial == null and stream.bytes.len() != 0) {
         var q = e.question(c, .begin_trial, d);
         q.a = missing.size;
@@ -307,18 +307,18 @@ pub fn gap(e: *Engine, c: *Connection, d: usize, missing: types.Gap) void {
 
 /// Bytes are missing, up to a packet of the time `resumed`, of a stream whose frames are unknown.
 fn loseUnframed(e: *Engine, c: *Connection, d: usize, resumed: i64) void {
-    if (d != c.kafka.client) c.kafka.dialogue.loseResponses(e, c, resumed, false);
+    if (d != c.kafka.client) c.kafka.talk.?.dialogue.loseResponses(e, c, resumed, false);
 }
 
 /// The stream is not in step as its trial says: messages may begin in its gaps.
 fn dropTrial(e: *Engine, c: *Connection, d: usize) void {
-    c.kafka.streams[d].leave(e);
+    c.kafka.talk.?.streams[d].leave(e);
     loseUnframed(e, c, d, c.kafka.log.time);
 }
 
 /// Cuts a segment of a stream on trial.
 pub fn tryFrames(e: *Engine, c: *Connection, d: usize, segment: Segment) void {
-    const stream = &c.kafka.streams[d];
+    const stream = &c.kafka.talk.?.streams[d];
     if (stream.trial.?.cut(e, d, segment, ToTrial{ .e = e, .c = c }) == null) return judgeTrial(e, c, d);
     dropTrial(e, c, d);
     stream.collect(e, segment);
@@ -327,7 +327,7 @@ pub fn tryFrames(e: *Engine, c: *Connection, d: usize, segment: Segment) void {
 
 /// Whether every frame of a trial has a plausible request header.
 fn mayBeRequests(e: *Engine, c: *Connection, d: usize) bool {
-    const stream = &c.kafka.streams[d];
+    const stream = &c.kafka.talk.?.streams[d];
     const known = c.kafka.client >= 0;
     if (stream.known_client != known) {
         stream.known_client = known;
@@ -348,7 +348,7 @@ fn mayBeRequests(e: *Engine, c: *Connection, d: usize) bool {
 
 fn judgeTrial(e: *Engine, c: *Connection, d: usize) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     const count = stream.frames.items.len;
     const is_kafka = kafka.verdict == .kafka;
     if (kafka.client >= 0 and kafka.client != d) {
@@ -388,10 +388,10 @@ fn endsBefore(end: i64, piece: types.Piece) bool {
 fn matchTrials(e: *Engine, c: *Connection) bool {
     const kafka = &c.kafka;
     if (kafka.verdict != .undecided) return false;
-    for (&kafka.streams, 0..) |*stream, d| {
+    for (&kafka.talk.?.streams, 0..) |*stream, d| {
         if (stream.trial == null or (kafka.client >= 0 and kafka.client != d)) continue;
         const asked = firstId(stream, true) orelse continue;
-        const answered = firstId(&kafka.streams[1 - d], false) orelse continue;
+        const answered = firstId(&kafka.talk.?.streams[1 - d], false) orelse continue;
         if (asked.id == answered.id and asked.order <= answered.order and mayBeRequests(e, c, d)) {
             endTrial(e, c, d);
             return true;
@@ -403,13 +403,13 @@ fn matchTrials(e: *Engine, c: *Connection) bool {
 /// The stream is in step as its trial says.
 fn endTrial(e: *Engine, c: *Connection, d: usize) void {
     const kafka = &c.kafka;
-    const stream = &kafka.streams[d];
+    const stream = &kafka.talk.?.streams[d];
     const framer = stream.trial.?;
     var taken = stream.frames;
     stream.trial = null;
     stream.frames = .empty;
     if (kafka.verdict == .undecided) judgeKafka(e, c, if (kafka.client < 0) @intCast(d) else kafka.client);
-    const waits = kafka.streams[1 - d].framer == null;
+    const waits = kafka.talk.?.streams[1 - d].framer == null;
     stream.framer = framer;
     for (taken.items) |one| {
         (ToDialogue{ .e = e, .c = c }).frame(one);

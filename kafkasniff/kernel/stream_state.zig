@@ -175,8 +175,10 @@ pub fn load(e: *Engine, bytes: []const u8) Error!*Connection {
     const c = e.newConnection();
     try reader.read(e, Connection, c);
     if (reader.rest.len != 0) return error.Invalid;
-    c.kafka.dialogue.ledger.reindex(e.gpa, e.secret[0]);
-    c.kafka.dialogue.early.reindex(e.gpa, e.secret[1]);
+    if (c.kafka.talk) |talk| {
+        talk.dialogue.ledger.reindex(e.gpa, e.secret[0]);
+        talk.dialogue.early.reindex(e.gpa, e.secret[1]);
+    }
     e.enterLoaded(c);
     return c;
 }

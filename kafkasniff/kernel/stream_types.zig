@@ -64,7 +64,8 @@ pub const Kind = enum(u8) {
     resync,
     /// A length prefix `a` that cannot be one; `b`: all of the connection was captured so far.
     impossible,
-    /// A frame that is not a message, for the reason `a`.
+    /// A frame that is not a message, for the reason `a`; `b`: so many more of them followed the last one that was reported,
+    /// with `size` bytes.
     unreadable,
     /// Text `a` of the answers to the questions of this call; `b`: bytes.
     text,
@@ -108,6 +109,8 @@ pub const TcpProblem = enum(u8) {
 };
 
 pub const Unreadable = enum(u8) { not_request, truncated, too_short, not_response };
+/// Shorter frames cannot be a response, or a request.
+pub const LEAST = [2]i64{ 4, 8 };
 
 pub const Reason = enum(u8) { fin, rst, reused, idle, end };
 
@@ -208,14 +211,17 @@ pub const LinkStall = extern struct {
     since: i64,
     /// When it arrived; otherwise the last retransmission, or the last packet of a connection with a hole.
     until: i64,
-    /// Retransmissions in this time.
+    /// Retransmissions in this time, and when the last one was sent.
     retries: i64,
+    retried: i64,
     /// Bytes of the smallest retransmitted segment, or of the hole.
     size: i64,
     /// Bytes of the largest segment of this sender that had arrived.
     passed: i64,
     /// Packets of the receiver in this time.
     heard: i64,
+    /// The longest time in it without new data of the receiver.
+    quiet: i64,
     /// 0: the client.
     sender: u8,
     kind: StallKind,

@@ -242,18 +242,19 @@ pub const Engine = struct {
         ending.syn_seen = @intFromBool(c.streams[0].isn != null or c.streams[1].isn != null);
         ending.by = if (c.ended_by) |by| @intCast(by) else -1;
         ending.by_time = c.ended_time;
+        var seen: i64 = 0;
         for (0..2) |d| {
-            const stream = &kafka.streams[d];
             ending.heard[d] = @intFromBool(c.streams[d].heard);
+            ending.repeated[d] = c.streams[d].repeated;
+            ending.ignored[d] = c.streams[d].ignored;
+            const stream = if (kafka.talk) |talk| &talk.streams[d] else continue;
             ending.decoded[d] = stream.framed - stream.unread;
             ending.skipped[d] = stream.seen - ending.decoded[d];
             ending.lost[d] = stream.lost;
             ending.pending[d] = stream.pending;
-            ending.repeated[d] = c.streams[d].repeated;
-            ending.ignored[d] = c.streams[d].ignored;
             e.totals.pending += stream.pending;
+            seen += stream.seen;
         }
-        const seen = kafka.streams[0].seen + kafka.streams[1].seen;
         if (kafka.verdict == .undecided and seen != 0) e.totals.undecided += 1;
         e.endings.append(e.gpa, ending.*) catch exhausted();
         e.put(c, .{ .kind = .closed, .a = @intCast(e.endings.items.len - 1) });
@@ -305,8 +306,9 @@ pub const Engine = struct {
         q.client = kafka.client;
         q.out_client = kafka.client;
         q.forced = @intFromBool(kafka.forced);
-        q.peer_hole = @intFromBool(kafka.streams[1 - d].hole);
-        for (&kafka.streams, 0..) |*stream, i| {
+        const talk = kafka.talk orelse return q;
+        q.peer_hole = @intFromBool(talk.streams[1 - d].hole);
+        for (&talk.streams, 0..) |*stream, i| {
             q.generation[i] = stream.generation;
             q.aligned[i] = @intFromBool(stream.aligned);
             q.bytes[i] = @intFromPtr(stream.bytes.items().ptr);
@@ -413,7 +415,7 @@ pub const Engine = struct {
             .retransmit => kafkas.retransmit(e, c, d, q.order),
             .closed => if (c.end != null) kafkas.closed(e, c),
             .wrapped => {
-                c.kafka.streams[d].seen += q.b;
+                kafkas.Talk.of(e, c).streams[d].seen += q.b;
                 e.totals.seen += q.b;
             },
             .rejected => kafkas.rejected(e, c, d, place, q.c),
@@ -520,8 +522,6 @@ pub const Engine = struct {
             .last_time = first.time,
             .clock = first.clock,
         };
-        c.kafka.dialogue.ledger.by_id.secret = e.secret[0];
-        c.kafka.dialogue.early.by_id.secret = e.secret[1];
         e.connections += 1;
         if (e.ports.len != 0) {
             // Direction d is sent by endpoint d: the client's is the one whose target is the port.
@@ -836,14 +836,16 @@ pub export fn kafkasniff_streams_gather(e: *Engine, out: [*]u8) void {
 /// Within a question: API and version of the oldest request with this id, as key << 16 | version; -1: none.
 pub export fn kafkasniff_streams_oldest(e: *Engine, id: i32) i64 {
     const c = e.now orelse return -1;
-    const pending = c.kafka.dialogue.ledger.oldest(id) orelse return -1;
+    const talk = c.kafka.talk orelse return -1;
+    const pending = talk.dialogue.ledger.oldest(id) orelse return -1;
     return (@as(i64, pending.key) << 16) | @as(u16, @bitCast(pending.version));
 }
 
 /// Within a question: last ids of a request and of an answer; bit 0: there is the first, bit 1: the second.
 pub export fn kafkasniff_streams_ids(e: *Engine, out: *[2]i32) i32 {
     const c = e.now orelse return 0;
-    const dialogue = &c.kafka.dialogue;
+    const talk = c.kafka.talk orelse return 0;
+    const dialogue = &talk.dialogue;
     out.* = .{ dialogue.last_id orelse 0, dialogue.last_answer orelse 0 };
     return @as(i32, @intFromBool(dialogue.last_id != null)) + 2 * @as(i32, @intFromBool(dialogue.last_answer != null));
 }
@@ -901,8 +903,9 @@ pub export fn kafkasniff_streams_holdings(e: *Engine, at: *u64) u64 {
 /// Bytes of both streams that may still become frames.
 fn waitingOf(c: *const Connection) i64 {
     if (c.closed or c.kafka.verdict == .not) return 0;
+    const talk = c.kafka.talk orelse return 0;
     var total: i64 = 0;
-    for (&c.kafka.streams) |*stream| {
+    for (&talk.streams) |*stream| {
         if (stream.framer) |*framer| {
             total += framer.pending();
         } else if (stream.trial) |*framer| {
@@ -915,14 +918,15 @@ fn waitingOf(c: *const Connection) i64 {
 fn heldBy(c: *const Connection) u64 {
     var total: u64 = 0;
     for (&c.streams) |*stream| total += @as(u64, @intCast(stream.held_bytes)) + 64 * stream.held.len();
-    for (&c.kafka.streams) |*stream| {
+    if (c.link) |link| total += links.PROBLEM_BYTES * link.remembered();
+    const talk = c.kafka.talk orelse return total;
+    for (&talk.streams) |*stream| {
         if (stream.framer) |*framer| total += framer.have.capacity;
         if (stream.trial) |*framer| total += framer.have.capacity;
         total += @as(u64, @intCast(stream.frames_size)) + stream.bytes.list.capacity;
         total += stream.pieces.list.capacity * @sizeOf(types.Piece);
     }
-    if (c.link) |link| total += links.PROBLEM_BYTES * link.remembered();
-    const dialogue = &c.kafka.dialogue;
+    const dialogue = &talk.dialogue;
     total += dialogue.ledger.slab.entries.capacity * 128;
     total += @intCast(dialogue.early.bytes);
     return total + dialogue.early.slab.entries.capacity * 256;

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters
 from kafkasniff.analysis.columns import column, floor_divided
-from kafkasniff.analysis.partials import Lost, Partials, Shape
+from kafkasniff.analysis.partials import Partials, Shape
 
 __all__ = ["MAX_SPANS", "START", "WIDTHS", "OverTime", "width_of"]
 
@@ -111,7 +111,6 @@ def _widened(part: Partials, shape: Shape, width: int) -> Partials:
     table = part.table()
     columns: dict[str, Any] = {name: table.column(name) for name in table.schema.names}
     columns["start"] = pc.multiply(floor_divided(columns["start"], width), width)
-    made = Partials(shape)
-    made.lost = Lost(part.lost.rows, part.lost.weight, part.lost.undercount, part.lost.level)
+    made = Partials(shape, part.lost)
     made.add(columns)
     return made

@@ -41,7 +41,7 @@ PROBLEM_KINDS: Final = {
         "frame-size": "an impossible length prefix; the stream is searched for the next frame",
         "frame-unreadable": (
             "a frame of a synchronised stream that is neither request nor response, such as a raw SASL token; its "
-            "bytes are not shown"
+            "bytes are not shown. Consecutive frames that are too short for a header are one further problem"
         ),
         "not-kafka": (
             "the connection uses another protocol, at an endpoint that spoke Kafka before or on a port given by "

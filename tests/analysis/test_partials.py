@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -8,11 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.analysis.accumulator import Accumulator
+from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.analysis.questions import questions
+from kafkasniff.report.ladder import Ladder
 
 NUMBER = pa.int64()
 COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
 SAMPLED = Shape(keys=(("hash", NUMBER),), measures=(("count", NUMBER, "sum"),), keep="sampled", sample="hash", bound=32)
+FIRST_SEEN = Shape(keys=(("key", NUMBER),), measures=(("at", NUMBER, "min"),), order=("at",), keep="earliest", bound=20)
 EARLIEST = Shape(keys=(("at", NUMBER), ("id", NUMBER)), order=("at", "id"), keep="earliest", bound=20)
 
 
@@ -93,6 +99,23 @@ def test_the_earliest_are_kept_in_any_order(data: st.DataObject) -> None:
     part = merged(EARLIEST, data, [rows(EARLIEST, [at], [number]) for at, number in values])
     assert content(part) == sorted(values)[: EARLIEST.bound]
     assert part.lost.rows == max(len(values) - EARLIEST.bound, 0)
+
+
+@given(st.data())
+def test_the_earliest_keys_are_kept_in_any_order(data: st.DataObject) -> None:
+    values = data.draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), max_size=120))
+    part = merged(FIRST_SEEN, data, [rows(FIRST_SEEN, [key], [at]) for key, at in values])
+    firsts = {key: min(at for one, at in values if one == key) for key, _ in values}
+    assert bool(part.lost.rows) == (len(firsts) > FIRST_SEEN.bound)
+    assert content(part) == sorted(sorted(firsts.items(), key=itemgetter(1, 0))[: FIRST_SEEN.bound])
+
+
+@pytest.mark.parametrize("owner", [*map(find_detector, detector_names()), *questions(), Ladder])
+def test_what_decides_who_is_early_only_falls(owner: type[Accumulator[Any]]) -> None:
+    for shape in owner().shapes().values():
+        if shape.keep == "earliest":
+            folded = {name: how for name, _, how in shape.measures}
+            assert {folded.get(name, "min") for name in shape.order} <= {"min", "first"}
 
 
 @given(st.data())

@@ -44,6 +44,26 @@ def test_latency_is_first_byte_duration_is_all() -> None:
     assert (answer.first_packet, answer.last_packet) == (at + n + 1, at + n + m)
 
 
+@pytest.mark.parametrize("segment", [1, 5, 4_000])
+def test_frames_in_a_row_that_are_too_short_are_one_problem(segment: int) -> None:
+    short = bytes(4 * 200) + b"\0\0\0\7" + bytes(7)
+    talk = greeted(segment=segment).send(0, short).metadata(2).send(0, bytes(4)).send(1, bytes(4 * 3)).end()
+    out = inspect(talk)
+    found = [one for one in out if isinstance(one, Problem) and one.kind == "frame-unreadable"]
+    what = "a frame of 0 bytes, too few for a"
+    packet = 5 if segment > 8 else found[1].detail.split()[-2]
+    assert [one.detail for one in found] == [
+        f"{what} request",
+        f"200 more frames in a row of less than 8 bytes, too few for a request, from packet {packet} on",
+        f"{what} request",
+        f"{what} response",
+        found[-1].detail,
+    ]
+    assert found[-1].detail.startswith("2 more frames in a row of less than 4 bytes, too few for a response")
+    assert [one.bytes for one in found] == [0, 4 * 199 + 11, 0, 0, 8]
+    assert messages(out)[2:] == [("request", "Metadata", 1, 2, 2), ("response", "Metadata", 1, 2, 2)]
+
+
 def requests(*numbers: int) -> tuple[int, bytes]:
     return 0, b"".join(kb.metadata_request(number, None) for number in numbers)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.craft.packet import Packet
 from tests.kernel.test_link import only
 from tests.oracle.timing.stalls import Stall
 from tests.timing.timeline import Timeline, at
@@ -28,12 +29,19 @@ def retried(line: Timeline, *times: float, size: int = 100) -> None:
         line.add(time, packet.but(ident=50 + number))
 
 
+def old_acknowledgement(line: Timeline, time: float) -> Packet:
+    """Data of the broker that does not acknowledge the client's last 100 bytes."""
+    packet = line.data("broker", time, b"response")
+    line.packets.pop()
+    return packet.but(ack=packet.ack - 100)
+
+
 def test_retransmissions_until_the_acknowledgement() -> None:
     line = opened()
     retried(line, 200, 600, 1400)
     line.acked("broker", 1401)
     (stall,) = stalls(line)
-    assert stall == (at(10), at(1401), "unacknowledged", 3, 100, 100, 0, True)
+    assert stall == (at(10), at(1401), "unacknowledged", 3, at(1400), 100, 100, 0, at(1401) - at(10), True)
 
 
 def test_retransmissions_that_nobody_acknowledges() -> None:
@@ -50,6 +58,27 @@ def test_an_acknowledgement_in_time_is_no_stall() -> None:
     retried(line, 5000)
     line.acked("broker", 6000)
     assert stalls(line) == []
+
+
+def test_a_receiver_that_sends_new_data() -> None:
+    line = opened()
+    retried(line, 200, 600, 1400)
+    for time in (100, 700, 1300):
+        line.packets.append(old_acknowledgement(line, time))
+    line.acked("broker", 1600)
+    (stall,) = stalls(line)
+    assert (stall.until, stall.retried, stall.heard, stall.quiet) == (at(1600), at(1400), 3, at(700) - at(100))
+
+
+def test_a_receiver_that_repeats_its_data() -> None:
+    line = opened()
+    retried(line, 200, 600, 1400)
+    for time in (100, 300):
+        line.packets.append(old_acknowledgement(line, time))
+    line.add(1300, line.packets[-1].but(ident=99))
+    line.acked("broker", 1600)
+    (stall,) = stalls(line)
+    assert (stall.heard, stall.quiet) == (3, at(1600) - at(300))
 
 
 def test_a_receiver_without_room_is_no_stall() -> None:

@@ -85,6 +85,13 @@ def falling_out(count: int) -> PacketBatch:
     return batch(talk.packets)
 
 
+def frames_of_nothing(count: int) -> PacketBatch:
+    """Length prefixes of 0, from both ends."""
+    talk = begun()
+    talk.send(0, bytes(4 * count)).send(1, bytes(4 * count))
+    return batch(talk.packets)
+
+
 def short_connections(count: int) -> PacketBatch:
     """Connections that begin and end."""
     packets = []
@@ -101,6 +108,7 @@ CASES: dict[str, tuple[Callable[[int], PacketBatch], int]] = {
     "segments in descending order": (descending_segments, 2_000),
     "early responses": (early_responses, 2_000),
     "falling out of step": (falling_out, 400),
+    "frames of nothing": (frames_of_nothing, 40_000),
     "short connections": (short_connections, 800),
 }
 

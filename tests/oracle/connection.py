@@ -62,8 +62,7 @@ class OracleConnection(FollowedConnection):
         if found is None:
             found = self._kafka = KafkaConnection(self._options, self._forced)
             self.tls = TlsGate()
-            if self._counts:
-                self.account = Account()
+            self.account = Account() if self._counts else None
             syns: list[Item] = [Started(0, direction, client) for direction, client in self._syns]
             self._syns = ()
             found.feed(self.tls.feed(syns, KeyLog()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
 from kafkasniff.report import ladder as module
 from kafkasniff.report.ladder import EARLIEST, SLOWEST, TROUBLED, Ladder
 from tests.analysis.tables import Row, batch_of, exchange
@@ -55,6 +57,20 @@ def test_connections_with_trouble_come_first() -> None:
     talks = taken(rows).talks()
     assert [talk.connection_id for talk in talks] == [2, 1, 3]
     assert (talks[0].exchanges, talks[0].unanswered, talks[0].client_port) == (20, 1, 50_002)
+
+
+def test_the_note_about_missing_rows_depends_on_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_KEPT", 100)
+    rows = [row for number in range(40) for row in connection(number + 1, 5)]
+    rows += [row for number in range(40) for row in connection(number + 1, 70)[5:]]
+    found = []
+    for size in (11, 90, 1000, len(rows)):
+        ladder = Ladder()
+        for start in range(0, len(rows), size):
+            ladder.update(batch_of(rows[start : start + size]))
+        found.append((ladder.notes(), ladder.rungs({1, 2, 3})))
+    assert found[0][0] == ["some rows are missing: the limit is 100"] * 2
+    assert all(one == found[0] for one in found)
 
 
 def test_what_is_kept_is_bounded(monkeypatch: object) -> None:

@@ -18,6 +18,31 @@ _OPEN = SniffOptions(until_quiet=False)
 _LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 
+_TOKENS = Listener(
+    SASL.name,
+    SASL.protocol,
+    properties={
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "oauthbearer.sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;",
+    },
+)
+TOKEN_S = 6
+
+
+def _tokens(kept: bool) -> Callable[[Stage], None]:
+    """A producer whose tokens hold for some seconds; it presents new ones in time, or always the first one."""
+
+    def play(stage: Stage) -> None:
+        broker = stage.broker(listeners=(_TOKENS,))
+        stage.run(java_waits("topic", f"127.0.0.1:{broker.port('INTERNAL')}", "orders", "1"))
+        settings = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+        settings |= {"token_life": str(TOKEN_S), "token_kept": "yes" if kept else "no", "client_id": "courier"}
+        with stage.recording(broker.port(SASL.name)):
+            stage.run(rdkafka(stage, 12, broker.bootstrap(SASL.name), every=".5", linger_ms="0", **settings))
+
+    return play
+
+
 def _login(user: str) -> dict[str, str]:
     return {
         "security_protocol": "SASL_PLAINTEXT",
@@ -63,6 +88,19 @@ def _gone(users: int, session_ms: int = 0) -> Callable[[Stage], None]:
 
 
 FAULTS = [
+    Fault(
+        "token-expired.pcap",
+        f"OAUTHBEARER with tokens that hold for {TOKEN_S} s; when the first one is over, the client presents it again",
+        _tokens(kept=True),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "token-renewed.pcap",
+        "the same with a new token each time",
+        _tokens(kept=False),
+        looks_like="token-expired.pcap",
+        sniff=_OPEN,
+    ),
     Fault(
         "sasl-all-refused.pcap",
         "the credentials of all four users are deleted at once; before that, their programs worked",

@@ -219,6 +219,12 @@ FAULTS = [
         sniff=_AT_WIRE,
     ),
     Fault(
+        "network-outage-one-way-at-broker.pcap",
+        "the same, captured at the broker",
+        _outage(lambda _frame, to_broker: not to_broker, at_clients=False),
+        sniff=_AT_WIRE,
+    ),
+    Fault(
         "network-outage-idle.pcap",
         f"nothing passes for {OUTAGE_S:.0f} s, and nobody sends anything in that time",
         _outage(lambda _frame, _to_broker: True, at_clients=True, busy=False),

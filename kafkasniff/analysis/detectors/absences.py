@@ -36,6 +36,8 @@ __all__ = [
 
 MAX_LINKS: Final = 1 << 17
 """Maximum number of connections examined, the earliest."""
+ROWS_AT_ONCE: Final = 4096
+"""Rows that are Python objects at the same time."""
 
 REACH_NS: Final = 10_000_000_000
 TOGETHER_NS: Final = 1_000_000_000
@@ -162,8 +164,9 @@ def add_links(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 def links_by_broker(detector: Accumulator[Any]) -> dict[str, list[TcpLink]]:
     """The connections of the partial answer `links` by broker, `address:port`; each list is sorted by time."""
     found: dict[str, list[TcpLink]] = {}
-    for row in detector.parts["links"].table().to_pylist():
-        found.setdefault(row.pop("broker"), []).append(TcpLink(**row))
+    for batch in detector.parts["links"].table().to_batches(max_chunksize=ROWS_AT_ONCE):
+        for row in batch.to_pylist():
+            found.setdefault(row.pop("broker"), []).append(TcpLink(**row))
     for links in found.values():
         links.sort(key=lambda link: (link.time_ns, link.connection_id))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
+from kafkasniff.analysis.detectors.ways import Way
 from kafkasniff.analysis.detectors.wording import elapsed
 from kafkasniff.analysis.partials import Shape
 
@@ -20,6 +21,8 @@ __all__ = ["Outage", "add_stalls", "outages", "stalls_shapes"]
 
 MAX_STALLS: Final = 1 << 16
 """Maximum number of stalls that are examined, the earliest."""
+ANSWER_NS: Final = 50_000_000
+"""By this much, an acknowledgement may be later than a round trip (delayed acknowledgements: 40 ms in Linux)."""
 
 _KEYS: Final = (
     ("since", pa.int64()),
@@ -31,9 +34,11 @@ _KEYS: Final = (
     ("until", pa.int64()),
     ("kind", pa.string()),
     ("retries", pa.int64()),
+    ("retried", pa.int64()),
     ("size", pa.int64()),
     ("passed", pa.int64()),
     ("heard", pa.int64()),
+    ("quiet", pa.int64()),
     ("over", pa.bool_()),
     ("ended", pa.bool_()),
 )
@@ -76,8 +81,23 @@ class Outage(msgspec.Struct, frozen=True):
     @property
     def one_way(self) -> bool:
         """Only data of one side was lost, since other data of this side arrived meanwhile."""
-        is_partial = self.largest is not None or all(row["kind"] == "hole" for row in self.rows)
+        is_partial = self.largest is not None or all(row["kind"] == "hole" or _flowed(row) for row in self.rows)
         return len(self.senders) == 1 and is_partial
+
+    def queued(self, ways: Mapping[tuple[str | None, str], Way]) -> bool:
+        """Nothing was lost: acknowledgements waited in a queue, and arrived in the end.
+
+        The other end sent new data all the time, which TCP does not without acknowledgements: packets passed both ways.
+        If the acknowledgement had answered the last retransmission, it would have come a round trip after that.
+        """
+        waited = set()
+        for row in self.rows:
+            way = ways.get(_pair(row))
+            if way is not None and way.least and _flowed(row):
+                fastest = way.to_broker if row["sender"] == "client" else way.least - way.to_broker
+                if not fastest <= row["until"] - row["retried"] <= 2 * fastest + ANSWER_NS:
+                    waited.add(_pair(row))
+        return self.over and waited == {_pair(row) for row in self.rows}
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -92,6 +112,15 @@ class Outage(msgspec.Struct, frozen=True):
             )
             found.setdefault(row["connection_id"], Evidence(row["connection_id"], None, row["time_ns"], note))
         return tuple(list(found.values())[:MAX_EVIDENCE])
+
+
+def _pair(row: dict[str, Any]) -> tuple[str | None, str]:
+    return row["client_ip"], row["broker"]
+
+
+def _flowed(row: dict[str, Any]) -> bool:
+    """The receiver sent new data all the time."""
+    return bool(row["kind"] == "unacknowledged" and 2 * row["quiet"] <= row["until"] - row["since"])
 
 
 def stalls_shapes() -> dict[str, Shape]:
@@ -130,9 +159,9 @@ def outages(detector: Accumulator[Any], at_least_ns: int) -> list[Outage]:
         if row["until"] - row["since"] >= at_least_ns:
             rows.append(row)
     rows.sort(key=itemgetter("since", "connection_id", "sender"))
-    pairs: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    pairs: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
     for row in rows:
-        pairs.setdefault((row["client_ip"], row["broker"]), []).append(row)
+        pairs.setdefault(_pair(row), []).append(row)
     found: list[Outage] = []
     rest: list[dict[str, Any]] = []
     for some in pairs.values():

@@ -43,6 +43,7 @@ __all__ = ["SASL_REFUSED", "SaslFailures", "taken_mechanisms"]
 
 SASL_REFUSED: Final = "sasl-refused"
 UNSUPPORTED_SASL_MECHANISM: Final = 33
+ILLEGAL_SASL_STATE: Final = 34
 SASL_AUTHENTICATION_FAILED: Final = 58
 OAUTHBEARER: Final = "OAUTHBEARER"
 SEVERAL: Final = 3
@@ -97,7 +98,7 @@ class SaslFailures(Detector[SaslThresholds]):
 
     If the listener does not support the client's mechanism, the finding lists those that it supports. If several
     principals are refused and nobody is accepted after that, or they were accepted before, one finding says that what
-    checks their credentials has failed.
+    checks their credentials has failed. It is a note if a connection renews its session twice within a second.
 
     Caveats: a broker that dies right after a raw token looks like a refusal.
     """
@@ -215,10 +216,14 @@ class SaslFailures(Detector[SaslThresholds]):
         for one in refusals:
             if one.mechanism in crowds and one in by_mechanism[one.mechanism]:
                 continue
-            renewing = any(
+            renewals = [
                 granted.get(each.connection_id, FOREVER) < (each.time_ns or 0) for each in one.evidence[:MAX_EVIDENCE]
-            )
-            found.append(self._finding(one, one.accepted_before(accepted.get(one.mechanism, ())), renewing))
+            ]
+            if one.row["error_code"] == ILLEGAL_SASL_STATE and renewals and all(renewals):
+                found.append(self._too_soon(one))
+                continue
+            before = one.accepted_before(accepted.get(one.mechanism, ()))
+            found.append(self._finding(one, before, any(renewals)))
         return found
 
     def _backend(self, refusals: list[_Refusal], users: list[str], worked: int) -> Finding:
@@ -260,6 +265,28 @@ class SaslFailures(Detector[SaslThresholds]):
             last=max(times, default=None),
             evidence=tuple(evidence[:MAX_EVIDENCE]),
             values={"mechanism": worst.mechanism, "principals": users[:MAX_USERS], "accepted_before": worked},
+        )
+
+    def _too_soon(self, one: _Refusal) -> Finding:
+        """On connections that had authenticated."""
+        row, how = one.row, "" if one.mechanism is None else f" with {word(one.mechanism)}"
+        return self.row_finding(
+            row,
+            one.evidence,
+            "note",
+            f"{plural(row['count'], 're-authentication')} of {client(row)}{how} refused by {row['broker']}: less than "
+            "a second after the last one",
+            meaning=(
+                "A connection may renew its session once a second (KIP-368); before that, brokers answer "
+                f"{one.reason}, and the client has to connect again. Clients do this if a session is very short, "
+                "because their token is about to expire."
+            ),
+            advice=(
+                "Let the client get new tokens earlier (sasl.login.refresh.window.factor), or issue tokens that are "
+                "valid for longer."
+            ),
+            subject=("client_id", "client_ip", "broker", "error_code"),
+            values={"mechanism": one.mechanism, "principal": one.principal},
         )
 
     def _finding(self, one: _Refusal, before: int | None, renewing: bool) -> Finding:

@@ -61,11 +61,11 @@ class ExpiredSessions(Detector[ExpiredSessionThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
-        sessions: Any = tuple(
-            (name, number, "last") for name in ("time_ns", "exchange_id", "granted_ns", "lifetime_ms")
-        )
+        # In reverse order: the last authentication of each connection.
+        order = ("before", "exchange_id")
+        sessions: Any = tuple((name, number, "first") for name in (*order, "granted_ns", "lifetime_ms"))
         return {
-            "sessions": Shape(keys=_CONNECTION, measures=sessions, order=ORDER, keep="earliest", bound=MAX_CONNECTIONS),
+            "sessions": Shape(keys=_CONNECTION, measures=sessions, order=order, keep="earliest", bound=MAX_CONNECTIONS),
             "lost": Shape(
                 keys=_CONNECTION,
                 measures=(("count", number, "sum"), ("first", number, "min"), ("last", number, "max")),
@@ -93,8 +93,11 @@ class ExpiredSessions(Detector[ExpiredSessionThresholds]):
         ).cast(pa.int64())
         known = pc.and_(pc.is_valid(found), pc.is_valid(column(batch, "time_ns")))
         batch, found = only(batch, known), found.filter(known)
-        granted = integers(column(batch, "time_ns")) + 1000 * integers(column(batch, "latency_us"))
-        self.parts["sessions"].add({**order_columns(batch), "granted_ns": granted, "lifetime_ms": found})
+        time = integers(column(batch, "time_ns"))
+        granted = time + 1000 * integers(column(batch, "latency_us"))
+        self.parts["sessions"].add(
+            {**order_columns(batch), "before": -time, "granted_ns": granted, "lifetime_ms": found}
+        )
 
     def findings(self) -> Iterator[Finding]:
         connections = connections_by_id(self, "connections")
@@ -110,7 +113,9 @@ class ExpiredSessions(Detector[ExpiredSessionThresholds]):
             over = session["granted_ns"] + 1_000_000 * session["lifetime_ms"]
             if asked >= over and one["end_time_ns"] - asked <= self.thresholds.soon:
                 key = tuple(one[name] for name in ("client_id", "client_ip", "broker"))
-                found.setdefault(key, []).append({**one, **session, "asked": asked, "silent": late["first"] is None})
+                found.setdefault(key, []).append(
+                    {**one, **session, "time_ns": -session["before"], "asked": asked, "silent": late["first"] is None}
+                )
         for rows in found.values():
             if len(rows) >= self.thresholds.at_least:
                 yield self._finding(sorted(rows, key=lambda row: (row["asked"], row["connection_id"])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -80,7 +81,8 @@ class TransportTrouble(Detector[TransportThresholds]):
     as retransmitted.
 
     A round trip of 200 ms or more is a warning: always (a slow path), or on several connections while others are faster
-    (a queue on the path, because a link is full). So is a link over which most large messages pass slowly.
+    (a queue on the path, because a link is full). Data that is acknowledged that late while new data of the other end
+    arrives waits in such a queue and did not get lost. A link that most large messages pass slowly is a warning, too.
 
     Caveats: segments retransmitted because of a late acknowledgement count, too. A closed window shows who does not
     read, not why.
@@ -211,13 +213,19 @@ class TransportTrouble(Detector[TransportThresholds]):
 
     def findings(self) -> list[Finding]:
         found = outages(self, self.thresholds.stalled)
+        known = ways(self)
+        delayed: dict[tuple[str | None, str], list[dict[str, Any]]] = {}
+        for outage in found:
+            if outage.queued(known):
+                for row in outage.rows:
+                    delayed.setdefault((row["client_ip"], row["broker"]), []).append(row)
         narrow = {(one.subject["client_ip"], one.subject["broker"]): one for one in self._narrow_ways()}
         return [
-            *map(self._outage, found),
+            *(self._outage(outage) for outage in found if not outage.queued(known)),
             *narrow.values(),
-            *self._retransmitted(found, narrow.keys()),
+            *self._retransmitted(found, narrow.keys() | delayed.keys()),
             *self._closed(),
-            *self._far(narrow.keys()),
+            *self._far(narrow.keys(), delayed),
         ]
 
     def _narrow_ways(self) -> Iterator[Finding]:
@@ -408,19 +416,23 @@ class TransportTrouble(Detector[TransportThresholds]):
                     values={"closed": count, "closed_ms": closed_us / 1000},
                 )
 
-    def _far(self, narrow: Set[Any]) -> Iterator[Finding]:
+    def _far(self, narrow: Set[Any], delayed: Mapping[Any, list[dict[str, Any]]]) -> Iterator[Finding]:
         keys, found = distributions(self.parts["latencies"], ("client_ip", "broker"), {"p50": 0.5})
         every = ways(self)
         slow = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._slow.rows(self)}
         again = {(row["client_ip"], row["broker"]): row["again"] for row in self.parts["packets"].table().to_pylist()}
         for pair, way in every.items():
-            if (way.far or way.queued) and pair not in narrow:
+            if pair in narrow:
+                continue
+            if pair in delayed:
+                yield self._slow_way(_with_delays(way, delayed[pair]), again.get(pair, 0), *_delays(delayed[pair]))
+            elif way.far or way.queued:
                 yield self._slow_way(way, again.get(pair, 0), *slow[pair])
         rows = zip(keys.to_pylist(), found["p50"].to_pylist(), found["count"].to_pylist(), strict=True)
         for key, median, count in rows:
-            known = every.get((key["client_ip"], key["broker"]))
-            limits = self.thresholds
-            if known is None or known.far or known.queued or (key["client_ip"], key["broker"]) in narrow:
+            pair = key["client_ip"], key["broker"]
+            known, limits = every.get(pair), self.thresholds
+            if known is None or known.far or known.queued or pair in narrow or pair in delayed:
                 continue
             round_trip = known.to_broker
             if round_trip < limits.way or round_trip < limits.way_share * median * 1000:
@@ -465,9 +477,9 @@ class TransportTrouble(Detector[TransportThresholds]):
                 f"{elapsed(way.most)}, on {plural(way.slow, 'connection')}"
             )
             meaning = (
-                "Even handshakes, which kernels answer at once, wait that long at times: packets queue on the path, "
-                "because more is sent than a link carries, or a rate limit lets pass. Requests look late for this "
-                "reason. The broker is not the cause."
+                "Even what kernels answer at once, handshakes and data, waits that long at times: packets queue on the "
+                "path, because more is sent than a link carries, or a rate limit lets pass. Requests look late for "
+                "this reason. The broker is not the cause."
                 + (
                     f" {plural(again, 'packet')} were sent again, since no acknowledgement came in time."
                     if again
@@ -511,6 +523,31 @@ _CLOSED_SAID: Final = (
         "Check the broker's request queue, num.network.threads, garbage collection and disks.",
     ),
 )
+
+
+def _with_delays(way: Way, delays: list[dict[str, Any]]) -> Way:
+    """The same with acknowledgements that waited in a queue."""
+    most = max(way.most, *(row["until"] - row["since"] for row in delays))
+    slow = max(way.slow, len({row["connection_id"] for row in delays}))
+    return msgspec.structs.replace(way, most=most, slow=slow)
+
+
+def _delays(delays: list[dict[str, Any]]) -> tuple[dict[str, Any], tuple[Evidence, ...]]:
+    """What a finding says of these acknowledgements: subject, counts and times; and the evidence."""
+    row = {name: delays[0][name] for name in ("client_ip", "broker")}
+    row |= {"count": len(delays), "first": min(one["since"] for one in delays)}
+    row |= {"last": max(one["until"] for one in delays)}
+    evidence = (
+        Evidence(
+            one["connection_id"],
+            None,
+            one["time_ns"],
+            f"data of the {one['sender']} acknowledged after {elapsed(one['until'] - one['since'])}, while data of the "
+            "other end arrived",
+        )
+        for one in sorted(delays, key=lambda one: (one["since"], one["connection_id"]))
+    )
+    return row, tuple({one.connection_id: one for one in evidence}.values())[:MAX_EVIDENCE]
 
 
 def _place(one: Evidence) -> tuple[int, int]:

@@ -138,8 +138,7 @@ class CaptureUsage:
     def _over(self, part: Partials, *, everything: bool) -> tuple[pa.Table, Partials]:
         """The rows of ended (or all) connections with their clients' software, and the remaining rows."""
         table = part.table()
-        rest = Partials(part.shape)
-        rest.lost = part.lost
+        rest = Partials(part.shape, part.lost)
         ids = pa.array(list(self._ended), pa.int64())
         if not everything:
             over = pc.is_in(table.column("connection_id"), value_set=ids)

@@ -336,9 +336,11 @@ _STALL: Final = (
     Column("until", pa.int64(), "when it arrived; otherwise the last retransmission, or the last packet after a hole"),
     Column("kind", pa.string(), "unacknowledged: retransmitted in vain; hole: later data arrived, this did not"),
     Column("retries", pa.int64(), "retransmissions in this time"),
+    Column("retried", pa.int64(), "when the last one was sent: nanoseconds since 1970"),
     Column("size", pa.int64(), "bytes of the smallest retransmitted segment, or of the hole"),
     Column("passed", pa.int64(), "bytes of the largest segment of the sender that had arrived"),
     Column("heard", pa.int64(), "packets of the receiver in this time"),
+    Column("quiet", pa.int64(), "nanoseconds of the longest time in it without new data of the receiver"),
     Column("over", pa.bool_(), "the data arrived in the end"),
 )
 STALL: Final = pa.struct(_fields(_STALL))

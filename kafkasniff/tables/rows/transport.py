@@ -123,7 +123,8 @@ def _stalls(links: Links) -> pa.Array:
         "sender": _named(_SIDES, stalls["sender"]),
         "kind": _named(_STALLS, stalls["kind"]),
         "over": stalls["over"] > 0,
-        **{name: stalls[name] for name in ("since", "until", "retries", "size", "passed", "heard")},
+        "retried": _unless(stalls["retried"] == NO_TIME, stalls["retried"]),
+        **{name: stalls[name] for name in ("since", "until", "retries", "size", "passed", "heard", "quiet")},
     }
     values = pa.StructArray.from_arrays(
         [_array(columns[field.name], field.type) for field in STALL], fields=list(STALL)

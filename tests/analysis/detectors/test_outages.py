@@ -18,7 +18,13 @@ def stall(client: str, broker: str, since: float, until: float, **more: Any) -> 
         **{"connection_id": round(since * 1000), "time_ns": 0, "client_ip": client},
         **{"broker": broker, "since": round(since * SECOND), "until": round(until * SECOND)},
         **{"sender": "client", "kind": "unacknowledged", "retries": 4, "size": 100, "passed": 1448},
-        **{"heard": 0, "over": True, "ended": False},
+        **{
+            "retried": round(until * SECOND),
+            "quiet": round((until - since) * SECOND),
+            "heard": 0,
+            "over": True,
+            "ended": False,
+        },
     }
     return {**row, **more}
 
@@ -60,6 +66,37 @@ def test_only_large_segments_are_lost() -> None:
     assert [one[-1] for one in found(stall("a", "x", 1, 4, **lost))] == [None]
     assert [one[-1] for one in found(stall("a", "x", 1, 4, heard=1, size=1448, over=False))] == [None]
     assert [one[-1] for one in found(stall("a", "x", 1, 4, heard=1, size=1448, passed=300))] == [None]
+
+
+def waits(detector: TransportTrouble, *rows: dict[str, Any], round_trip: float = 0.02) -> list[str]:
+    """What the findings are called; `round_trip`: in seconds, of the fastest connection."""
+    for row in rows:
+        detector.parts["stalls"].add({name: [value] for name, value in row.items()})
+    way = {"client_ip": ["a"], "broker": ["x"], "to_broker_us": [1], "least_us": [round(round_trip * 1e6)]}
+    detector.parts["ways"].add(way | {"most_us": [round(round_trip * 1e6)], "slow": [0], "again": [0]})
+    return [str(one.subject["trouble"]) for one in detector.findings()]
+
+
+def test_acknowledgements_in_a_queue_are_no_outage() -> None:
+    late = {"quiet": SECOND // 4, "retried": round(1.9 * SECOND)}
+    assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **late)) == ["queue"]
+    # The acknowledgement came sooner than an answer to the last attempt.
+    soon = {"quiet": SECOND // 4, "retried": round(2.195 * SECOND), "sender": "broker"}
+    assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **soon)) == ["queue"]
+    # Another connection whose receiver had nothing to send waited in the same queue.
+    assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **late), stall("a", "x", 1.5, 3)) == ["queue"]
+
+
+def test_data_that_had_to_be_sent_again_was_lost() -> None:
+    quiet = SECOND // 4
+    for more in (
+        # The acknowledgement came a round trip after the last attempt.
+        {"quiet": quiet, "retried": round(2.17 * SECOND)},
+        # The receiver was not acknowledged either.
+        {"quiet": SECOND, "retried": round(1.9 * SECOND)},
+        {"quiet": quiet, "retried": round(1.9 * SECOND), "over": False},
+    ):
+        assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **more)) == ["outage"]
 
 
 def test_no_stalls() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Literal
 
+from kafkasniff.engine.stream_problems import LEAST
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
@@ -18,7 +19,7 @@ from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Problem
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 from tests.oracle.kafka.correlation import elapsed, precedes
 from tests.oracle.kafka.early import EarlyResponses
 from tests.oracle.kafka.event_log import EventLog
@@ -39,6 +40,7 @@ class Dialogue(ExchangeEnds):
         "_offered",
         "_ordinal",
         "_sasl",
+        "_short",
         "memory",
         "opening",
         "unread_of",
@@ -54,6 +56,8 @@ class Dialogue(ExchangeEnds):
         self.memory = ConnectionMemory()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
+        self._short: list[tuple[str, int, int, int] | None] = [None, None]
+        """By direction: kind, number, bytes and first packet of frames in a row that are too short, after the first."""
         self.unread_of = [0, 0]
         """Bytes of each stream's frames that are not messages, with their length prefixes."""
 
@@ -64,6 +68,8 @@ class Dialogue(ExchangeEnds):
     def close(self, reason: Literal["fin", "rst", "reused", "idle", "end"], left_ns: int = NO_TIME) -> None:
         """The connection and its exchanges have ended. `left_ns`: when the broker closed its side, if it did."""
         self._give_up(self._early.drain())
+        for direction in (0, 1):
+            self._end_short(direction)
         self._end_rest(reason, left_ns)
 
     def lose_requests(self) -> None:
@@ -87,10 +93,15 @@ class Dialogue(ExchangeEnds):
             if self.opening is not None:
                 self.opening.token(is_request=is_request, time_ns=frame.time_ns)
             return
-        if is_request:
-            self._request(frame)
+        least = LEAST["request" if is_request else "response"]
+        if frame.end - frame.start < least and not _incomplete(frame):
+            self._too_short(frame, "request" if is_request else "response")
         else:
-            self._response(frame)
+            self._end_short(frame.direction)
+            if is_request:
+                self._request(frame)
+            else:
+                self._response(frame)
         if self._early and self.requests == "here":
             self._give_up(self._early.tick())
 
@@ -128,12 +139,9 @@ class Dialogue(ExchangeEnds):
             return
         ordinal = self._ordinal
         self._ordinal += 1
-        if decoded.correlation_id is None or decoded.api_key is None or decoded.api_version is None:
-            self._log.events.append(
-                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, _incomplete(frame))
-            )
-            self._end(ordinal, "unanswered")
-            return
+        assert decoded.correlation_id is not None
+        assert decoded.api_key is not None
+        assert decoded.api_version is not None
         hidden = detail.hides and not request_plan(decoded.api_key, decoded.api_version).needed
         if hidden:
             detail.left_out.requests += 1
@@ -292,7 +300,7 @@ class Dialogue(ExchangeEnds):
 
     def _orphan(self, frame: Frame) -> None:
         self.opening = None
-        if frame.end - frame.start < 4:
+        if frame.end - frame.start < LEAST["response"]:
             self._unreadable(frame, "too few for a response")
             return
         correlation_id = _INT.unpack_from(frame.data, frame.start)[0]
@@ -307,6 +315,29 @@ class Dialogue(ExchangeEnds):
             MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
         )
         self._end(ordinal, "orphan")
+
+    def _too_short(self, frame: Frame, kind: str) -> None:
+        """A frame that is too short for a message: the first one of a run is reported, the others with its end."""
+        self._responses_lost = self._responses_lost or kind == "response"
+        run = self._short[frame.direction]
+        if run is None:
+            self._short[frame.direction] = (kind, 0, 0, 0)
+            self._unreadable(frame, f"too few for a {kind}")
+            return
+        _, count, size, packet = run
+        more = 4 + frame.end - frame.start
+        self.unread_of[frame.direction] += more
+        self._short[frame.direction] = (kind, count + 1, size + more, packet if count else frame.first_packet)
+
+    def _end_short(self, direction: int) -> None:
+        run, self._short[direction] = self._short[direction], None
+        if run is None or not run[1]:
+            return
+        kind, count, size, packet = run
+        frames = "another frame" if count == 1 else f"{count:,} more frames in a row"
+        what = f"of less than {LEAST[kind]} bytes, too few for a {kind}"
+        detail = f"{frames} {what}, from packet {packet & PACKET_NUMBER} on"
+        self._log.problem("frame-unreadable", detail, direction, size)
 
     def _unreadable(self, frame: Frame, what: str) -> None:
         """Report a frame that is not a message, without showing it: the bytes could be anything, even a token."""

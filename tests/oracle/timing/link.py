@@ -78,7 +78,7 @@ class LinkHalf(StallWatch):
                     peer._resumed(time)
                 peer._acked = ack
                 peer._owed_since = time if flying else None
-                peer._heard = 0
+                peer._heard, peer._flowed_at, peer._quiet = 0, None, 0
             elif peer._owed_since is not None:
                 peer._heard += 1
         if flags & (SYN | FIN | RST):
@@ -94,7 +94,7 @@ class LinkHalf(StallWatch):
                 self._closed_since = time
                 self.trouble.window_closed(time)
                 # The sender has to wait, and its probes (RFC 9293, 3.8.6.1) do not count as retransmissions.
-                peer._retries, peer._owed_since = 0, None
+                peer._retries, peer._owed_since, peer._flowed_at, peer._quiet = 0, None, None, 0
             link = self.link
             if link.acknowledged is None and link.answered is not None and self is not link.answered_by:
                 link.acknowledged = time
@@ -117,6 +117,7 @@ class LinkHalf(StallWatch):
             if 0 < missing < _HALF:
                 self._misses(expected, seq, time, ident)
             self._next = end
+        self.peer.flows(time)
         if self._timed_end is None:
             self._timed_end, self._timed_since = end, time
         self.largest = max(self.largest, wire)

@@ -3,7 +3,8 @@
 Two kinds of evidence, since a capture is made before or after the place where packets get lost:
 
 - *unacknowledged*: the sender retransmits, and nothing more is acknowledged. Receivers acknowledge within 0.5 s even if
-  their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded.
+  their programs hang (RFC 9293, 3.8.6.3); those with a closed window are excluded. If the receiver sends new data all
+  the time, it gets acknowledgements, without which TCP stops at the first timeout: packets pass both ways.
 - *hole*: later data (or the FIN) arrived, earlier data is missing, and the receiver does not acknowledge it either. If
   it does, only the capture lacks it.
 """
@@ -41,13 +42,17 @@ class Stall(NamedTuple):
     """When it arrived; otherwise the last retransmission, or the last packet of a connection with a hole."""
     kind: StallKind
     retries: int
-    """Retransmissions in this time."""
+    """Retransmissions in this time, …"""
+    retried: int | None
+    """… and when the last one was sent."""
     size: int
     """Bytes of the smallest retransmitted segment, or of the hole."""
     passed: int
     """Bytes of the largest segment of this sender that had arrived."""
     heard: int
     """Packets of the receiver in this time."""
+    quiet: int
+    """The longest time in it without new data of the receiver."""
     over: bool
     """The data arrived in the end."""
 
@@ -92,6 +97,10 @@ class StallWatch:
         """… and bytes of the smallest."""
         self._heard = 0
         """Packets of the receiver since then that acknowledged nothing more."""
+        self._flowed_at: int | None = None
+        """Since then: the last new data of the receiver, …"""
+        self._quiet = 0
+        """… and the longest time without any before that."""
 
     def _misses(self, begin: int, until: int, time: int, ident: int) -> None:
         """Data is missing before a segment."""
@@ -120,7 +129,8 @@ class StallWatch:
 
     def _hole_stall(self, hole: MissingData, time: int, *, over: bool) -> Stall:
         size, heard = (hole.until - hole.begin) & _MASK, self.peer.packets - hole.receiver_packets
-        return Stall(hole.since, time, "hole", 0, size, self.largest, heard, over)
+        quiet = max(time - hole.since, 0)
+        return Stall(hole.since, time, "hole", 0, None, size, self.largest, heard, quiet, over)
 
     def _retried(self, time: int, end: int, wire: int) -> None:
         """It retransmitted a segment, which may be acknowledged by now."""
@@ -136,8 +146,21 @@ class StallWatch:
             self._stalled(self._unacknowledged(since, time, over=True))
         self._retries = 0
 
+    def flows(self, time: int) -> None:
+        """The receiver sends new data."""
+        if self._owed_since is not None:
+            self._quiet = self._quiet_until(self._owed_since, time)
+            self._flowed_at = time
+
+    def _quiet_until(self, since: int, time: int) -> int:
+        last = since if self._flowed_at is None else max(self._flowed_at, since)
+        return max(self._quiet, time - last)
+
     def _unacknowledged(self, since: int, time: int, *, over: bool) -> Stall:
-        return Stall(since, time, "unacknowledged", self._retries, self._retry_size, self.passed, self._heard, over)
+        return Stall(
+            *(since, time, "unacknowledged", self._retries, self._retried_at, self._retry_size, self.passed),
+            *(self._heard, self._quiet_until(since, time), over),
+        )
 
     def _stalled(self, stall: Stall) -> None:
         if len(self.stalls) < MAX_STALLS:
