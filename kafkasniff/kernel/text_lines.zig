@@ -436,7 +436,14 @@ const Writer = struct {
         call.records = 0;
         call.truncated = 0;
         call.looked_at = 0;
-        var out = Tree{ .bytes = self.bytes, .at = self.at, .style = style, .frames = self.frames, .dates = &self.dates };
+        var out = Tree{
+            .bytes = self.bytes,
+            .at = self.at,
+            .style = style,
+            .paint = lines.summaries.paint orelse return error.Odd,
+            .frames = self.frames,
+            .dates = &self.dates,
+        };
         var walk = Walk(Tree).init(call, programs.Program.at(program), data, one.body, &out, null);
         walk.names = names;
         const ended = walk.run();

@@ -1,8 +1,8 @@
 //! A body as an indented tree, below the line of text of its message.
 //!
 //! The specification is `kafkasniff/sinks/tree.py`. `Tree` has the functions of `json.Json`, so that the same walk writes
-//! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, error
-//! codes, unknown tags, hidden payload. `tree_style.zig` has their structures, `tree_notes.zig` what is said beside values.
+//! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, unknown
+//! tags, hidden payload. `tree_style.zig` has their structures, `tree_notes.zig` what is said beside values.
 
 const encoding = @import("base64.zig");
 const notes = @import("tree_notes.zig");
@@ -16,6 +16,7 @@ const times = @import("times.zig");
 const Error = @import("reader.zig").Error;
 const Hiding = @import("payload.zig").Hiding;
 const Note = styles.Note;
+const Paint = @import("summary_errors.zig").Paint;
 pub const Page = shown_text.Page;
 pub const Pages = shown_text.Pages;
 pub const Style = styles.Style;
@@ -48,6 +49,8 @@ pub const Tree = struct {
     bytes: []u8,
     at: usize,
     style: *const Style,
+    /// How errors are shown.
+    paint: *const Paint,
     /// Open structs and arrays: `frames[0..depth]`.
     frames: *Frames,
     depth: usize = 0,
