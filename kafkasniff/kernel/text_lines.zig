@@ -223,7 +223,7 @@ const Writer = struct {
         const one = &lines.source.found.rows[index];
         if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
         const table = try self.tableOf(one);
-        if (shown != .written) {
+        if (shown != .written and shown != .again) {
             if (shown != .read) return error.Odd;
             if (one.flags.request) try lines.source.checkClientId(one);
             if (table.address != null) {

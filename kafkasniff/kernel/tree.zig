@@ -253,6 +253,11 @@ pub const Tree = struct {
         self.joins = true;
     }
 
+    /// Closes a struct that another one was joined to.
+    pub fn closeJoined(self: *Self, mark: usize, _: usize) Error!void {
+        try self.closeMap(mark, 0);
+    }
+
     /// The member of a fetch session, as lines.
     pub fn session(self: *Self, lines: []const u8) Error!void {
         try self.flush();

@@ -33,7 +33,7 @@ const MAX_VARINT = 5;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
 
-/// A walk whose output is `Out`, which is `json.Json`, `pack.Pack`, `tree.Tree` or `redact.Blank`.
+/// A walk whose output is `Out`: `json.Json`, `pack.Pack`, `tree.Tree`, `silent.Silent` or `redact.Blank`.
 pub fn Walk(comptime Out: type) type {
     return struct {
         const Self = @This();
@@ -47,6 +47,8 @@ pub fn Walk(comptime Out: type) type {
         notes: Notes,
         /// The walk ended inside a value that is partly complete, so the value is kept.
         kept: bool = false,
+        /// A problem ended the walk.
+        ended: bool = false,
         /// Secrets are withheld.
         hide: bool,
         /// Unknown tags may be payload, which is hidden.
@@ -83,7 +85,7 @@ pub fn Walk(comptime Out: type) type {
         /// Writes the whole body, or the complete part of it. Returns where the walk ended.
         pub fn run(self: *Self) Error!usize {
             self.structure(0, null) catch |reason| switch (reason) {
-                error.Ended => {},
+                error.Ended => self.ended = true,
                 error.Odd, error.NoRoom => |other| return other,
             };
             return self.reader.at;

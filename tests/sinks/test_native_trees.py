@@ -20,7 +20,7 @@ from tests.native.kernel_and_walker import Kind
 from tests.native.kernel_summaries import TameEncoder, kinds_with_tables
 from tests.native.test_text_lines import alone, lines
 
-FETCH, LIST_OFFSETS, HEARTBEAT, END_TXN = 1, 2, 12, 26
+HEARTBEAT = 12
 WAYS: list[dict[str, Any]] = [
     {"verbosity": 2, "width": 40},
     {"verbosity": 2, "width": 133, "colour": True},
@@ -56,12 +56,12 @@ class _WildEncoder(TameEncoder):
         return super().scalar(field, path, nullable)
 
 
-def _message(kind: Kind, body: bytes) -> Seen | None:
+def message_of(kind: Kind, body: bytes) -> Seen | None:
     assert kind.key is not None
     correlation = bytes(3) + b"\5"
     if kind.direction == "request":
         flexible = request_plan(kind.key, kind.version).header > 1
-        head = kind.key.to_bytes(2, "big") + kind.version.to_bytes(2, "big") + correlation + b"\0\1c"
+        head = kind.key.to_bytes(2, "big") + kind.version.to_bytes(2, "big") + correlation + b"\0\6client"
         return crafted(head + b"\0" * flexible + body, None, DecodeOptions())
     flexible = response_plan(kind.key, kind.version).header > 0
     return crafted(correlation + b"\0" * flexible + body, (kind.key, kind.version), DecodeOptions())
@@ -86,7 +86,7 @@ def test_the_same_as_the_sink(seed: int) -> None:
     seen = []
     for kind in kinds_with_tables():
         for encoder in (_WildEncoder(Plan(rng, unknown_tags=False)), _WildEncoder(Plan(rng, count=6, nulls=False))):
-            one = _message(kind, encoder.body(kind.root)[0])
+            one = message_of(kind, encoder.body(kind.root)[0])
             if one is not None:
                 seen.append(one)
     assert len(seen) > 800

@@ -8,7 +8,7 @@ import msgspec
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.schema.body_forms import LARGE_BODY, LargeBody, RenderedBody
-from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
+from kafkasniff.kafka.schema.body_problems import TRAILING_BYTES, add_noted, walk_ended
 from kafkasniff.kafka.schema.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.kafka.schema.wire import Ended, Odd
@@ -144,8 +144,8 @@ def take_rendered(  # noqa: PLR0917 - as `read_body`
 
 
 def _report_trailing(plan: MessagePlan, after: int, end: int, context: DecodeContext) -> None:
-    detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
-    context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    detail = TRAILING_BYTES.words.format(end - after, plan.api, plan.version)
+    context.problem(TRAILING_BYTES.kind, detail, after, size=end - after, always=True)
 
 
 def _may_show_secrets(plan: MessagePlan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:

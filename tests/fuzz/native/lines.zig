@@ -62,6 +62,8 @@ const Run = extern struct {
     style: *const tree.Style,
     /// Lines of text with trees.
     trees: u64,
+    /// Problems of bodies whose lines were written.
+    problems: u64,
 };
 
 const MOST = 8;
@@ -96,7 +98,7 @@ const Batch = struct {
         message.flags.arena = random.below(2) == 0;
         message.pair = kernel.feed_found.NONE;
         self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
-        if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(3));
+        if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(4));
         self.count += 1;
         return true;
     }
@@ -331,8 +333,8 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         var written: u64 = 0;
         for (first..writer.next) |index| {
             const mark = if (shown) |marks| marks[index] else .written;
-            if (mark != .written and mark != .read) @panic("a line that is Python's");
-            written += @intFromBool(mark == .written);
+            if (mark == .left) @panic("a line that is Python's");
+            written += @intFromBool(mark != .read);
         }
         if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
         if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
@@ -410,6 +412,8 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     known.clear();
     var ends: [MOST]u64 = undefined;
     var states: [MOST]lines.State = undefined;
+    var counts: [MOST]u8 = undefined;
+    const last_word = call.wordings.size;
     for (0..run.executions) |_| {
         var batch = Batch{ .at = run.room_size };
         for (0..1 + random.below(3)) |_| {
@@ -448,6 +452,9 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.used = 0;
         call.ends = &ends;
         call.states = &states;
+        call.counts = &counts;
+        call.rows = random.below(2);
+        call.wordings.size = if (random.below(8) == 0) random.below(last_word) else last_word;
         call.call.batches_given = 0;
         var given = false;
         while (true) {
@@ -484,8 +491,14 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
                         continue;
                     }
                     run.written += 1;
-                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
+                    run.problems += counts[index];
                     if (std.mem.indexOfScalar(u8, found, '\n') != found.len - 1) @panic("not one line");
+                    if (call.rows != 0) {
+                        if (std.mem.count(u8, found, ",") < 18) @panic("not a row");
+                        begin = end;
+                        continue;
+                    }
+                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
                 },
                 .left => {
                     run.left += 1;
@@ -498,5 +511,6 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         columns(run, &batch, &random);
     }
     call.call.output_size = output_size;
+    call.wordings.size = last_word;
     run.random = random.state;
 }
