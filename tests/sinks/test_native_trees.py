@@ -56,15 +56,15 @@ class _WildEncoder(TameEncoder):
         return super().scalar(field, path, nullable)
 
 
-def message_of(kind: Kind, body: bytes) -> Seen | None:
+def message_of(kind: Kind, body: bytes, options: DecodeOptions = DecodeOptions()) -> Seen | None:  # noqa: B008
     assert kind.key is not None
     correlation = bytes(3) + b"\5"
     if kind.direction == "request":
         flexible = request_plan(kind.key, kind.version).header > 1
         head = kind.key.to_bytes(2, "big") + kind.version.to_bytes(2, "big") + correlation + b"\0\6client"
-        return crafted(head + b"\0" * flexible + body, None, DecodeOptions())
+        return crafted(head + b"\0" * flexible + body, None, options)
     flexible = response_plan(kind.key, kind.version).header > 0
-    return crafted(correlation + b"\0" * flexible + body, (kind.key, kind.version), DecodeOptions())
+    return crafted(correlation + b"\0" * flexible + body, (kind.key, kind.version), options)
 
 
 def _agree(seen: list[Seen], way: dict[str, Any]) -> int:

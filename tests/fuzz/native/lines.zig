@@ -303,16 +303,16 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .written = 0,
         },
         .style = if (has_trees) &style else null,
-        .call = if (has_trees) call else null,
+        .call = call,
+        .wordings = run.call.wordings,
         .most = run.room_size,
         .data = null,
         .data_size = 0,
-        .output = call.output,
-        .output_size = call.output_size,
         .next = 0,
         .last = batch.count,
         .wanted = 0,
         .used = 0,
+        .problems = 0,
         .state = .{
             .day = std.math.minInt(i64),
             .capture = 2,
@@ -336,12 +336,15 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             if (mark == .left) @panic("a line that is Python's");
             written += @intFromBool(mark != .read);
         }
-        if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
-        if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
+        if (writer.used > call.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
+        if (writer.used > before and call.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
         if (has_trees) run.trees += written;
         if (writer.summaries.names != null) run.steps += known.taken(batch, writer.next);
-        if (outcome == .done) return;
+        if (outcome == .done) {
+            run.problems += writer.problems;
+            return;
+        }
         run.ended += 1;
         if (outcome == .asks) run.questions += @intFromBool(known.names.asks.session);
         if (outcome == .new_page) @panic("a page that is known");
