@@ -25,7 +25,7 @@ const Phrases = phrases_of.Phrases;
 const Reader = reading.Reader;
 const Table = tables.Table;
 
-/// `Ended`: the body makes no sense from here on.
+/// `Ended`: the body is invalid from here on.
 const Failure = Error || error{Ended};
 
 /// As `walk.zig`.
