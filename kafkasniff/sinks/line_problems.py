@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan
-from kafkasniff.kafka.schema.body_problems import NUMBERED, TRAILING_BYTES
+from kafkasniff.kafka.schema.body_problems import NUMBERED, TRAILING
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.native.line_problems import Careful, LineWordings, Wording
 
@@ -20,4 +20,4 @@ def wordings() -> LineWordings:
 def careful(plan: MessagePlan, *, show_secrets: bool) -> Careful:
     """What the problems of a plan's bodies need besides."""
     marks = () if show_secrets else (b"",) if plan.has_secrets else tuple(plan.secret_marks)
-    return Careful(TRAILING_BYTES.words.format("{}", plan.api, plan.version).encode(), marks)
+    return Careful(TRAILING.words.format("{}", plan.api, plan.version).encode(), marks)

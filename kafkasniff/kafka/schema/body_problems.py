@@ -29,7 +29,7 @@ __all__ = [
     "ODD_BOOLEAN",
     "ODD_MARK",
     "ODD_TAGGED_MARK",
-    "TRAILING_BYTES",
+    "TRAILING",
     "Template",
     "add_noted",
     "walk_ended",
@@ -64,11 +64,11 @@ ODD_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or -1 (
 ODD_TAGGED_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or 0 (null)")
 NOT_TEXT: Final = Template("string-not-utf8", "{} bytes that are not UTF-8")
 
-TRAILING_BYTES: Final = Template("trailing-bytes", "{} bytes follow the body of {} version {}")
+TRAILING: Final = Template("trailing-bytes", "{} bytes follow the body of {} version {}")
 
 NUMBERED: Final = (
     *(CUT_NUMBER, CUT_VALUE, CUT_TAG, LONG_VARINT, NEGATIVE_LENGTH, NEGATIVE_COUNT, LONG_ARRAY, LONG_TAG_SECTION),
-    *(NULL_VALUE, ODD_BOOLEAN, ODD_MARK, ODD_TAGGED_MARK, NOT_TEXT, TRAILING_BYTES),
+    *(NULL_VALUE, ODD_BOOLEAN, ODD_MARK, ODD_TAGGED_MARK, NOT_TEXT, TRAILING),
 )
 """By the kernel's numbers, from 1 on."""
 
