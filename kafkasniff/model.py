@@ -168,6 +168,8 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Number of messages."""
     time_ns: int | None = None
     """Time of the last one."""
+    problems: int = 0
+    """Number of problems of their bodies."""
 
     def first(self, count: int) -> Self:
         """The lines of the first messages, one for each; `count`: at most this many."""

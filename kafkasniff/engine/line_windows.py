@@ -139,9 +139,10 @@ class LineWindows:
         )
         for piece in pieces:
             if isinstance(piece, Lines):
-                summary.problems += run.lacking(at, at + piece.count)
+                summary.problems += run.lacking(at, at + piece.count) + piece.problems
                 at += piece.count
-                yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
+                if piece.count:
+                    yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
             elif isinstance(piece, list):
                 others += len(piece)
                 began -= sum(map(run.is_request, piece))

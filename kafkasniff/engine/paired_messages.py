@@ -37,7 +37,7 @@ def request_message(entry: PairedEntry, number: int, capture: str | None) -> tup
         body, errors = _body(paired, version, "request", own, start, position + version.flexible, size)
     if errors is None:
         options, memory, key = paired.context.options, connection.message_memory, version.key
-        decoded = decode_request(data, start, start + size, options, memory=memory, rendered=body)
+        decoded = decode_request(data, start, start + size, options, memory=memory)
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
         _count(paired, key, "request", size, decoded.body)
@@ -88,7 +88,7 @@ def response_message(entry: PairedEntry, opened: Open, capture: str | None) -> M
     if errors is None:
         options, memory, key = paired.context.options, connection.message_memory, version.key
         decoded = decode_response(
-            data, start, start + size, key, version.version, options, memory=memory, request=carry, rendered=body
+            data, start, start + size, key, version.version, options, memory=memory, request=carry
         )
         client, broker = connection.client, connection.broker
         place = number, connection.number, capture, time_ns, client, broker, first_packet, last_packet
@@ -132,7 +132,7 @@ def _body(  # noqa: PLR0917 - where the body is
     """
     body: Any = None if paired.ahead is None else paired.ahead.take(index)
     if body.__class__ is RenderedBody:
-        return body, body.errors if body.odd is None else None
+        return body, body.errors
     if body is None:
         context, plan = paired.context, version.request if direction == "request" else version.response
         context.base = start

@@ -13,7 +13,7 @@ from kafkasniff.engine.regular_messages import Edges, Messages
 from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Lines
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import LEFT, READ, WRITTEN, LineBatch
+from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
 
 __all__ = ["DEFERRED", "REJECTED", "SELECTED", "UNDECIDED", "SelectedMessages", "SelectsLines"]
 
@@ -111,7 +111,7 @@ class SelectedMessages:
         shown = self._shown = state[order.source]
         self._is_copy = np.ones(len(shown), bool)
         self._is_copy[order.place] = False
-        shown[self._is_copy] = WRITTEN
+        shown[self._is_copy] = AGAIN
         self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
 
     def bind(self, batch: LineBatch) -> LineBatch:
@@ -159,9 +159,9 @@ class SelectedMessages:
             for piece in take(at, stop):
                 if isinstance(piece, Lines):
                     begin, at = at, at + piece.count
-                    count = int(np.count_nonzero(shown[begin:at] == WRITTEN))
-                    if count:
-                        yield Lines(piece.data, count, int(self._rows["time"][order.source[at - 1]]))
+                    count = int(np.count_nonzero(shown[begin:at] & WRITTEN))
+                    time = int(self._rows["time"][order.source[at - 1]])
+                    yield Lines(piece.data, count, time, piece.problems)
                 else:
                     at = piece + 1
                     index = int(order.source[piece])

@@ -17,6 +17,8 @@ class RenderedBodies(Enricher):
 
     def __init__(self, topics: Mapping[str, str]) -> None:
         super().__init__(Catalog(topics), sessions=False)
+        # These names are final: a message that gives an id another name changes none.
+        self.catalog.most_topics = 0
 
     def _records(self, topic: str, records: object) -> None:
         if isinstance(records, dict):

@@ -41,7 +41,6 @@ pub fn member(out: anytype, key: ?[]const u8, value: ?[]const u8, call: *calls.C
 }
 
 fn fields(out: anytype, control: *const calls.Control, data: []const u8, version: i16, call: *calls.Call) Error!void {
-    const is_tree = @TypeOf(out.*).is_tree;
     const program = programs.Program.at(control.program);
     const is_fronted = control.fronted != 0;
     const map = if (is_fronted) try out.openMap(2, 0) else 0;
@@ -49,7 +48,7 @@ fn fields(out: anytype, control: *const calls.Control, data: []const u8, version
         if (program.ops[0].fields == 0) return error.Odd;
         try out.name("version", true);
         try out.integer(version);
-        if (is_tree) out.join();
+        out.join();
     }
     const begin = out.at;
     // There is no room for notes, so that anything to be noted is `Odd`. Notes of the enclosing message are kept.
@@ -59,6 +58,5 @@ fn fields(out: anytype, control: *const calls.Control, data: []const u8, version
     var walk = Walk(@TypeOf(out.*)).init(call, program, data, if (is_fronted) 2 else 0, out, null);
     if (try walk.run() != data.len) return error.Odd;
     if (!is_fronted) return;
-    // The fields are members of the same object.
-    if (is_tree) try out.closeMap(map, 2) else out.bytes[begin] = ',';
+    try out.closeJoined(map, begin);
 }

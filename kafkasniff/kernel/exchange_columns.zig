@@ -11,6 +11,8 @@ const std = @import("std");
 
 const Error = reading.Error;
 
+/// Added to the index of a topic id that has no name.
+pub const UNNAMED: u32 = 1 << 31;
 pub const NONE: u32 = 0xFFFF_FFFF;
 pub const VALUES = 8;
 
@@ -164,7 +166,8 @@ pub const Exchanges = extern struct {
     records: u32,
     /// 1: the output of the last call, which ended with `asks`, is continued.
     continues: u32,
-    spare: u32 = 0,
+    /// 1: topic ids without a name are among the topics, marked with `UNNAMED`; else such exchanges are left to Python.
+    unnamed: u32 = 0,
     /// Names of topic ids. They are needed by programs with such a role only.
     topic_names: ?*NameTable,
     /// The largest message that is decoded here, in bytes.

@@ -13,10 +13,12 @@ const std = @import("std");
 
 const Error = reading.Error;
 const Exchanges = exchange_columns.Exchanges;
+const Names = @import("names.zig").Names;
 const NONE = exchange_columns.NONE;
 const Op = programs.Op;
 const Partition = exchange_columns.Partition;
 const Row = exchange_columns.Row;
+const UNNAMED = exchange_columns.UNNAMED;
 
 /// Topics and partitions of an exchange, found by linear search; exchanges with more are left to Python.
 const MOST = 1024;
@@ -244,12 +246,15 @@ pub const Facts = struct {
         call.topics_used += 1;
     }
 
-    /// Names the topic of a struct that has only its id. The names of ids that are not learnt yet are added later, which
-    /// is Python's, and so are the brokers' own topics.
+    /// Names the topic of a struct that has only its id. The name of an id that nobody knows is added later, if the
+    /// caller can do so. The brokers' own topics are left to Python, and names that no message has reported.
     fn nameTopic(self: *Self, own: *Own) Error!void {
         const id = own.topic_id orelse return;
         if (own.topic.name != NONE) return;
-        const name = try (self.call.topic_names orelse return error.Odd).learnt(id) orelse return error.Odd;
+        const found = try (self.call.topic_names orelse return error.Odd).topic(id) orelse return error.Odd;
+        if (found.state == .unknown and self.call.unnamed != 0) return self.topic(own.topic.id | UNNAMED);
+        if (found.state != .learnt) return error.Odd;
+        const name = Names.nameOf(found) orelse return error.Odd;
         if (std.mem.startsWith(u8, name, "__")) return error.Odd;
         own.topic.name = try self.call.names.index(name);
         try self.topic(own.topic.name);
@@ -258,7 +263,7 @@ pub const Facts = struct {
     /// Adds a struct's facts to its partitions.
     fn note(self: *Self, own: *Own) Error!void {
         try self.nameTopic(own);
-        if (own.topic.name == NONE) {
+        if (own.topic.name == NONE and (own.topic.id == NONE or self.call.unnamed == 0)) {
             if (own.records != null) return error.Odd;
             return;
         }

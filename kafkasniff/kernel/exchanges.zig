@@ -26,6 +26,7 @@ pub const Partition = exchange_columns.Partition;
 pub const Row = exchange_columns.Row;
 pub const Shared = exchange_columns.Shared;
 pub const Texts = exchange_columns.Texts;
+pub const UNNAMED = exchange_columns.UNNAMED;
 pub const Wanted = exchange_columns.Wanted;
 
 /// Writes rows from `next` on, after those of the last call only if it asked for names (`names.Asks`).

@@ -74,6 +74,14 @@ pub const Json = struct {
         try self.byte('}');
     }
 
+    /// The next object's members are those of the current one.
+    pub inline fn join(_: *Self) void {}
+
+    /// Closes an object; the one that was joined begins at `begin`.
+    pub inline fn closeJoined(self: *Self, _: usize, begin: usize) Error!void {
+        self.bytes[begin] = ',';
+    }
+
     /// Writes a member's name, given as `"name":`.
     pub inline fn key(self: *Self, literal: []const u8, is_first: bool) Error!void {
         if (!is_first) try self.byte(',');

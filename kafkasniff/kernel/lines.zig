@@ -1,19 +1,22 @@
-//! Messages of `feed.zig` as JSON lines.
+//! Messages of `feed.zig` as JSON lines, or as rows of CSV (`csv_rows.zig`).
 //!
-//! The specification is `kafkasniff/sinks/jsonl.py`. Messages with more to report than header, body and error codes are
-//! left to Python. `kafkasniff/native/lines.py` has the same structures.
+//! The specification is `kafkasniff/sinks/jsonl.py`. Messages with more to report than header, body, error codes and
+//! problems that the walk notes are left to Python. `kafkasniff/native/lines.py` has the same structures.
 
 const calls = @import("call.zig");
+const csv_rows = @import("csv_rows.zig");
 const feed = @import("feed_found.zig");
 const Hiding = @import("payload.zig").Hiding;
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const Names = @import("names.zig").Names;
+const problems_of = @import("line_problems.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
+const Silent = @import("silent.zig").Silent;
 const std = @import("std");
 const times = @import("times.zig");
-const walking = @import("walk.zig");
+const Walk = @import("walk.zig").Walk;
 
 const Error = reading.Error;
 const Message = feed.Message;
@@ -49,6 +52,8 @@ pub const Shown = enum(u8) {
     written = 1,
     /// It is left to Python.
     left = 2,
+    /// Written, after it was read: its problems are counted.
+    again = 3,
     _,
 };
 
@@ -68,13 +73,13 @@ pub const Connection = extern struct {
     size: u32,
     /// 1: all its messages are left to Python.
     left: u32,
-    /// `"client":"…","broker":"…"`
+    /// `"client":"…","broker":"…"`, or both cells
     text: [128]u8,
 };
 
 /// A version of an API in one direction.
 pub const Kind = extern struct {
-    /// `"api_key":…,"api":"…","api_version":…`
+    /// `"api_key":…,"api":"…","api_version":…`, or three cells
     text: Text,
     /// The program that renders bodies; null: the messages are left to Python.
     program: ?[*]const u8,
@@ -85,8 +90,9 @@ pub const Kind = extern struct {
     /// Bodies that are not shown: 1 shows their bytes, 2 their size.
     raw: u32,
     spare: u32,
-    /// Problems reported with each message, as JSON.
+    /// Problems reported with each message: JSON, or a part of the cell.
     problems: Text,
+    careful: problems_of.Careful,
 };
 
 /// The client id of a request of an earlier batch, for its response in this one.
@@ -151,13 +157,16 @@ pub const Lines = extern struct {
     connections_size: u64,
     /// By direction (0 request, 1 response) and code.
     kinds: [*]const Kind,
-    /// By the number of the capture: its name as JSON, or an empty text if lines do not name it.
+    /// By the number of the capture: its name as JSON or as a cell, or an empty text if lines do not name it.
     captures: [*]const Text,
     captures_size: u64,
-    /// Names of error codes as JSON, indexed by the code minus the first one.
+    /// Names of error codes, as JSON or as text, indexed by the code minus the first one.
     errors: [*]const Text,
     errors_size: u64,
     first_error: i64,
+    wordings: problems_of.Wordings,
+    /// 1: rows of CSV.
+    rows: u64,
     /// The largest message that is written here, in bytes.
     most: u64,
 
@@ -175,7 +184,14 @@ pub const Lines = extern struct {
     base: u64,
     ends: [*]u64,
     states: [*]State,
+    /// The number of problems that the walk of each has noted.
+    counts: [*]u8,
 };
+
+pub fn errorName(lines: *const Lines, code: i64) ?[]const u8 {
+    const known: u64 = @bitCast(code -% lines.first_error);
+    return if (known < lines.errors_size) lines.errors[known].get() else null;
+}
 
 /// Why a message has no line.
 const Stop = error{Odd} || Wanting;
@@ -196,9 +212,11 @@ pub fn run(lines: *Lines) Outcome {
     while (lines.next < lines.last) : (lines.next += 1) {
         const index = lines.next - lines.base;
         lines.states[index] = .left;
+        lines.counts[index] = 0;
         const shown = lines.source.shownOf(lines.next);
-        if (writer.line(lines.next, shown)) {
+        if (writer.line(lines.next, shown)) |noted| {
             lines.states[index] = .written;
+            if (shown != .again) lines.counts[index] = @intCast(noted);
             if (lines.names) |names| names.leave(lines.next);
             if (shown == .read) writer.out.at = lines.used else lines.used = writer.out.at;
         } else |reason| {
@@ -256,7 +274,8 @@ const Writer = struct {
 
     const Self = @This();
 
-    fn line(self: *Self, index: u64, shown: Shown) Stop!void {
+    /// Writes the line of a message. Returns the number of problems that its body has.
+    fn line(self: *Self, index: u64, shown: Shown) Stop!u32 {
         const lines = self.lines;
         const message = &lines.source.found.rows[index];
         if (message.code >= feed.KEYS * feed.VERSIONS) return error.Odd;
@@ -264,13 +283,13 @@ const Writer = struct {
         const kind = &lines.kinds[kindOf(message)];
         const api = kind.text.get() orelse return error.NewKind;
         if (message.flags.tags or (kind.program == null and kind.bare == 0)) return error.Odd;
-        if (shown != .written) {
+        if (shown != .written and shown != .again) {
             if (shown != .read or message.size > lines.most) return error.Odd;
             const data = try lines.source.found.bytes(message);
             if (message.body > data.len) return error.Odd;
             if (is_request) try lines.source.checkClientId(message);
-            _ = try self.bodyOf(kind, message, index, data);
-            return;
+            var silent = Silent{};
+            return (try self.bodyOf(&silent, kind, message, index, data)).problems;
         }
         if (message.connection >= lines.connections_size) return error.NewConnection;
         const connection = &lines.connections[message.connection];
@@ -279,6 +298,21 @@ const Writer = struct {
         const data = try lines.source.found.bytes(message);
         if (message.body > data.len or message.size > lines.most or message.time == feed.NO_TIME) return error.Odd;
         const capture = try self.captureOf(message);
+        if (lines.rows != 0) {
+            var silent = Silent{};
+            const found = try self.bodyOf(&silent, kind, message, index, data);
+            try csv_rows.row(lines, &self.out, .{
+                .message = message,
+                .number = lines.source.numbers[index],
+                .time = self.moment.rfc3339(message.time),
+                .capture = capture,
+                .connection = connection,
+                .kind = kind,
+                .client_id = try lines.source.clientId(index, &self.earlier),
+                .found = found,
+            });
+            return found.problems;
+        }
 
         const out = &self.out;
         try out.put(if (is_request) "{\"type\":\"request\",\"exchange\":" else "{\"type\":\"response\",\"exchange\":");
@@ -303,6 +337,7 @@ const Writer = struct {
         try out.integer(message.last_packet & PACKET_NUMBER);
         try out.put(",\"problems\":");
         try out.put(kind.problems.get() orelse "[]");
+        const behind_problems = out.at;
         if (!is_request) {
             try out.put(",\"latency_ms\":");
             try milliseconds(out, message.latency);
@@ -316,10 +351,14 @@ const Writer = struct {
             try out.put(capture);
         }
         try out.put(",\"body\":");
-        const noted = try self.bodyOf(kind, message, index, data);
-        if (kind.raw != 0) try self.raw(kind.raw == 1, data[message.body..]);
-        if (noted > 0) try self.errors(noted, if (is_request) null else behind_errors - 1);
+        const found = try self.bodyOf(out, kind, message, index, data);
+        if (kind.raw != 0 or found.ended) try self.raw(kind.raw < 2, data[message.body..]);
+        if (found.noted > 0) {
+            if (!is_request) try self.errors(found.noted, behind_errors - 1);
+            if (found.problems > 0) try self.problems(&found, kind, behind_problems - 1);
+        }
         try out.put("}\n");
+        return found.problems;
     }
 
     /// A body that cannot be decoded.
@@ -330,15 +369,15 @@ const Writer = struct {
         if (is_shown) try out.encoded(bytes) else try out.withheld(0, bytes.len);
     }
 
-    /// Writes the body of a message. Returns the bytes of its error codes in `Call.notes`.
-    inline fn bodyOf(self: *Self, kind: *const Kind, message: *const Message, index: u64, data: []const u8) Stop!usize {
+    /// Writes the body of a message.
+    inline fn bodyOf(self: *Self, out: anytype, kind: *const Kind, message: *const Message, index: u64, data: []const u8) Stop!problems_of.Found {
         const program = kind.program orelse {
-            try self.out.nothing();
-            return 0;
+            try out.nothing();
+            return .{};
         };
         const names = self.lines.names;
         if (names) |some| some.enter(index, message, kind.teaches != 0, data);
-        const found = self.body(program, data, message.body);
+        const found = self.body(out, program, kind, data, message.body);
         if (names) |some| if (some.isAsking()) return error.Asks;
         return found;
     }
@@ -351,54 +390,67 @@ const Writer = struct {
         return lines.captures[number].get() orelse error.NewCapture;
     }
 
-    /// Writes the body if only its error codes are reported. Returns their bytes in `Call.notes`.
-    fn body(self: *Self, program: [*]const u8, data: []const u8, start: usize) Stop!usize {
+    fn body(self: *Self, out: anytype, program: [*]const u8, kind: *const Kind, data: []const u8, start: usize) Stop!problems_of.Found {
         const call = self.lines.call;
         call.batches_wanted = 0;
         call.records = 0;
         call.truncated = 0;
         call.looked_at = 0;
-        var walk = walking.Walk(Json).init(call, programs.Program.at(program), data, start, &self.out, self.hiding);
+        var walk = Walk(@TypeOf(out.*)).init(call, programs.Program.at(program), data, start, out, self.hiding);
         walk.names = self.lines.names;
         const after = try walk.run();
         if (walk.account.wanting) return error.Compressed;
-        if (walk.notes.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
-        return walk.notes.used;
+        if (walk.account.used != call.batches_given) return error.Odd;
+        const found = try problems_of.take(&walk, after, data, start, &self.lines.wordings, &kind.careful);
+        // Python decides what of it may be shown.
+        return if (found.problems > 0 and self.hiding != null) error.Odd else found;
     }
 
-    /// Inserts error codes at this position; null: nowhere, because only responses report them.
-    fn errors(self: *Self, noted: usize, place: ?usize) Error!void {
+    /// Inserts error codes at this position.
+    fn errors(self: *Self, noted: usize, place: usize) Error!void {
         @branchHint(.unlikely);
         const lines = self.lines;
-        const notes = lines.call.notes[0..noted];
         const out = &self.out;
         const behind = out.at;
-        var at: usize = 0;
-        while (at < noted) {
-            const note = notes[at..];
-            const size = std.mem.readInt(u16, note[2..4], .little);
-            const code = std.mem.readInt(i64, note[12..20], .little);
-            const path = note[calls.NOTE..][0..size];
-            try out.put(if (at == 0) "{\"code\":" else ",{\"code\":");
-            try out.integer(code);
+        var reader = problems_of.NotedReader{ .bytes = lines.call.notes[0..noted] };
+        while (reader.next()) |note| {
+            if (note.kind != 0) continue;
+            try out.put(if (out.at == behind) "{\"code\":" else ",{\"code\":");
+            try out.integer(note.facts[0]);
             try out.put(",\"name\":");
-            const known: u64 = @bitCast(code -% lines.first_error);
-            try out.put((if (known < lines.errors_size) lines.errors[known].get() else null) orelse "null");
+            try out.put(errorName(lines, note.facts[0]) orelse "null");
             try out.put(",\"path\":");
-            try out.string(path);
+            try out.string(note.path);
             try out.byte('}');
-            at += calls.NOTE + size;
         }
-        const begin = place orelse {
-            out.at = behind;
-            return;
-        };
-        std.mem.rotate(u8, out.bytes[begin..out.at], behind - begin);
+        std.mem.rotate(u8, out.bytes[place..out.at], behind - place);
+    }
+
+    /// Inserts problems at this position, after those of all such messages.
+    fn problems(self: *Self, found: *const problems_of.Found, kind: *const Kind, place: usize) Error!void {
+        @branchHint(.cold);
+        const lines = self.lines;
+        const out = &self.out;
+        const behind = out.at;
+        var is_first = out.bytes[place - 1] == '[';
+        var reader = problems_of.NotedReader{ .bytes = lines.call.notes[0..found.noted] };
+        while (reader.next()) |note| {
+            if (note.kind == 0) continue;
+            try out.put(if (is_first) "{\"kind\":\"" else ",{\"kind\":\"");
+            is_first = false;
+            try out.put(try problems_of.kindOf(&lines.wordings, note.kind));
+            try out.put("\",\"detail\":\"");
+            try problems_of.detail(out, &note, &lines.wordings, &kind.careful);
+            try out.put("\",\"offset\":");
+            try out.integer(@intCast(note.position));
+            try out.byte('}');
+        }
+        std.mem.rotate(u8, out.bytes[place..out.at], behind - place);
     }
 };
 
 /// Nanoseconds as milliseconds, in orjson's digits. Numbers of up to 15 digits are exact in decimal, too.
-fn milliseconds(out: *Json, nanoseconds: i64) Error!void {
+pub fn milliseconds(out: *Json, nanoseconds: i64) Error!void {
     const value: u64 = @abs(nanoseconds);
     if (value >= 1_000_000_000_000_000) return error.Odd;
     if (nanoseconds < 0) try out.byte('-');

@@ -126,18 +126,12 @@ pub const Names = extern struct {
         return nameOf(try self.topic(id) orelse return null);
     }
 
-    /// The name of a topic id that a message has reported.
-    pub fn learnt(self: *Names, id: *const [16]u8) Error!?[]const u8 {
-        const found = try self.topic(id) orelse return null;
-        return if (found.state == .learnt) nameOf(found) else null;
-    }
-
-    fn nameOf(found: *const Topic) ?[]const u8 {
+    pub fn nameOf(found: *const Topic) ?[]const u8 {
         return (found.text orelse return null)[0..found.size];
     }
 
-    /// Null: the caller is asked.
-    fn topic(self: *Names, id: *const [16]u8) Error!?*const Topic {
+    /// What is known of a topic id. Null: the caller is asked.
+    pub fn topic(self: *Names, id: *const [16]u8) Error!?*const Topic {
         const low = std.mem.readInt(u64, id[0..8], .little);
         const high = std.mem.readInt(u64, id[8..16], .little);
         const mixed = (low ^ std.math.rotl(u64, high, 32)) *% 0x9E37_79B9_7F4A_7C15;

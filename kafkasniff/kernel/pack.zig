@@ -70,6 +70,15 @@ pub const Pack = struct {
 
     // Structure
 
+    /// The state that `restore` returns to.
+    pub inline fn save(self: *const Self) usize {
+        return self.at;
+    }
+
+    pub inline fn restore(self: *Self, mark: usize) void {
+        self.at = mark;
+    }
+
     /// Opens a map of `count` members and up to `more` optional ones. Returns the mark for `closeMap`.
     pub inline fn openMap(self: *Self, count: usize, more: usize) Error!usize {
         const mark = self.at;

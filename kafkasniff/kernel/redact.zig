@@ -132,6 +132,10 @@ const Blank = struct {
     left: u64,
     at: usize = 0,
 
+    pub inline fn save(_: *const Blank) usize {
+        return 0;
+    }
+    pub inline fn restore(_: *Blank, _: usize) void {}
     pub inline fn openMap(_: *Blank, _: usize, _: usize) Error!usize {
         return 0;
     }

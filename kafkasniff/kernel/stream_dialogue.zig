@@ -429,7 +429,7 @@ pub const Dialogue = struct {
             .response_first = frame.first_time,
             .response_done = frame.time,
         });
-        if (pending.regular and flags == 0 and early == null and row.latency >= 0) {
+        if (pending.regular and flags == 0 and row.latency >= 0) {
             const asked = if (pending.call == e.calls) pending.message else NONE;
             const tagged = e.factsOf(c, row.key, row.version).tagged_answer;
             row.body = if (tagged) 5 else 4;

@@ -34,6 +34,12 @@ pub const Paint = extern struct {
     names_size: u64,
     /// The code of the first name.
     first: i64,
+
+    /// The name of an error; null: it has none.
+    pub fn name(self: *const Paint, code: i64) ?[]const u8 {
+        const place = code -| self.first;
+        return if (place >= 0 and place < self.names_size) self.names[@intCast(place)].get() else null;
+    }
 };
 
 const Range = struct { begin: u32 = 0, end: u32 = 0 };
@@ -178,9 +184,7 @@ pub const Errors = struct {
             if (group.count > SHOWN) try out.more(if (out.at > begin_at) ", " else "", group.count - SHOWN, "");
             if (out.at > begin_at) try out.put(" ");
             try out.put(paint.failure.get() orelse "");
-            const place = @as(i64, group.code) - paint.first;
-            const known = if (place >= 0 and place < paint.names_size) paint.names[@intCast(place)].get() else null;
-            if (known) |found| {
+            if (paint.name(group.code)) |found| {
                 try out.put(found);
             } else {
                 try out.put("error ");

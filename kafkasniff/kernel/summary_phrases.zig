@@ -227,7 +227,7 @@ pub const Phrases = struct {
             .label => {
                 try self.topic(code[2], code[3], out);
                 try out.put("-");
-                try out.integer(self.slots[code[4]].number);
+                try out.integer(try self.numberAt(code[4]));
             },
             .topic => try self.topic(code[2], code[3], out),
             .records => {
@@ -254,7 +254,7 @@ pub const Phrases = struct {
                 if (brackets) try out.put("[");
                 try out.word(host.bytes);
                 try out.put(if (brackets) "]:" else ":");
-                try out.integer(self.slots[code[3]].number);
+                try out.integer(try self.numberAt(code[3]));
             },
             .parts => return self.parts(code, at, out),
             .choice => try self.choice(code, at, out),

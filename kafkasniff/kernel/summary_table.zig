@@ -171,6 +171,8 @@ pub const Head = extern struct {
     /// How long a response asks the client to wait.
     throttle: u32,
     subjects: u32,
+    /// 1: the template asks whether the message has a field, which the layout decides. It may not if the body ends early.
+    settled: u32,
 };
 
 const NOWHERE: u32 = NONE;

@@ -1,7 +1,7 @@
 //! Messages of `feed.zig` as lines of text, with `-v` and their bodies below them.
 //!
-//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), a tree all of
-//! it (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`),
+//! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), the lines below
+//! its problems (`line_problems.zig`) and with `-v` a tree of it (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`),
 //! and a call ends at the first message that is left to Python. `kafkasniff/native/text_lines.py` has the same
 //! structures.
 
@@ -9,8 +9,10 @@ const calls = @import("call.zig");
 const Duration = @import("durations.zig").Duration;
 const feed = @import("feed_found.zig");
 const lines_of = @import("lines.zig");
+const problems_of = @import("line_problems.zig");
 const programs = @import("program.zig");
 const reading = @import("reader.zig");
+const Silent = @import("silent.zig").Silent;
 const std = @import("std");
 const summary_of = @import("summary.zig");
 const times = @import("times.zig");
@@ -27,6 +29,9 @@ const Tree = tree.Tree;
 const CLIENT_WIDTH = 24;
 /// As `text.LATENCY_WIDTH`.
 const LATENCY_WIDTH = 8;
+/// As `text.PROBLEMS_SHOWN`, and the columns before each.
+const PROBLEMS_SHOWN = 3;
+const PROBLEM_INDENT = 17;
 const DAY = 86_400 * 1_000_000_000;
 const SPACES: [64]u8 = @splat(' ');
 
@@ -79,8 +84,9 @@ pub const Table = extern struct {
     teaches: u64,
     /// Lines below that of each message.
     below: Text,
-    /// The program of bodies that are shown as trees. Its roles are `tree.Note`.
+    /// The program of bodies; its roles are `tree.Note`. Null: Python reports problems, and shows bodies.
     program: ?[*]const u8,
+    careful: problems_of.Careful,
 };
 
 /// The state of earlier lines that the next ones depend on.
@@ -111,12 +117,11 @@ pub const TextLines = extern struct {
     summaries: summary_of.Call,
     /// How bodies are shown; null: they are not.
     style: ?*const Style,
-    /// How the bodies that are shown are decoded. Its output is used instead of `output`.
-    call: ?*calls.Call,
-    /// The largest message whose body is written here, in bytes.
+    /// How bodies are decoded that are shown, or that have problems. Its output is that of lines.
+    call: *calls.Call,
+    wordings: problems_of.Wordings,
+    /// The largest message whose body is decoded here, in bytes.
     most: u64,
-    output: [*]u8,
-    output_size: u64,
     /// The range. `next` is a result, too.
     next: u64,
     last: u64,
@@ -128,6 +133,8 @@ pub const TextLines = extern struct {
     data_size: u64,
     /// Bytes of lines so far.
     used: u64,
+    /// Problems of bodies so far.
+    problems: u64,
     state: State,
 };
 
@@ -142,10 +149,12 @@ pub fn run(lines: *TextLines) Outcome {
 }
 
 noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frames) Outcome {
-    const bytes = if (lines.call) |call| call.output[0..call.output_size] else lines.output[0..lines.output_size];
+    const call = lines.call;
+    const bytes = call.output[0..call.output_size];
     if (lines.last > lines.source.found.size or lines.used > bytes.len) return .misuse;
     walk.phrases.names = lines.summaries.names;
     walk.phrases.paint = lines.summaries.paint;
+    walk.is_partial = false;
     var writer = Writer{
         .lines = lines,
         .bytes = bytes,
@@ -156,7 +165,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
     };
     while (lines.next < lines.last) : (lines.next += 1) {
         const shown = lines.source.shownOf(lines.next);
-        writer.message(lines.next, shown) catch |reason| {
+        const problems = writer.message(lines.next, shown) catch |reason| {
             const message = &lines.source.found.rows[lines.next];
             switch (reason) {
                 error.NoRoom => return .no_room,
@@ -191,7 +200,8 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
                 },
             }
         };
-        if (lines.call) |call| call.batches_given = 0;
+        call.batches_given = 0;
+        if (shown != .again) lines.problems += problems;
         if (shown == .read) {
             writer.at = lines.used;
             continue;
@@ -218,20 +228,20 @@ const Writer = struct {
 
     const Self = @This();
 
-    fn message(self: *Self, index: u64, shown: lines_of.Shown) Stop!void {
+    /// Writes the lines of a message. Returns the number of problems that its body has.
+    fn message(self: *Self, index: u64, shown: lines_of.Shown) Stop!u32 {
         const lines = self.lines;
         const one = &lines.source.found.rows[index];
         if (one.code >= feed.KEYS * feed.VERSIONS or one.time == feed.NO_TIME or one.flags.tags or one.packet < 0) return error.Odd;
         const table = try self.tableOf(one);
-        if (shown != .written) {
+        if (shown != .written and shown != .again) {
             if (shown != .read) return error.Odd;
             if (one.flags.request) try lines.source.checkClientId(one);
-            if (table.address != null) {
-                try self.summary(table, one, index);
-                if (lines.style) |style| try self.body(style, table, one, index);
-                self.finish(index);
-            }
-            return;
+            if (table.address == null) return 0;
+            const found = try self.summary(table, one, index);
+            if (lines.style) |style| try self.body(style, table, one, index, &found);
+            self.finish(index);
+            return found.problems;
         }
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
         if (one.connection >= lines.connections_size) return error.NewConnection;
@@ -273,14 +283,16 @@ const Writer = struct {
         }
         try self.put("  ");
         const before = self.at;
-        if (table.address != null) try self.summary(table, one, index);
+        const found: problems_of.Found = if (table.address == null) .{} else try self.summary(table, one, index);
         if (self.at == before) {
             while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
         }
         try self.put("\n");
         try self.put(table.below.get() orelse "");
-        if (lines.style) |style| try self.content(style, table, one, index, ends.number);
+        if (found.problems > 0) try self.problemLines(table, &found);
+        if (lines.style) |style| try self.content(style, table, one, index, ends.number, &found);
         if (table.address != null) self.finish(index);
+        return found.problems;
     }
 
     /// A message whose summary was written is done.
@@ -294,19 +306,99 @@ const Writer = struct {
         return if (table.address == null and table.bare == 0) error.Odd else table;
     }
 
-    /// Writes the summary of a body if there is nothing else to report of it.
-    inline fn summary(self: *Self, table: *const Table, one: *const Message, index: u64) Stop!void {
+    /// Writes the summary of a body. Returns what there is to report of it.
+    inline fn summary(self: *Self, table: *const Table, one: *const Message, index: u64) Stop!problems_of.Found {
         const lines = self.lines;
         const data = try lines.source.found.bytes(one);
         if (one.body > data.len) return error.Odd;
         var after: u64 = undefined;
-        const names = lines.summaries.names;
-        if (names) |some| some.enter(index, one, table.teaches != 0, data);
-        const found = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], &after);
-        if (names) |some| if (some.isAsking()) return error.Asks;
-        const size = try found;
-        if (after != data.len) return error.Odd;
+        const size = self.summaryOf(table, one, index, data, &after) catch |reason| {
+            return if (reason == error.Odd) self.partial(table, one, index, data) else reason;
+        };
+        if (after != data.len) return self.partial(table, one, index, data);
         self.at += size;
+        return .{};
+    }
+
+    inline fn summaryOf(self: *Self, table: *const Table, one: *const Message, index: u64, data: []const u8, after: *u64) Stop!usize {
+        const names = self.lines.summaries.names;
+        if (names) |some| some.enter(index, one, table.teaches != 0, data);
+        const size = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], after);
+        if (names) |some| if (some.isAsking()) return error.Asks;
+        return size;
+    }
+
+    /// The same for a body with problems, which another walk notes.
+    fn partial(self: *Self, table: *const Table, one: *const Message, index: u64, data: []const u8) Stop!problems_of.Found {
+        @branchHint(.cold);
+        var silent = Silent{};
+        var walk = try self.beginWalk(Silent, table, one, &silent);
+        const found = try self.endWalk(&walk, walk.run(), table, one);
+        if (found.problems == 0) return error.Odd;
+        self.walk.is_partial = true;
+        defer self.walk.is_partial = false;
+        var after: u64 = undefined;
+        self.at += try self.summaryOf(table, one, index, data, &after);
+        return found;
+    }
+
+    /// A walk of the body of a message.
+    fn beginWalk(self: *Self, comptime Out: type, table: *const Table, one: *const Message, out: *Out) Stop!Walk(Out) {
+        const lines = self.lines;
+        const program = table.program orelse return error.Odd;
+        if (one.size > lines.most) return error.Odd;
+        const call = lines.call;
+        call.batches_wanted = 0;
+        call.records = 0;
+        call.truncated = 0;
+        call.looked_at = 0;
+        const data = try lines.source.found.bytes(one);
+        return Walk(Out).init(call, programs.Program.at(program), data, one.body, out, null);
+    }
+
+    /// What such a walk has found.
+    fn endWalk(self: *Self, walk: anytype, ended: Error!usize, table: *const Table, one: *const Message) Stop!problems_of.Found {
+        const lines = self.lines;
+        const after = ended catch |reason| return if (lines.call.controls_wanted != 0) error.NewControls else reason;
+        if (walk.account.wanting) return error.Compressed;
+        if (walk.account.used != lines.call.batches_given) return error.Odd;
+        const data = try lines.source.found.bytes(one);
+        return problems_of.take(walk, after, data, one.body, &lines.wordings, &table.careful);
+    }
+
+    /// Writes the lines below a message's own for its problems.
+    fn problemLines(self: *Self, table: *const Table, found: *const problems_of.Found) Stop!void {
+        @branchHint(.cold);
+        const lines = self.lines;
+        const paint = lines.summaries.paint orelse return error.Odd;
+        const below = table.below.get() orelse "";
+        // Problems of all such messages count, too.
+        if (below.len > 0 and lines.style == null) return error.Odd;
+        var shown: u32 = 0;
+        var reader = problems_of.NotedReader{ .bytes = lines.call.notes[0..found.noted] };
+        while (reader.next()) |note| {
+            if (note.kind == 0) continue;
+            if (lines.style == null and shown == PROBLEMS_SHOWN) break;
+            shown += 1;
+            try self.spaces(PROBLEM_INDENT);
+            try self.put(paint.warning.get() orelse "");
+            try self.put(try problems_of.kindOf(&lines.wordings, note.kind));
+            try self.put(": ");
+            try problems_of.detail(self, &note, &lines.wordings, &table.careful);
+            try self.put(" (at byte ");
+            try self.integer(@intCast(note.position));
+            try self.put(")");
+            try self.put(paint.reset.get() orelse "");
+            try self.put("\n");
+        }
+        if (shown == found.problems) return;
+        try self.spaces(PROBLEM_INDENT);
+        try self.put(paint.warning.get() orelse "");
+        try self.put("+");
+        try self.integer(found.problems - shown);
+        try self.put(" more problems");
+        try self.put(paint.reset.get() orelse "");
+        try self.put("\n");
     }
 
     /// Writes the line at the beginning of another capture.
@@ -323,7 +415,7 @@ const Writer = struct {
         try self.put("\n");
     }
 
-    inline fn put(self: *Self, text: []const u8) Error!void {
+    pub inline fn put(self: *Self, text: []const u8) Error!void {
         if (text.len > self.bytes.len - self.at) return error.NoRoom;
         @memcpy(self.bytes[self.at..][0..text.len], text);
         self.at += text.len;
@@ -346,7 +438,7 @@ const Writer = struct {
         try self.pad(self.at - begin, column);
     }
 
-    fn integer(self: *Self, value: i64) Error!void {
+    pub fn integer(self: *Self, value: i64) Error!void {
         var digits: [20]u8 = undefined;
         try self.put(digits[times.decimal(&digits, value)..]);
     }
@@ -398,7 +490,15 @@ const Writer = struct {
     }
 
     /// Writes the place of a message, and its body as a tree.
-    fn content(self: *Self, style: *const Style, table: *const Table, one: *const Message, index: u64, number_of: i64) Stop!void {
+    fn content(
+        self: *Self,
+        style: *const Style,
+        table: *const Table,
+        one: *const Message,
+        index: u64,
+        number_of: i64,
+        noted: *const problems_of.Found,
+    ) Stop!void {
         const first = one.first_packet & lines_of.PACKET_NUMBER;
         const last = one.last_packet & lines_of.PACKET_NUMBER;
         try self.spaces(tree.MARGIN);
@@ -421,33 +521,43 @@ const Writer = struct {
         }
         try self.put(style.reset.get() orelse "");
         try self.put("\n");
-        if (table.address != null) try self.body(style, table, one, index);
+        if (table.address != null) try self.body(style, table, one, index, noted);
     }
 
-    fn body(self: *Self, style: *const Style, table: *const Table, one: *const Message, index: u64) Stop!void {
+    /// Writes a body; `noted`: what there is to report of it.
+    fn body(
+        self: *Self,
+        style: *const Style,
+        table: *const Table,
+        one: *const Message,
+        index: u64,
+        noted: *const problems_of.Found,
+    ) Stop!void {
         const lines = self.lines;
-        const call = lines.call orelse return error.Odd;
-        const program = table.program orelse return error.Odd;
-        if (one.size > lines.most) return error.Odd;
         const data = try lines.source.found.bytes(one);
         const names = lines.summaries.names;
         if (names) |some| some.enter(index, one, table.teaches != 0, data);
-        call.batches_wanted = 0;
-        call.records = 0;
-        call.truncated = 0;
-        call.looked_at = 0;
-        var out = Tree{ .bytes = self.bytes, .at = self.at, .style = style, .frames = self.frames, .dates = &self.dates };
-        var walk = Walk(Tree).init(call, programs.Program.at(program), data, one.body, &out, null);
+        var out = Tree{
+            .bytes = self.bytes,
+            .at = self.at,
+            .style = style,
+            .paint = lines.summaries.paint orelse return error.Odd,
+            .frames = self.frames,
+            .dates = &self.dates,
+        };
+        var walk = try self.beginWalk(Tree, table, one, &out);
         walk.names = names;
         const ended = walk.run();
         if (names) |some| if (some.isAsking()) return error.Asks;
+        const is_written = if (noted.ended and out.page == null) out.raw(data[one.body..]) else {};
         if (out.page) |page| {
             self.page = page;
             return error.NewPage;
         }
-        const after = ended catch |reason| return if (call.controls_wanted != 0) error.NewControls else reason;
-        if (walk.account.wanting) return error.Compressed;
-        if (walk.notes.problems > 0 or after != data.len or walk.account.used != call.batches_given) return error.Odd;
+        const found = try self.endWalk(&walk, ended, table, one);
+        try is_written;
+        // Otherwise the summary has not shown it.
+        if (found.problems != noted.problems) return error.Odd;
         self.at = out.at;
     }
 };

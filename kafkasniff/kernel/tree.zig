@@ -1,8 +1,7 @@
 //! A body as an indented tree, below the line of text of its message.
 //!
 //! The specification is `kafkasniff/sinks/tree.py`. `Tree` has the functions of `json.Json`, so that the same walk writes
-//! it. Fields without nested fields share lines up to the width. Bodies with anything unusual are `Odd`: problems, error
-//! codes, unknown tags, hidden payload. `tree_style.zig` has their structures, `tree_notes.zig` what is said beside values.
+//! it. Fields without nested fields share lines up to the width. Bodies with unknown tags are `Odd`. `tree_style.zig` has their structures, `tree_notes.zig` what is said beside values.
 
 const encoding = @import("base64.zig");
 const notes = @import("tree_notes.zig");
@@ -16,12 +15,15 @@ const times = @import("times.zig");
 const Error = @import("reader.zig").Error;
 const Hiding = @import("payload.zig").Hiding;
 const Note = styles.Note;
+const Paint = @import("summary_errors.zig").Paint;
 pub const Page = shown_text.Page;
 pub const Pages = shown_text.Pages;
 pub const Style = styles.Style;
 
 /// As `tree.VALUE_WIDTH` and `tree.MARGIN`.
 const VALUE_WIDTH = 400;
+/// As `text.RAW_WIDTH`.
+const RAW_WIDTH = 256;
 pub const MARGIN = 4;
 /// Structs and arrays around a value: those of a program, and of the records in it with their control records.
 const MAX_FRAMES = 4 * (programs.MAX_DEPTH + 4);
@@ -37,6 +39,8 @@ const Frame = struct {
     indent: u32,
     /// The number of elements; or, if it is not known, the position to insert it at.
     count: usize,
+    /// Where a number of elements that is known was written.
+    place: usize = 0,
     name: []const u8,
 };
 
@@ -48,6 +52,8 @@ pub const Tree = struct {
     bytes: []u8,
     at: usize,
     style: *const Style,
+    /// How errors are shown.
+    paint: *const Paint,
     /// Open structs and arrays: `frames[0..depth]`.
     frames: *Frames,
     depth: usize = 0,
@@ -215,6 +221,7 @@ pub const Tree = struct {
         if (frame.count == UNKNOWN) {
             frame.count = self.at;
         } else {
+            frame.place = self.at;
             try self.digits(@intCast(frame.count));
         }
         try self.put("]\n");
@@ -240,14 +247,29 @@ pub const Tree = struct {
         std.mem.rotate(u8, self.bytes[frame.count..self.at], end - frame.count);
     }
 
-    /// An array that ends early is `Odd`.
-    pub fn endArray(_: *Self, _: usize, _: usize) Error!void {
-        return error.Odd;
+    /// Closes an array that ends early; without elements, the caller drops it.
+    pub fn endArray(self: *Self, _: usize, count: usize) Error!void {
+        const frame = self.top().*;
+        self.depth -= 1;
+        if (count == 0) return;
+        try self.flush();
+        var made: [20]u8 = undefined;
+        const old = made.len - times.decimal(&made, @intCast(frame.count));
+        const digits_of = made[times.decimal(&made, @intCast(count))..];
+        const rest_at = frame.place + old;
+        @memmove(self.bytes[frame.place + digits_of.len ..][0 .. self.at - rest_at], self.bytes[rest_at..self.at]);
+        @memcpy(self.bytes[frame.place..][0..digits_of.len], digits_of);
+        self.at -= old - digits_of.len;
     }
 
     /// Members of the next struct, which is a member's value, follow those of the current one.
     pub fn join(self: *Self) void {
         self.joins = true;
+    }
+
+    /// Closes a struct that another one was joined to.
+    pub fn closeJoined(self: *Self, mark: usize, _: usize) Error!void {
+        try self.closeMap(mark, 0);
     }
 
     /// The member of a fetch session, as lines.
@@ -364,14 +386,28 @@ pub const Tree = struct {
 
     /// Bytes: as a string if they are UTF-8, else in hex.
     pub fn binary(self: *Self, value: []const u8) Error!void {
-        const shown = value[0..@min(value.len, VALUE_WIDTH)];
         try self.open();
+        try self.close(try self.dump(value, VALUE_WIDTH));
+    }
+
+    /// Writes at most `limit` of the bytes. Returns their columns.
+    fn dump(self: *Self, value: []const u8, limit: usize) Error!usize {
+        const shown = value[0..@min(value.len, limit)];
         if (shown_text.wholeText(shown, value.len > shown.len)) |size| {
-            return self.close(try shown_text.quoted(self, shown[0..size]) + try self.rest(value.len - size));
+            return try shown_text.quoted(self, shown[0..size]) + try self.rest(value.len - size);
         }
         try self.put("0x");
         for (shown) |one| try self.put(&.{ HEX[one >> 4], HEX[one & 15] });
-        try self.close(2 + 2 * shown.len + try self.rest(value.len - shown.len));
+        return 2 + 2 * shown.len + try self.rest(value.len - shown.len);
+    }
+
+    /// Writes the bytes of a body that was not read to its end, below it.
+    pub fn raw(self: *Self, value: []const u8) Error!void {
+        try self.spaces(MARGIN);
+        try self.putName("raw");
+        try self.put(": ");
+        _ = try self.dump(value, RAW_WIDTH);
+        try self.byte('\n');
     }
 
     pub fn payload(self: *Self, value: []const u8) Error!void {

@@ -19,8 +19,10 @@ pub fn ofNumber(tree: anytype, value: i64) Error!usize {
     switch (tree.note) {
         .none => return 0,
         .time => return date(tree, value),
-        // Python shows errors.
-        .error_code => return if (value == 0) annotation(tree, "NONE", &tree.style.dim) else error.Odd,
+        .error_code => {
+            const found = tree.paint.name(value) orelse "unknown error";
+            return annotation(tree, found, if (value == 0) &tree.paint.dim else &tree.paint.failure);
+        },
         _ => {},
     }
     for (try enumOf(tree, number)) |*one| {

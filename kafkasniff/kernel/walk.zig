@@ -33,7 +33,7 @@ const MAX_VARINT = 5;
 /// As `operations.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
 
-/// A walk whose output is `Out`, which is `json.Json`, `pack.Pack`, `tree.Tree` or `redact.Blank`.
+/// A walk whose output is `Out`: `json.Json`, `pack.Pack`, `tree.Tree`, `silent.Silent` or `redact.Blank`.
 pub fn Walk(comptime Out: type) type {
     return struct {
         const Self = @This();
@@ -47,6 +47,8 @@ pub fn Walk(comptime Out: type) type {
         notes: Notes,
         /// The walk ended inside a value that is partly complete, so the value is kept.
         kept: bool = false,
+        /// A problem ended the walk.
+        ended: bool = false,
         /// Secrets are withheld.
         hide: bool,
         /// Unknown tags may be payload, which is hidden.
@@ -83,7 +85,7 @@ pub fn Walk(comptime Out: type) type {
         /// Writes the whole body, or the complete part of it. Returns where the walk ended.
         pub fn run(self: *Self) Error!usize {
             self.structure(0, null) catch |reason| switch (reason) {
-                error.Ended => {},
+                error.Ended => self.ended = true,
                 error.Odd, error.NoRoom => |other| return other,
             };
             return self.reader.at;
@@ -95,7 +97,7 @@ pub fn Walk(comptime Out: type) type {
             const mark = try self.out.openMap(op.fields, if (op.flags.flexible) @as(usize, op.tagged) + 1 else 0);
             for (0..op.fields) |number| {
                 const field_op = &self.program.ops[child];
-                const before = self.out.at;
+                const before = self.out.save();
                 try self.key(field_op, number == 0);
                 self.field(child, parent) catch |reason| return self.endMap(reason, mark, number, before);
                 if (Out.is_final and field_op.flags.topic_id) try self.nameTopic(field_op);
@@ -104,7 +106,7 @@ pub fn Walk(comptime Out: type) type {
             var members: usize = op.fields;
             if (op.flags.flexible) {
                 self.tags(op, child, parent, &members) catch |reason| {
-                    return self.endMap(reason, mark, members, self.out.at);
+                    return self.endMap(reason, mark, members, self.out.save());
                 };
             }
             try self.out.closeMap(mark, members);
@@ -146,10 +148,10 @@ pub fn Walk(comptime Out: type) type {
         }
 
         /// Closes a map in which the walk ended: in its member after the first `members`, which begins at `before`.
-        fn endMap(self: *Self, reason: Failure, mark: usize, members: usize, before: usize) Failure {
+        fn endMap(self: *Self, reason: Failure, mark: usize, members: usize, before: anytype) Failure {
             @branchHint(.cold);
             if (reason != error.Ended) return reason;
-            if (!self.kept) self.out.at = before;
+            if (!self.kept) self.out.restore(before);
             const left = members + @intFromBool(self.kept);
             self.out.closeMap(mark, left) catch |other| return other;
             self.kept = left > 0;
@@ -288,10 +290,10 @@ pub fn Walk(comptime Out: type) type {
                     } else if (op.flags.payload) {
                         try self.out.payloadText(value);
                     } else {
-                        const mark = self.out.at;
+                        const mark = self.out.save();
                         self.out.string(value) catch |reason| {
                             if (reason != error.Odd) return reason;
-                            self.out.at = mark;
+                            self.out.restore(mark);
                             try self.notes.note(.not_text, place, begin, .{ signed(size), 0, 0 });
                             try self.out.binary(value);
                         };
@@ -332,7 +334,7 @@ pub fn Walk(comptime Out: type) type {
             self.elements -= count;
             const mark = try self.out.openArray(count);
             for (0..count) |number| {
-                const before = self.out.at;
+                const before = self.out.save();
                 try self.out.element(number == 0);
                 place.index = @intCast(number);
                 (if (op.kind == .structure)
@@ -354,14 +356,14 @@ pub fn Walk(comptime Out: type) type {
             reason: Failure,
             mark: usize,
             elements: usize,
-            before: usize,
+            before: anytype,
             place: *const Place,
             start: usize,
             facts: Facts,
         ) Failure {
             @branchHint(.cold);
             if (reason != error.Ended) return reason;
-            if (!self.kept) self.out.at = before;
+            if (!self.kept) self.out.restore(before);
             const left = elements + @intFromBool(self.kept);
             self.out.endArray(mark, left) catch |other| return other;
             const is_cut = switch (self.notes.last_problem) {
@@ -396,7 +398,7 @@ pub fn Walk(comptime Out: type) type {
         pub fn fail(self: *Self, problem: Problem, place: *const Place, position: usize, facts: Facts) Failure {
             @branchHint(.cold);
             // A field that decides whether to hide a value may come after the end of the bytes.
-            if (self.hide or Out.is_tree) return error.Odd;
+            if (self.hide) return error.Odd;
             self.reader.at = position;
             self.kept = false;
             self.notes.note(problem, place, position, facts) catch |reason| return reason;

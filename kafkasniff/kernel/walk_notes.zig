@@ -4,6 +4,8 @@ const calls = @import("call.zig");
 const programs = @import("program.zig");
 const std = @import("std");
 
+const Text = @import("lines.zig").Text;
+
 const Error = @import("reader.zig").Error;
 const Op = programs.Op;
 
@@ -26,6 +28,46 @@ pub const Problem = enum(u16) {
     odd_mark = 11,
     odd_tagged_mark = 12,
     not_text = 13,
+    /// Bytes follow the body.
+    trailing = 14,
+};
+
+/// How a problem is worded.
+pub const Wording = extern struct {
+    kind: Text,
+    /// What follows the path; `{}` stands for each number.
+    words: Text,
+    /// 1: a wrong length may have caused it, so that secrets may be in other fields.
+    misread: u64,
+};
+
+/// An error code (kind 0) or a problem in `Call.notes`.
+pub const Noted = struct {
+    kind: u16,
+    path: []const u8,
+    position: u64,
+    facts: Facts,
+};
+
+/// Reads what a walk has noted.
+pub const NotedReader = struct {
+    bytes: []const u8,
+    at: usize = 0,
+
+    pub fn next(self: *NotedReader) ?Noted {
+        if (self.at == self.bytes.len) return null;
+        const note = self.bytes[self.at..];
+        const size = std.mem.readInt(u16, note[2..4], .little);
+        var facts: Facts = undefined;
+        inline for (&facts, 0..) |*fact, number| fact.* = std.mem.readInt(i64, note[12 + 8 * number ..][0..8], .little);
+        self.at += calls.NOTE + size;
+        return .{
+            .kind = std.mem.readInt(u16, note[0..2], .little),
+            .path = note[calls.NOTE..][0..size],
+            .position = std.mem.readInt(u64, note[4..12], .little),
+            .facts = facts,
+        };
+    }
 };
 
 /// Bytes of the path of an error code or a problem; messages with longer ones are left to Python.
@@ -56,9 +98,10 @@ pub const Notes = struct {
     last_problem: Problem = .cut_number,
 
     /// Notes a problem.
-    pub fn note(self: *Notes, problem: Problem, place: *const Place, position: usize, facts: Facts) Error!void {
+    pub fn note(self: *Notes, problem: Problem, place: ?*const Place, position: usize, facts: Facts) Error!void {
         @branchHint(.cold);
-        if (self.problems == MAX_PROBLEMS) return error.Odd;
+        // Bytes after the body are always reported.
+        if (self.problems == MAX_PROBLEMS and problem != .trailing) return error.Odd;
         self.last = self.used;
         self.last_problem = problem;
         try self.put(@intFromEnum(problem), place, position, facts);
@@ -66,11 +109,11 @@ pub const Notes = struct {
     }
 
     /// Notes an error code (0) or a problem, and its position.
-    pub fn put(self: *Notes, kind: u16, place: *const Place, position: usize, facts: Facts) Error!void {
+    pub fn put(self: *Notes, kind: u16, place: ?*const Place, position: usize, facts: Facts) Error!void {
         const call = self.call;
         var path: [MAX_PATH]u8 = undefined;
         var first: usize = path.len;
-        var one: ?*const Place = place;
+        var one = place;
         while (one) |step| : (one = step.parent) {
             if (first < path.len) try prepend(&path, &first, ".");
             if (step.index >= 0) {

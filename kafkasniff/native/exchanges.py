@@ -16,7 +16,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import LineNames, NameFacts
 from kafkasniff.native.rows import copied
 
-__all__ = ["CODECS", "PAIR", "ROW", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
+__all__ = ["CODECS", "PAIR", "ROW", "UNNAMED", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
 
 VALUES: Final = 8
 """Maximum numbers of both messages in a row."""
@@ -84,6 +84,10 @@ SHARED: Final = np.dtype(
 """Common fields of the records of a batch (`exchange_columns.Shared`)."""
 
 
+UNNAMED: Final = 1 << 31
+"""Added to the index of a topic id that has no name (`exchange_columns.UNNAMED`)."""
+
+
 class _Texts(ctypes.Structure):
     _fields_ = (
         ("offsets", ctypes.c_void_p),
@@ -119,7 +123,7 @@ class _Exchanges(ctypes.Structure):
         ("headers", ctypes.c_uint32),
         ("records", ctypes.c_uint32),
         ("continues", ctypes.c_uint32),
-        ("spare", ctypes.c_uint32),
+        ("unnamed", ctypes.c_uint32),
         ("topic_names", ctypes.c_void_p),
         ("most", ctypes.c_uint64),
         ("requests", _Texts),
@@ -164,6 +168,7 @@ class ExchangeColumns(NamedTuple):
     names: Strings
     """The strings that `client_id`, `group` … are indices of; NONE: null."""
     topics: NDArray[np.uint32]
+    """Names, and ids without a name plus `UNNAMED`."""
     partitions: NDArray[np.void]
     """`PARTITION`."""
     batches: NDArray[np.void]
@@ -192,7 +197,7 @@ class ExchangeReader:
     `programs`: the addresses of programs by direction and code, which may change (`roles.ExchangeKinds`); `headers`:
     bodies are not needed; `bodies`: whether their JSON is, by direction and code (`exchange_columns.Wanted`; None:
     never); `records`: the locations of batches are; `most`: maximum size of a message, and `max_records` of its
-    records. `names`: of topic ids; None: no program needs any.
+    records. `names`: of topic ids; None: no program needs any. `unnamed`: ids without a name are among the topics.
     """
 
     def __init__(
@@ -207,6 +212,7 @@ class ExchangeReader:
         most: int,
         max_records: int = 0,
         names: NameFacts | None = None,
+        unnamed: bool = False,
     ) -> None:
         self._kernel = kernel
         self._caller = Caller(kernel)
@@ -215,7 +221,7 @@ class ExchangeReader:
         self._kept = programs, bodies
         call = self.call = _Exchanges()
         call.call, call.programs, call.most = self._caller.address, programs.ctypes.data, most
-        call.headers, call.records = headers, records
+        call.headers, call.records, call.unnamed = headers, records, unnamed
         call.bodies = None if bodies is None else bodies.ctypes.data
         self._topic_names = None if names is None else LineNames(names)
         call.topic_names = None if self._topic_names is None else self._topic_names.address

@@ -14,6 +14,7 @@ from kafkasniff.native.caller import Caller, WantedBatch
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.line_problems import CAREFUL, Careful, LineWordings
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.rows import grown
 
@@ -47,8 +48,9 @@ FEW: Final = 64
 again."""
 
 RAW, REDACTED = 1, 2
-READ, WRITTEN, LEFT = range(3)
-"""What happens with a message: it is decoded for its problems but has no line; it has one; it is left to Python."""
+READ, WRITTEN, LEFT, AGAIN = range(4)
+"""What happens with a message: it is decoded for its problems but has no line; it has one; it is left to Python; it has
+a line after it was decoded."""
 _DONE, _NO_ROOM, _COMPRESSED, _NEW_KIND, _NEW_CONNECTION, _NEW_CAPTURE, _ASKS, _NEW_CONTROLS = range(8)
 _LEFT: Final = b"\0"
 
@@ -61,6 +63,7 @@ _KIND: Final = np.dtype(
         *((name, np.uint64) for name in ("text", "size", "program")),
         *((name, np.uint32) for name in ("bare", "teaches", "raw", "spare")),
         ("problems", _TEXT),
+        ("careful", CAREFUL),
     ]
 )
 EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
@@ -81,7 +84,7 @@ class LineBatch(NamedTuple):
     earlier: NDArray[np.void] | None = None
     """As `EARLIER`."""
     shown: NDArray[np.uint8] | None = None
-    """Each is one of `READ`, `WRITTEN` and `LEFT`."""
+    """Each is one of `READ`, `WRITTEN`, `LEFT` and `AGAIN`."""
 
     def bytes_at(self, address: int, size: int) -> memoryview:
         """Bytes of a message in place, by their address. Raises RuntimeError if none of the messages has them."""
@@ -140,6 +143,8 @@ class _Lines(ctypes.Structure):
         ("errors", ctypes.c_void_p),
         ("errors_size", ctypes.c_uint64),
         ("first_error", ctypes.c_int64),
+        ("wordings", LineWordings),
+        ("rows", ctypes.c_uint64),
         ("most", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
         ("last", ctypes.c_uint64),
@@ -150,6 +155,7 @@ class _Lines(ctypes.Structure):
         ("base", ctypes.c_uint64),
         ("ends", ctypes.c_void_p),
         ("states", ctypes.c_void_p),
+        ("counts", ctypes.c_void_p),
     )
 
 
@@ -157,30 +163,34 @@ class LineKind(msgspec.Struct, frozen=True):
     """Common properties of lines of an API's version, in one direction."""
 
     text: bytes
-    """`"api_key":…,"api":"…","api_version":…`"""
+    """`"api_key":…,"api":"…","api_version":…`; in CSV three cells."""
     program: int
     """Address of the program of bodies; 0: Python decodes them."""
     bare: bool = False
     """Bodies are not shown; there is no program then."""
     teaches: bool = False
     """They have names of topics."""
-    problems: bytes = b"[]"
-    """Problems to report with each message, as JSON."""
+    problems: bytes = b""
+    """Problems to report with each message: JSON, or a part of the cell."""
     raw: int = 0
     """For `bare` ones: `RAW` if the bytes of bodies are shown, `REDACTED` if their number is."""
+    careful: Careful = Careful()
 
 
 class LineFacts(Protocol):
     """Facts for lines besides the messages' own bytes. Each is requested once."""
 
     def connection(self, index: int) -> tuple[int, bytes] | None:
-        """The number of a connection, and `"client":"…","broker":"…"`; None: its messages are left to Python."""
+        """The number of a connection, and `"client":"…","broker":"…"` or both cells.
+
+        None: its messages are left to Python.
+        """
 
     def kind(self, key: int, version: int, is_request: bool) -> LineKind:
         """Facts of a version of an API."""
 
     def capture(self, index: int) -> bytes:
-        """The name of a capture as JSON; empty if lines have none."""
+        """The name of a capture as JSON or as a cell; empty if lines have none."""
 
     def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to decode."""
@@ -189,8 +199,9 @@ class LineFacts(Protocol):
 class JsonLines:
     """Lines of consecutive batches (`bind`).
 
-    `caller`: the options for bodies, and exclusive memory; `errors`: names of error codes as JSON; `most`: maximum size
-    of a message that is written here; `names`: fields added to bodies.
+    `caller`: the options for bodies, and exclusive memory; `errors`: names of error codes, as JSON or text; `wordings`:
+    of problems; `most`: maximum size of a message that is written here; `names`: fields added to bodies; `rows`: rows
+    of CSV instead of JSON.
     """
 
     def __init__(
@@ -200,8 +211,10 @@ class JsonLines:
         facts: LineFacts,
         *,
         errors: Mapping[int, bytes],
+        wordings: LineWordings,
         most: int,
         names: LineNames | None = None,
+        rows: bool = False,
     ) -> None:
         self._kernel = kernel
         self._caller = caller
@@ -214,6 +227,7 @@ class JsonLines:
         self._captures = np.zeros(0, _TEXT)
         self._ends = np.zeros(AT_ONCE, np.uint64)
         self._states = bytearray(AT_ONCE)
+        self._counts = np.zeros(AT_ONCE, np.uint8)
         self._bound: LineBatch | None = None
         self._base = self._end = 0
         self._ahead = AT_ONCE
@@ -225,6 +239,9 @@ class JsonLines:
         lines.call, lines.most, lines.names = caller.address, most, None if names is None else names.address
         lines.kinds, lines.ends = self._kinds.ctypes.data, self._ends.ctypes.data
         lines.states = ctypes.addressof(ctypes.c_char.from_buffer(self._states))
+        lines.counts = self._counts.ctypes.data
+        self._wordings = lines.wordings = wordings
+        lines.rows = rows
         first = min(errors, default=0)
         known = (errors.get(code) for code in range(first, max(errors, default=-1) + 1))
         self._errors = texts_of(known, self._kept)
@@ -244,8 +261,8 @@ class JsonLines:
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, int] | int]:
-        """The lines of the messages from `first` up to `last`, in groups with their number. Hot.
+    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, int, int] | int]:
+        """The lines of the messages from `first` up to `last`, in groups with their number and that of problems. Hot.
 
         A group is only valid until the next one is requested, unless `keep` returns True. For a message that is left to
         Python its index; the caller has processed it before it continues. `only`: later ones will not be requested.
@@ -264,7 +281,8 @@ class JsonLines:
                 names.settle(first, stop)
             if stop > first:
                 begin = int(self._ends[first - base - 1]) if first > base else 0
-                yield self._caller.view[begin : int(self._ends[stop - base - 1])], stop - first
+                problems = int(self._counts[first - base : stop - base].sum())
+                yield self._caller.view[begin : int(self._ends[stop - base - 1])], stop - first, problems
             if left >= 0:
                 yield stop
                 stop += 1
@@ -340,7 +358,7 @@ class JsonLines:
     def _leave(self) -> None:
         """The next message is left to Python."""
         lines = self._lines
-        self._states[lines.next - lines.base] = 0
+        self._states[lines.next - lines.base] = self._counts[lines.next - lines.base] = 0
         self._ends[lines.next - lines.base] = lines.used
         lines.next += 1
         self._caller.begin()
@@ -350,7 +368,8 @@ class JsonLines:
         found = self._facts.kind(*divmod(code, VERSIONS), not direction)
         problems = address_of(found.problems, self._kept), len(found.problems)
         text = address_of(found.text, self._kept), len(found.text)
-        self._kinds[place] = (*text, found.program, found.bare, found.teaches, found.raw, 0, problems)
+        careful = found.careful.row(self._kept)
+        self._kinds[place] = (*text, found.program, found.bare, found.teaches, found.raw, 0, problems, careful)
 
     def _new_connection(self, index: int) -> None:
         known = self._connections = grown(self._connections, index, 64)

@@ -8,10 +8,11 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kafkasniff.native.caller import WantedBatch
+from kafkasniff.native.caller import Caller, WantedBatch
 from kafkasniff.native.calls import SummaryCall, address_of
 from kafkasniff.native.feed import KEYS, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.line_problems import CAREFUL, Careful, LineWordings
 from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.rows import grown
@@ -20,8 +21,6 @@ from kafkasniff.native.trees import TreeStyle
 
 __all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
 
-OUTPUT: Final = 256 << 10
-"""Maximum size of the lines of one call."""
 MAX_KEPT: Final = 64 << 10
 """Cached texts of connections and APIs; beyond that, all are requested again."""
 NO_DAY: Final = -(1 << 63)
@@ -40,6 +39,7 @@ TABLE: Final = np.dtype(
         ("teaches", np.uint64),
         ("below", _TEXT),
         ("program", np.uint64),
+        ("careful", CAREFUL),
     ]
 )
 _CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
@@ -73,15 +73,15 @@ class _TextLines(ctypes.Structure):
         ("summaries", SummaryCall),
         ("style", ctypes.c_void_p),
         ("call", ctypes.c_void_p),
+        ("wordings", LineWordings),
         ("most", ctypes.c_uint64),
-        ("output", ctypes.c_void_p),
-        ("output_size", ctypes.c_uint64),
         ("next", ctypes.c_uint64),
         ("last", ctypes.c_uint64),
         ("wanted", ctypes.c_uint64),
         ("data", ctypes.c_void_p),
         ("data_size", ctypes.c_uint64),
         ("used", ctypes.c_uint64),
+        ("problems", ctypes.c_uint64),
         ("state", State),
     )
 
@@ -98,7 +98,8 @@ class TextTable(NamedTuple):
     below: bytes = b""
     """Lines below each message's own."""
     program: int = 0
-    """Address of the program of bodies that are shown as trees."""
+    """Address of the program of bodies; 0: Python reports problems, and shows bodies."""
+    careful: Careful = Careful()
 
 
 class TextFacts(Protocol):
@@ -126,9 +127,10 @@ class TextFacts(Protocol):
 class TextLines:
     """Lines of consecutive batches (`bind`).
 
-    `day`: text before and after the date in its line; `names`: fields added to bodies; `style`: how bodies are shown
-    below their lines; `most`: the largest messages with those, in bytes; `paint`: how errors are shown; if None, lines
-    with errors are left to Python.
+    `day`: text before and after the date in its line; `wordings`: of problems; `most`: the largest message whose body
+    is decoded here, in bytes; `names`: fields added to bodies; `style`: how bodies are shown below their lines;
+    `paint`: how errors and problems are shown; if None, lines with such are left to Python. `use` has to be called
+    before lines are written.
     """
 
     def __init__(  # noqa: PLR0917 - once for each run
@@ -136,9 +138,10 @@ class TextLines:
         kernel: Kernel,
         facts: TextFacts,
         day: tuple[bytes, bytes],
+        wordings: LineWordings,
+        most: int,
         names: LineNames | None = None,
         style: TreeStyle | None = None,
-        most: int = 0,
         paint: SummaryPaint | None = None,
     ) -> None:
         self._function = kernel.text_lines
@@ -154,12 +157,9 @@ class TextLines:
         self._bound: LineBatch | None = None
         lines = self._lines = _TextLines()
         self._style = style
-        if style is None:
-            output = bytearray(OUTPUT)
-            self._output = memoryview(output)
-            lines.output, lines.output_size = ctypes.addressof(ctypes.c_char.from_buffer(output)), OUTPUT
-        else:
-            lines.style, lines.most = style.address, most
+        self._caller: Caller
+        lines.style, lines.most = None if style is None else style.address, most
+        self._wordings = lines.wordings = wordings
         self._pointer = ctypes.pointer(lines)
         self._tables = np.zeros(2 * KEYS * VERSIONS, TABLE)
         lines.tables = self._tables.ctypes.data
@@ -172,16 +172,23 @@ class TextLines:
         self.state: State = lines.state
         """State that the next line depends on."""
 
+    def use(self, caller: Caller) -> None:
+        """Decode bodies as `caller` does, in its memory, and request again how messages are shown."""
+        self._caller = caller
+        self._lines.call = caller.address
+        self._tables[:] = 0
+        self._kept_below.clear()
+
+    @property
+    def problems(self) -> int:
+        """Problems of the bodies whose lines were written by the last call."""
+        return int(self._lines.problems)
+
     def forget(self) -> None:
         """Request all ends and labels again."""
         self._connections[:] = 0
         self._labels[:] = 0
         self._kept.clear()
-
-    def forget_tables(self) -> None:
-        """Request again how messages are shown."""
-        self._tables[:] = 0
-        self._kept_below.clear()
 
     def forget_connections(self, connections: list[int]) -> None:
         """Request the ends of these connections again."""
@@ -192,8 +199,7 @@ class TextLines:
     def bind(self, batch: LineBatch) -> None:
         """From here on write these messages."""
         self._bound = self._lines.source.bind(batch)
-        if self._style is not None:
-            self._style.caller.shrink()
+        self._caller.shrink()
         if self._names is not None:
             self._names.bind(len(batch.messages))
 
@@ -203,10 +209,8 @@ class TextLines:
         Returns them, the index of that one, and whether it is left to Python; else it has to be requested again.
         """
         lines = self._lines
-        lines.next, lines.last, lines.used = first, last, 0
-        if self._style is not None:
-            lines.call = self._style.caller.address
-            self._style.caller.begin()
+        lines.next, lines.last, lines.used, lines.problems = first, last, 0, 0
+        self._caller.begin()
         if self._names is None:
             return self._write()
         self._names.changed()
@@ -220,7 +224,7 @@ class TextLines:
         while True:
             outcome = self._function(self._pointer)
             if outcome <= _LEFT:
-                if outcome == _NO_ROOM and not lines.used and self._has_more_room():
+                if outcome == _NO_ROOM and not lines.used and self._caller.more():
                     continue
                 # A line that does not fit into the empty memory is left to Python, too.
                 return self._made(is_pythons=outcome == _LEFT or not lines.used)
@@ -243,8 +247,8 @@ class TextLines:
                 given = []
                 if (is_pythons := self._inflate(given)) is not None:
                     return self._made(is_pythons=is_pythons)
-            elif outcome == _NEW_CONTROLS and self._style is not None:
-                self._style.caller.learns_controls()
+            elif outcome == _NEW_CONTROLS:
+                self._caller.learns_controls()
             elif outcome == _NEW_PAGE and self._style is not None:
                 self._style.add_page(lines.wanted)
             else:
@@ -252,11 +256,7 @@ class TextLines:
 
     def _made(self, *, is_pythons: bool) -> tuple[bytes, int, bool]:
         lines = self._lines
-        output = self._output if self._style is None else self._style.caller.view
-        return bytes(output[: lines.used]), lines.next, is_pythons
-
-    def _has_more_room(self) -> bool:
-        return self._style is not None and self._style.caller.more()
+        return bytes(self._caller.view[: lines.used]), lines.next, is_pythons
 
     def _inflate(self, given: list[bytes]) -> bool | None:
         """Decompress the records of the next message into `given`, which the next call uses.
@@ -264,9 +264,8 @@ class TextLines:
         If its lines cannot be written now, returns whether they are left to Python.
         """
         lines = self._lines
-        assert self._style is not None
         assert self._bound is not None
-        caller = self._style.caller
+        caller = self._caller
         if lines.used and lines.used + USUAL_RATIO * lines.data_size > caller.size:
             # They would hardly fit after those before.
             return False
@@ -280,7 +279,8 @@ class TextLines:
         direction, code = divmod(place, KEYS * VERSIONS)
         table = self._facts.table(*divmod(code, VERSIONS), not direction)
         below = address_of(table.below, self._kept_below), len(table.below)
-        self._tables[place] = (table.address, 1, table.bare, table.teaches, below, table.program)
+        careful = table.careful.row(self._kept_below)
+        self._tables[place] = (table.address, 1, table.bare, table.teaches, below, table.program, careful)
 
     def _new_connection(self, index: int) -> None:
         if len(self._kept) >= MAX_KEPT:

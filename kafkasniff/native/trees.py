@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import address_of
 
 __all__ = ["ERROR_CODE", "FIRST_ENUM", "MAX_ENUMS", "TIME", "TIMES", "Colours", "EnumName", "TreeStyle"]
@@ -53,15 +52,14 @@ class _Style(ctypes.Structure):
 
 
 class TreeStyle:
-    """What trees have in common. `address` is that of the structure; `caller`: how bodies are decoded.
+    """What trees have in common. `address` is that of the structure.
 
     `width`: columns available; `characters`: how the characters of a page are shown (`printable.shown_characters`).
     """
 
-    def __init__(self, colours: Colours, width: int, characters: Callable[[int], bytes], caller: Caller) -> None:
+    def __init__(self, colours: Colours, width: int, characters: Callable[[int], bytes]) -> None:
         style = self._style = _Style()
         self.address = ctypes.addressof(style)
-        self.caller = caller
         self._characters = characters
         self._kept: list[bytes] = []
         """Texts whose addresses the kernel has."""

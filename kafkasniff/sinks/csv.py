@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from kafkasniff.kafka.schema import errors
 from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.lines import ByteOutput, TextWriter
 from kafkasniff.sinks.names import error_name
+from kafkasniff.sinks.native_lines import LineShape
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["COLUMNS", "CsvSink"]
+__all__ = ["COLUMNS", "CSV", "CsvSink"]
 
 COLUMNS: Final = (
     *("type", "time", "capture", "connection", "exchange", "client", "broker", "api_key", "api", "api_version"),
@@ -106,8 +108,12 @@ def _message(message: Message) -> tuple[_Cell, ...]:
         _milliseconds(message.latency_ns),
         _milliseconds(message.duration_ns),
         "; ".join(f"{error_name(error)} at {error.path}" for error in message.errors),
-        "; ".join(f"{problem.kind}: {problem.detail}" for problem in message.problems),
+        _problems(message.problems),
     )
+
+
+def _problems(problems: tuple[Problem, ...]) -> str:
+    return "; ".join(f"{problem.kind}: {problem.detail}" for problem in problems)
 
 
 def _token(token: SaslToken) -> tuple[_Cell, ...]:
@@ -140,3 +146,18 @@ def _problem(problem: Problem) -> tuple[_Cell, ...]:
         *(None,) * 3,
         f"{problem.kind}: {problem.detail}",
     )
+
+
+def _cells(*values: _Cell) -> bytes:
+    return ",".join(map(_cell, values)).encode()
+
+
+CSV: Final = LineShape(
+    rows=True,
+    ends=lambda client, broker: _cells(*_ends(client, broker)),
+    version=_cells,
+    problems=lambda problems: printable(_problems(problems)).encode(),
+    error=lambda code: (errors.error_name(code) or f"error {code}").encode(),
+    capture=_cells,
+)
+"""Rows that the kernel writes. It quotes the cell of problems itself."""

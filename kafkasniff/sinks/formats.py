@@ -178,6 +178,26 @@ def _json_lines(
     return make
 
 
+def _csv_lines(
+    native: Kernel,
+    _sink: FormatSink,
+    _settings: SinkSettings,
+    enricher: Enricher,
+    _renderer: Renderer | None,
+    _left: Left,
+) -> MakeLines:
+    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False) -> LineMaker:
+        from kafkasniff.enrich.plan import shows_nothing
+        from kafkasniff.kafka.messages.rendered import Renderer
+        from kafkasniff.sinks.csv import CSV
+        from kafkasniff.sinks.native_lines import NativeLines
+
+        renderer = Renderer(native, "auto", shows_nothing)
+        return NativeLines(native, renderer, ends, capture, enricher, shape=CSV, names_captures=True, ahead=ahead)
+
+    return make
+
+
 def _open_csv(stream: ByteOutput, _settings: SinkSettings) -> FormatSink:
     from kafkasniff.sinks.csv import CsvSink
 
@@ -187,6 +207,6 @@ def _open_csv(stream: ByteOutput, _settings: SinkSettings) -> FormatSink:
 FORMATS: Final[Mapping[str, Format]] = {
     "text": Format("text", _open_text, _text_lines, records_from=2, shows_hex=True),
     "json": Format("JSON lines", _open_json, _json_lines, bodies="json", records_from=0, lines_ahead=True),
-    "csv": Format("CSV without bodies", _open_csv),
+    "csv": Format("CSV without bodies", _open_csv, _csv_lines, lines_ahead=True),
 }
 """The first one is the default."""

@@ -1,12 +1,12 @@
-"""JSON lines of messages found by the native feed: the facts that the kernel needs for them.
+"""JSON lines and rows of CSV of messages found by the native feed: the facts that the kernel needs for them.
 
-They are identical to those of `jsonl.JsonSink`, which writes the lines that the kernel leaves to Python.
+They are identical to those of `jsonl.JsonSink` and `csv.CsvSink`, which write what the kernel leaves to Python.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 import orjson
@@ -27,14 +27,45 @@ from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
+from kafkasniff.sinks.line_problems import careful, wordings
 from kafkasniff.sinks.lines import BLOCK_BYTES
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
 from kafkasniff.text.printable import visible_json
 
-__all__ = ["Ends", "NativeLines"]
+__all__ = ["JSON", "Ends", "LineShape", "NativeLines"]
 
 Ends = tuple[int, Endpoint | None, Endpoint | None]
 """The number of a connection, its client and its broker."""
+
+
+class LineShape(NamedTuple):
+    """The form of lines, where it depends on more than a message's bytes."""
+
+    rows: bool
+    """Rows of CSV instead of JSON."""
+    ends: Callable[[Endpoint | None, Endpoint | None], bytes]
+    """A connection's client and broker."""
+    version: Callable[[int, str | None, int], bytes]
+    """The key and the name of an API, and its version."""
+    problems: Callable[[tuple[Problem, ...]], bytes]
+    error: Callable[[int], bytes]
+    """The name of an error code."""
+    capture: Callable[[str | None], bytes]
+
+
+def _json_ends(client: Endpoint | None, broker: Endpoint | None) -> bytes:
+    texts = {"client": None if client is None else str(client), "broker": None if broker is None else str(broker)}
+    return orjson.dumps(texts)[1:-1]
+
+
+JSON: Final = LineShape(
+    rows=False,
+    ends=_json_ends,
+    version=lambda key, api, version: orjson.dumps({"api_key": key, "api": api, "api_version": version})[1:-1],
+    problems=lambda problems: orjson.dumps(problem_objects(problems)),
+    error=lambda code: orjson.dumps(error_name(code)),
+    capture=plain_text,
+)
 
 
 class _DetailPlan(NamedTuple):
@@ -55,8 +86,8 @@ class NativeLines:
 
     `renderer`: determines the form of bodies, and which ones the kernel renders; `ends`: of a connection by its index
     in the feed; `capture`: the name of a capture by its index; `enricher`: adds to bodies, and has processed everything
-    before a line when that is taken; `names_captures`: the capture is in every line; `terminal`: escape characters that
-    would act on one; `ahead`: lines are made in a separate thread, before their turn.
+    before a line when that is taken; `shape`: of the lines; `names_captures`: the capture is in every line; `terminal`:
+    escape characters that would act on one; `ahead`: lines are made in a separate thread, before their turn.
     """
 
     def __init__(
@@ -67,6 +98,7 @@ class NativeLines:
         capture: Callable[[int], str | None],
         enricher: Enricher,
         *,
+        shape: LineShape = JSON,
         names_captures: bool = False,
         terminal: bool = False,
         ahead: bool = False,
@@ -75,6 +107,7 @@ class NativeLines:
         self._renderer = renderer.another() if ahead else renderer
         self._ends = ends
         self._capture_name = capture
+        self._shape = shape
         self._names_captures = names_captures
         self._terminal = terminal
         self._ahead = ahead
@@ -105,9 +138,16 @@ class NativeLines:
             if not (options.bodies or options.headers):
                 rendering = msgspec.structs.replace(options, bodies=True)
             self._renderer.use(rendering)
-            errors = {code: orjson.dumps(error_name(code)) for code in error_codes()}
-            names = LineNames(self.facts, self._sessions)
-            lines = JsonLines(self._kernel, self._renderer.caller(), self, errors=errors, most=MAX_SIZE, names=names)
+            lines = JsonLines(
+                self._kernel,
+                self._renderer.caller(),
+                self,
+                errors={code: self._shape.error(code) for code in error_codes()},
+                wordings=wordings(),
+                most=MAX_SIZE,
+                names=LineNames(self.facts, self._sessions),
+                rows=self._shape.rows,
+            )
             way = self._ways[detail.level] = _DetailPlan(options, rendering, lines, {}, [])
         self._way = way
 
@@ -141,34 +181,33 @@ class NativeLines:
             if isinstance(piece, int):
                 yield piece
             else:
-                view, count = piece
+                view, count, problems = piece
                 # Copying large lines takes as long as a third of writing them. Without threads, they are written before
                 # the next ones are requested.
                 if not self._terminal and len(view) >= BLOCK_BYTES and (not self._ahead or lines.keep(len(view))):
-                    yield Lines(view, count)
+                    yield Lines(view, count, problems=problems)
                 else:
                     data = bytes(view)
-                    yield Lines(visible_json(data) if self._terminal else data, count)
+                    yield Lines(visible_json(data) if self._terminal else data, count, problems=problems)
 
     # -- facts for lines besides the messages' own bytes (`LineFacts`) -----------------------------------------------
 
     def connection(self, index: int) -> tuple[int, bytes]:
-        """The number of a connection, and its ends as members of an object."""
+        """The number of a connection, and its ends."""
         number, client, broker = self._ends(index)
-        texts = {"client": None if client is None else str(client), "broker": None if broker is None else str(broker)}
-        return number, orjson.dumps(texts)[1:-1]
+        return number, self._shape.ends(client, broker)
 
     def kind(self, key: int, version: int, is_request: bool) -> LineKind:
         """Common properties of messages of an API's version."""
         plan = request_plan(key, version) if is_request else response_plan(key, version)
-        text = orjson.dumps({"api_key": key, "api": plan.api, "api_version": version})[1:-1]
+        text = self._shape.version(key, plan.api, version)
         assert self._way is not None
         assert self._detail is not None
         # Facts about a connection are only known in Python, and some of these responses have another version.
         if plan.needed or plan.asks_connection:
             return LineKind(text, 0)
         lack = self._detail.lack(key, is_request=is_request)
-        problems = orjson.dumps(problem_objects(lack))
+        problems = self._shape.problems(lack)
         if self._way.rendering.headers or not self._detail.reads_body(key, is_request=is_request):
             return LineKind(text, 0, bare=True, problems=problems)
         if not plan.known_version:
@@ -181,7 +220,13 @@ class NativeLines:
         if program is None:
             return LineKind(text, 0)
         self._way.programs.append(program)
-        return LineKind(text, program.address, teaches=teaches(key, version, direction), problems=problems)
+        return LineKind(
+            text,
+            program.address,
+            teaches=teaches(key, version, direction),
+            problems=problems,
+            careful=careful(plan, show_secrets=self._way.options.show_secrets),
+        )
 
     def _unknown(self, text: bytes, plan: MessagePlan, key: int, lack: tuple[Problem, ...]) -> LineKind:
         """Messages whose bodies have no layout."""
@@ -193,12 +238,12 @@ class NativeLines:
             is_redacted = plan.has_secrets
         if self._renderer.hiding.form != "shown" and (plan.api is None or may_carry(key)):
             is_redacted = True
-        problems = orjson.dumps(problem_objects((*lack, Problem(*unknown_version(plan)))))
+        problems = self._shape.problems((*lack, Problem(*unknown_version(plan))))
         return LineKind(text, 0, bare=True, problems=problems, raw=REDACTED if is_redacted else RAW)
 
     def capture(self, index: int) -> bytes:
         """The name of a capture."""
-        return plain_text(self._capture_name(index)) if self._names_captures else b""
+        return self._shape.capture(self._capture_name(index)) if self._names_captures else b""
 
     def inflate(self, data: bytes | memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of a message."""

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.plan import adds_names, teaches
+from kafkasniff.enrich.plan import adds_names, shows_nothing, teaches
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.messages.rendered import MAX_SIZE
+from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.model import Direction, Lines, Problem
@@ -25,6 +25,7 @@ from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.native.summaries import SummaryPaint, SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
+from kafkasniff.sinks.line_problems import careful, wordings
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_trees import NativeTrees
@@ -60,6 +61,7 @@ class NativeText:
         self._trees = (
             NativeTrees(kernel, sink.paint, sink.width, records=sink.verbosity > 1) if sink.verbosity else None
         )
+        self._renderer = Renderer(kernel, "auto", shows_nothing) if self._trees is None else self._trees.renderer
         text = session_json if self._trees is None else self._trees.session
         self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known, text)
         """Fields added to bodies."""
@@ -76,7 +78,11 @@ class NativeText:
         errors = SummaryPaint(
             paint.error, paint.warn, paint.dim, paint.reset, {code: error_name(code) for code in error_codes()}
         )
-        self._lines = TextLines(kernel, self, day, LineNames(self.facts, known), style, MAX_SIZE, errors)
+        self._lines = TextLines(
+            kernel, self, day, wordings(), MAX_SIZE, names=LineNames(self.facts, known), style=style, paint=errors
+        )
+        self._problems = 0
+        """Problems of bodies whose lines were written."""
         self._turn = sink.turn
         self._captures: dict[str | None, int] = {None: 0}
         """Names of captures, numbered."""
@@ -97,10 +103,12 @@ class NativeText:
         """Write at the current level of `detail` from now on."""
         if detail.decode is not self._options:
             self._detail, self._options = detail, detail.decode
-            if self._trees is not None:
+            if self._trees is None:
+                self._renderer.use(detail.decode)
+            else:
                 self._trees.use(detail.decode)
             self._kinds.clear()
-            self._lines.forget_tables()
+            self._lines.use(self._renderer.caller())
 
     def takes(self, key: int, version: int, *, is_request: bool) -> bool:
         """Whether messages of a version of an API have lines."""
@@ -121,9 +129,10 @@ class NativeText:
         while first < last:
             left = None if self._left is None else self._left()
             stop = min(last, first + left) if left else last
+            before = self._problems
             at = self.write(first, stop, drops=left == 0)
             if at > first:
-                yield Lines(b"", at - first)
+                yield Lines(b"", at - first, problems=self._problems - before)
             first = at
             if at < stop:
                 yield at
@@ -137,6 +146,7 @@ class NativeText:
         while first < last:
             self._before()
             lines, first, is_pythons = self._lines.write(first, last)
+            self._problems += self._lines.problems
             if lines and not drops:
                 self._behind(lines)
             if is_pythons:
@@ -190,8 +200,9 @@ class NativeText:
     def table(self, key: int, version: int, is_request: bool, /) -> TextTable:
         """How messages of an API's version are shown."""
         below = b""
+        plan = (request_plan if is_request else response_plan)(key, version)
+        shows_secrets = self._detail is not None and self._detail.decode.show_secrets
         if self._detail is not None:
-            plan = (request_plan if is_request else response_plan)(key, version)
             is_read = self._detail.reads_body(key, is_request=is_request) and not self._detail.decode.headers
             is_unknown = not plan.known_version and not (plan.needed or plan.asks_connection)
             problems = self._detail.lack(key, is_request=is_request)
@@ -210,11 +221,16 @@ class NativeText:
             if found is None:
                 return TextTable(0)
             made = self._known[key, version, is_request] = SummaryTable(self._kernel, found)
-        program = None if self._trees is None else self._trees.program(key, version, direction)
+        program = (self._renderer.line_program if self._trees is None else self._trees.program)(key, version, direction)
         if program is None and self._trees is not None:
             return TextTable(0)
-        shown = 0 if program is None else program.address
-        return TextTable(made.address, teaches=teaches(key, version, direction), below=below, program=shown)
+        return TextTable(
+            made.address,
+            teaches=teaches(key, version, direction),
+            below=below,
+            program=0 if program is None else program.address,
+            careful=careful(plan, show_secrets=shows_secrets),
+        )
 
     def capture(self, index: int) -> tuple[int, bytes]:
         """The number of a capture's name, and the line where one begins."""
@@ -223,8 +239,7 @@ class NativeText:
 
     def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of a message."""
-        assert self._trees is not None
-        return self._trees.inflate(data)
+        return self._renderer.inflate(data)
 
     def _number(self, capture: str | None) -> int:
         number = self._captures.setdefault(capture, len(self._names))

@@ -5,7 +5,7 @@ They are identical to those of `sinks.tree`, which writes the trees that the ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from kafkasniff.enrich.plan import shows_nothing
@@ -16,7 +16,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.enums import enum_names
 from kafkasniff.kafka.schema.layout import Field, Struct, topic_fields
 from kafkasniff.model import Direction
-from kafkasniff.native.caller import Program, WantedBatch
+from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.trees import ERROR_CODE, TIME, TIMES, Colours, EnumName, TreeStyle
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
@@ -38,11 +38,12 @@ class NativeTrees:
         self._paint = paint
         self._width = max(width, MIN_WIDTH)
         self._records = records
-        self._renderer = Renderer(kernel, "auto", shows_nothing)
+        self.renderer = Renderer(kernel, "auto", shows_nothing)
+        """Decodes bodies."""
         self._options: DecodeOptions | None = None
         self._is_active = False
         colours = Colours(*(code.encode() for code in (paint.name, paint.note, paint.dim, paint.reset)))
-        self.style = TreeStyle(colours, self._width, shown_characters, self._renderer.caller())
+        self.style = TreeStyle(colours, self._width, shown_characters)
         self._enums: dict[str, int | None] = {}
         """Roles of fields by the names of their enums."""
         self._programs: dict[tuple[int, int, Direction], Program | None] = {}
@@ -51,11 +52,10 @@ class NativeTrees:
     def use(self, options: DecodeOptions) -> None:
         """Use these options from now on."""
         # Records that are decoded for a filter alone are not shown.
-        self._is_active = self._renderer.use(options) and (self._records or options.records != "full")
+        self._is_active = self.renderer.use(options) and (self._records or options.records != "full")
         if self._options is None or options.show_secrets != self._options.show_secrets:
             self._programs.clear()
         self._options = options
-        self.style.caller = self._renderer.caller()
 
     def program(self, key: int, version: int, direction: Direction) -> Program | None:
         """The program of bodies of a kind; None if Python shows them."""
@@ -106,10 +106,6 @@ class NativeTrees:
             self._enums[enum] = 0 if names is None else self.style.add_enum(_named(names))
         role = self._enums[enum]
         return role + TIMES if times and role else role
-
-    def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
-        """Decompresses batches of a message."""
-        return self._renderer.inflate(data)
 
     def session(self, partitions: int, unnamed: int | None) -> bytes:
         """The lines of a fetch session in a body; `unnamed` as in `FetchSession`."""

@@ -30,6 +30,8 @@ __all__ = ["CLIENT_WIDTH", "PROBLEMS_SHOWN", "TextSink", "TextState"]
 
 CLIENT_WIDTH: Final = 24
 """Width of the client id column."""
+RAW_WIDTH: Final = 256
+"""Bytes shown of a body that was not read to its end."""
 PROBLEMS_SHOWN: Final = 3
 """Problems of one message that are shown without `-v`."""
 PIECE_CHARACTERS: Final = 64 << 10
@@ -340,7 +342,7 @@ class TextSink:
         if message.body is not None:
             yield from body_tree(message, paint, records=self._verbosity > 1, width=self._width, hide=hide)
         if message.raw is not None:
-            yield f"    {paint.name}raw{paint.reset}: {bytes_dump(message.raw, 256)}"
+            yield f"    {paint.name}raw{paint.reset}: {bytes_dump(message.raw, RAW_WIDTH)}"
         elif message.raw_redacted is not None:
             yield f"    {paint.name}raw{paint.reset}: [{message.raw_redacted} bytes redacted]"
 

@@ -67,6 +67,7 @@ class _Run(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("continuing_count", "json_steps", "steps", "questions")),
         ("style", ctypes.c_void_p),
         ("trees", ctypes.c_uint64),
+        ("problems", ctypes.c_uint64),
     )
 
 
@@ -133,6 +134,7 @@ def fuzz(options: argparse.Namespace) -> int:
         done += run.executions
     seconds = time.process_time() - cpu
     print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
+    print(f"with {run.problems:,} problems,")
     print(
         f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
     )

@@ -236,6 +236,8 @@ class Native:
         by_number = {side.number: side for side in sides}
         self.renderer = Renderer(kernel(), form, reads_nothing, payload.hiding)
         self.enricher = Enricher(sessions=False)
+        self.problems = 0
+        """Problems of bodies whose lines were taken."""
         ends = by_number.__getitem__
         self.lines = NativeLines(kernel(), self.renderer, ends, captures.__getitem__, self.enricher, **more)
         self.lines.use(Detail(options))
@@ -267,6 +269,7 @@ class Native:
             else:
                 data = bytes(piece.data)
                 assert piece.count == data.count(b"\n")
+                self.problems += piece.problems
                 found.append(data)
         return found
 

@@ -20,7 +20,7 @@ from tests.native.kernel_and_walker import Kind
 from tests.native.kernel_summaries import TameEncoder, kinds_with_tables
 from tests.native.test_text_lines import alone, lines
 
-FETCH, LIST_OFFSETS, END_TXN = 1, 2, 26
+HEARTBEAT = 12
 WAYS: list[dict[str, Any]] = [
     {"verbosity": 2, "width": 40},
     {"verbosity": 2, "width": 133, "colour": True},
@@ -56,15 +56,15 @@ class _WildEncoder(TameEncoder):
         return super().scalar(field, path, nullable)
 
 
-def _message(kind: Kind, body: bytes) -> Seen | None:
+def message_of(kind: Kind, body: bytes, options: DecodeOptions = DecodeOptions()) -> Seen | None:  # noqa: B008
     assert kind.key is not None
     correlation = bytes(3) + b"\5"
     if kind.direction == "request":
         flexible = request_plan(kind.key, kind.version).header > 1
-        head = kind.key.to_bytes(2, "big") + kind.version.to_bytes(2, "big") + correlation + b"\0\1c"
-        return crafted(head + b"\0" * flexible + body, None, DecodeOptions())
+        head = kind.key.to_bytes(2, "big") + kind.version.to_bytes(2, "big") + correlation + b"\0\6client"
+        return crafted(head + b"\0" * flexible + body, None, options)
     flexible = response_plan(kind.key, kind.version).header > 0
-    return crafted(correlation + b"\0" * flexible + body, (kind.key, kind.version), DecodeOptions())
+    return crafted(correlation + b"\0" * flexible + body, (kind.key, kind.version), options)
 
 
 def _agree(seen: list[Seen], way: dict[str, Any]) -> int:
@@ -87,7 +87,7 @@ def test_the_same_as_the_sink(seed: int) -> None:
     for kind in kinds_with_tables():
         plans = [Plan(rng, unknown_tags=False), Plan(rng, count=6, nulls=False)]
         for plan in one_in(2, plans, len(seen) % 2):
-            one = _message(kind, _WildEncoder(plan).body(kind.root)[0])
+            one = message_of(kind, _WildEncoder(plan).body(kind.root)[0])
             if one is not None:
                 seen.append(one)
     assert len(seen) > fewer(400, 800)
@@ -105,5 +105,15 @@ def test_keys_and_values(texts: list[bytes], way: dict[str, Any]) -> None:
     records = [kafka.record(index, one, values[-1 - index], [("h", b"x")] * index) for index, one in enumerate(values)]
     request = kafka.produce_request(5, "orders", kafka.record_batch(records))
     one = crafted(request[4:], None, DecodeOptions())
+    assert one is not None
+    assert _agree([one], way) == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("code", [0, 22, -1, 12_345, -32_768])
+def test_error_codes(code: int, way: dict[str, Any]) -> None:
+    """The name of an error is beside its code; unknown ones have none."""
+    body = bytes(4) + code.to_bytes(2, "big", signed=True)
+    one = crafted(bytes(3) + b"\5" + body, (HEARTBEAT, 1), DecodeOptions())
     assert one is not None
     assert _agree([one], way) == 1

@@ -12,10 +12,10 @@ import msgspec
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.record_fields import each_whole
-from kafkasniff.kafka.messages.message_body import decode_body, read_body, take_rendered, unread
+from kafkasniff.kafka.messages.message_body import decode_body, read_body, unread
 from kafkasniff.kafka.messages.message_header import judge_tags, read_tags, read_varint
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
+from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Body, ErrorCode, Problem
@@ -86,13 +86,11 @@ def decode_request(
     depth: int = 0,
     cut: bool = False,
     later: bool = False,
-    rendered: RenderedBody | None = None,
 ) -> Decoded:
     """Decode the request `data[start:end]`.
 
     `memory` is that of its connection, `depth` its nesting level (Envelope); `cut`: bytes are known to be missing at
-    its end. `later`: leave a body undecoded that can be decoded at any time (`read_rest`). `rendered`: its body, if the
-    kernel rendered it and something in it is odd.
+    its end. `later`: leave a body undecoded that can be decoded at any time (`read_rest`).
     """
     if end - start < 8:
         return _without_header("a request has at least 8 bytes", end - start)
@@ -145,9 +143,9 @@ def decode_request(
         # Only its body determines whether a Produce request will be answered.
         silent = read_acks(data, position, end, version) == 0
     elif options.bodies or plan.needed or key == PRODUCE:
-        body, raw, raw_redacted = _read(plan, data, position, end, context, cut, rendered)
+        body, raw, raw_redacted = _read(plan, data, position, end, context, cut)
         if key == PRODUCE and body is not None:
-            silent = read_acks(data, position, end, version) == 0 if rendered is not None else body.get("acks") == 0
+            silent = body.get("acks") == 0
     return Decoded(
         key,
         plan.api,
@@ -168,18 +166,15 @@ def decode_request(
     )
 
 
-def read_rest(decoded: Decoded, *, rendered: RenderedBody | None = None) -> Decoded:
-    """The message with its body, where only its header was read; it stays as it is, so that it can be read again.
-
-    `rendered` as in `decode_request`.
-    """
+def read_rest(decoded: Decoded) -> Decoded:
+    """The message with its body, where only its header was read; it stays as it is, so that it can be read again."""
     rest = decoded.rest
     if rest is None:
         return decoded
     context = DecodeContext(rest.options, rest.base)
     if rest.problems:
         context.problems = list(rest.problems)
-    body, raw, raw_redacted = _read(rest.plan, rest.data, rest.position, rest.end, context, rest.cut, rendered)
+    body, raw, raw_redacted = _read(rest.plan, rest.data, rest.position, rest.end, context, rest.cut)
     return msgspec.structs.replace(
         decoded,
         body=body,
@@ -224,12 +219,11 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     depth: int = 0,
     cut: bool = False,
     later: bool = False,
-    rendered: RenderedBody | None = None,
 ) -> Decoded:
     """Decode the response `data[start:end]` to a request of that API key and version.
 
     `memory` is that of its connection, `request` the request's `Decoded.carry`, `depth` its nesting level (Envelope);
-    `cut`: bytes are known to be missing at its end; `later` and `rendered` as in `decode_request`.
+    `cut`: bytes are known to be missing at its end; `later` as in `decode_request`.
     """
     plan = response_plan(api_key, api_version)
     if end - start < 4:
@@ -259,8 +253,7 @@ def decode_response(  # noqa: PLR0917 - the message's place and what its request
     if later and options.bodies and plan.alone and not plan.needed:
         rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
     elif options.bodies or plan.needed:
-        taken = rendered if body_version is None else None
-        body, raw, raw_redacted = _read(plan, data, position, end, context, cut, taken)
+        body, raw, raw_redacted = _read(plan, data, position, end, context, cut)
     return Decoded(
         api_key,
         plan.api,
@@ -286,13 +279,9 @@ def _read(  # noqa: PLR0917 - as `read_body`
     end: int,
     context: DecodeContext,
     cut: bool,
-    rendered: RenderedBody | None,
 ) -> tuple[Body | None, bytes | None, int | None]:
     """A body, and what stands for it where it was not read to its end."""
-    if rendered is None:
-        body, complete = read_body(plan, data, position, end, context, cut)
-    else:
-        body, complete = take_rendered(plan, rendered, data, position, end, context, cut)
+    body, complete = read_body(plan, data, position, end, context, cut)
     if not complete:
         return body, *unread(plan, data[position:end], context)
     if context.truncated and plan.whole_records and body is not None:

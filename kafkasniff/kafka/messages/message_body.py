@@ -7,14 +7,14 @@ from collections.abc import Iterable
 import msgspec
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan
-from kafkasniff.kafka.schema.body_forms import LARGE_BODY, LargeBody, RenderedBody
-from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
+from kafkasniff.kafka.schema.body_forms import LARGE_BODY, LargeBody
+from kafkasniff.kafka.schema.body_problems import TRAILING
 from kafkasniff.kafka.schema.context import UNMARKED, DecodeContext, RenderingOptions
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.kafka.schema.wire import Ended, Odd
 from kafkasniff.model import Body, Problem
 
-__all__ = ["decode_body", "read_body", "settled", "take_rendered", "unknown_version", "unread"]
+__all__ = ["decode_body", "read_body", "settled", "unknown_version", "unread"]
 
 
 def decode_body(plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
@@ -122,30 +122,9 @@ def unknown_version(plan: MessagePlan) -> tuple[str, str]:
     return "version-unknown", f"{plan.api} version {plan.version} is not known"
 
 
-def take_rendered(  # noqa: PLR0917 - as `read_body`
-    plan: MessagePlan, rendered: RenderedBody, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
-) -> tuple[Body | None, bool]:
-    """Like `read_body`, for a body that the kernel rendered: reports its problems."""
-    assert rendered.odd is not None
-    problems, after = rendered.odd
-    mark = context.mark()
-    add_noted(context, problems)
-    complete = not walk_ended(problems)
-    if complete and after != end:
-        _report_trailing(plan, after, end, context)
-    if not context.options.show_secrets and _may_show_secrets(
-        plan, data[position:end], context.problems[mark[0] :], cut
-    ):
-        # A part of it is withheld.
-        context.rewind(mark)
-        return read_body(plan, data, position, end, context, cut)
-    context.errors += rendered.errors
-    return RenderedBody(rendered.json, rendered.errors), complete  # type: ignore[return-value]  # see `RenderedBody`
-
-
 def _report_trailing(plan: MessagePlan, after: int, end: int, context: DecodeContext) -> None:
-    detail = f"{end - after} bytes follow the body of {plan.api} version {plan.version}"
-    context.problem("trailing-bytes", detail, after, size=end - after, always=True)
+    detail = TRAILING.words.format(end - after, plan.api, plan.version)
+    context.problem(TRAILING.kind, detail, after, size=end - after, always=True)
 
 
 def _may_show_secrets(plan: MessagePlan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:

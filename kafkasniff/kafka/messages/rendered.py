@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.kafka.embedded.operations import names_only
 from kafkasniff.kafka.messages.ahead import Programs
-from kafkasniff.kafka.messages.message import Decoded, read_rest
+from kafkasniff.kafka.messages.message import Decoded
 from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
@@ -155,11 +155,8 @@ class Renderer:
     def _rendered(
         self, json: bytes, codes: list[Code], problems: list[Noted], after: int, end: int
     ) -> RenderedBody | None:
-        """The body; None if payload is hidden and may be in the wrong place: then Python decides what may be shown."""
-        odd = (problems, after) if problems or after != end else None
-        if odd is not None and self.hiding.form != "shown":
-            return None
-        return RenderedBody(json, _error_codes(codes), odd)
+        """The body; None if there is more to report."""
+        return None if problems or after != end else RenderedBody(json, _error_codes(codes))
 
     def records(self, data: bytes, start: int, end: int, context: DecodeContext) -> RenderedRecords | None:
         """The `records` field `data[start:end]`; None if it has to be decoded."""
@@ -186,8 +183,6 @@ class Renderer:
         body = None if program is None else self.body(program, rest.data, rest.position, rest.end)
         if body is None:
             return None
-        if body.odd is not None:
-            return read_rest(decoded, rendered=body)
         # Its body is only for a sink: see `RenderedBody`.
         return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
 

@@ -36,10 +36,6 @@ class RenderedBody(msgspec.Struct, frozen=True, gc=False):
     """The body as in the JSON lines."""
     errors: tuple[Any, ...] = ()
     """Its error codes that are not zero, as `ErrorCode`."""
-    odd: tuple[Any, int] | None = None
-    """For a body with problems: the problems as the kernel notes them (`native.caller.Noted`), and where in the data
-    the body ends. They are not yet reported (`message_body.take_rendered`); None in all messages.
-    """
 
 
 class RenderedRecords(msgspec.Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ __all__ = [
     "ODD_BOOLEAN",
     "ODD_MARK",
     "ODD_TAGGED_MARK",
+    "TRAILING",
     "Template",
     "add_noted",
     "walk_ended",
@@ -40,7 +41,7 @@ class Template(msgspec.Struct, frozen=True):
 
     kind: str
     words: str
-    """Text after the path; `{}` for each number."""
+    """Text after the path; `{}` for each number. Bytes after a body have no path."""
     ends: bool = False
     """Decoding ends there."""
 
@@ -63,9 +64,11 @@ ODD_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or -1 (
 ODD_TAGGED_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or 0 (null)")
 NOT_TEXT: Final = Template("string-not-utf8", "{} bytes that are not UTF-8")
 
+TRAILING: Final = Template("trailing-bytes", "{} bytes follow the body of {} version {}")
+
 NUMBERED: Final = (
     *(CUT_NUMBER, CUT_VALUE, CUT_TAG, LONG_VARINT, NEGATIVE_LENGTH, NEGATIVE_COUNT, LONG_ARRAY, LONG_TAG_SECTION),
-    *(NULL_VALUE, ODD_BOOLEAN, ODD_MARK, ODD_TAGGED_MARK, NOT_TEXT),
+    *(NULL_VALUE, ODD_BOOLEAN, ODD_MARK, ODD_TAGGED_MARK, NOT_TEXT, TRAILING),
 )
 """By the kernel's numbers, from 1 on."""
 

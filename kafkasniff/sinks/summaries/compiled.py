@@ -225,6 +225,7 @@ class _Compiler(FieldSlots):
         if kind in {"has", "lacks"}:
             if field is not None and field.tag is not None:
                 raise LeftToPython
+            self._table.is_settled |= field is not None
             return (field is not None) is (kind == "has")
         if kind in {"some", "none"} and len(path) > 1 and field is not None and field.array:
             slot = self._counted(path, place)

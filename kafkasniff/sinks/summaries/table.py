@@ -43,7 +43,7 @@ TEST_SIZE: Final = 4
 """Words of a condition."""
 
 _MAGIC: Final = int.from_bytes(b"KSS2", "little")
-_HEAD: Final = Packing("=18I")
+_HEAD: Final = Packing("=19I")
 _FIELD: Final = Packing("=BxHHHHHHHHxxII")
 _LIST: Final = Packing("=18I")
 _SUBJECT: Final = Packing("=9I")
@@ -158,6 +158,8 @@ class TemplateTable:
 
     def __init__(self, *, is_response: bool) -> None:
         self._is_response = is_response
+        self.is_settled = False
+        """The layout decided whether the message has a field."""
         self._pool = bytearray()
         self._texts: dict[str, int] = {}
         self._words: list[int] = []
@@ -203,7 +205,7 @@ class TemplateTable:
                 *(_MAGIC, _HEAD.size + len(body), len(fields), len(lists), len(self._words), len(self._pool)),
                 *(len(scope.slots), len(scope.lists), slots, *places, self._is_response),
                 *map(_number, kept),
-                len(subjects),
+                *(len(subjects), self.is_settled),
             )
             + body
         )

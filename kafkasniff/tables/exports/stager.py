@@ -268,6 +268,7 @@ def _finder(
         selected=None if selector is None else selected,
         # Filters may ask for names, which columns do not have.
         names=None if selector is not None or enricher.has_sessions else AddedNames(native, enricher, lambda _: None),
+        unnamed=True,
     )
 
 

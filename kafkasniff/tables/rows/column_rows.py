@@ -29,6 +29,7 @@ from kafkasniff.native.exchanges import (
     HAS_THROTTLE,
     HAS_UNCOMPRESSED,
     HAS_WATERMARK,
+    UNNAMED,
     ExchangeColumns,
     Strings,
 )
@@ -169,6 +170,9 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
     has_given = (given != NONE) & ~np.append(is_empty, True)[np.minimum(given, len(names))]
     member = np.where(says, asked, np.where(has_given, given, asked))
     acks, has_acks = _value(found, facts, "acks")
+    is_named = columns.topics < UNNAMED
+    row_of_topics = np.repeat(np.arange(len(rows)), rows["topics"])
+    topics = np.bincount(row_of_topics.compress(is_named), minlength=len(rows))
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "throttle_time_ms": lambda kind: _plain(rows["throttle"], kind, rows["has"] & HAS_THROTTLE == 0),
         "error_code": lambda kind: _plain(rows["code"], kind),
@@ -179,7 +183,7 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "transactional_id": lambda _: _named(names, rows["transaction"]),
         "acks": lambda kind: _plain(acks, kind, ~has_acks),
         "record_count": lambda kind: _plain(rows["records"], kind, rows["has"] & HAS_RECORDS == 0),
-        "topics": lambda kind: _lists(rows["topics"], _named(names, columns.topics), kind),
+        "topics": lambda kind: _lists(topics, _named(names, columns.topics.compress(is_named)), kind),
         "partitions": lambda kind: _lists(rows["partitions"], _partitions(columns.partitions, names), kind),
         "sender": lambda kind: pa.array(sender, kind),
         "behind_us": lambda kind: _microseconds(found.behind_ns, kind),
@@ -187,17 +191,29 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "wait_us": lambda kind: _microseconds(wait, kind),
         "waits_for": lambda kind: pa.array(reason, kind),
     }
+    parts: dict[int, StagedParts] = {}
+    if not is_named.all():
+        # The topics before each one in its row.
+        places = np.cumsum(is_named) - (np.cumsum(topics) - topics)[row_of_topics]
+        unnamed = np.flatnonzero(~is_named)
+        ids = (columns.topics[unnamed] - UNNAMED).tolist()
+        for row, place, index in zip(row_of_topics[unnamed].tolist(), places[unnamed].tolist(), ids, strict=True):
+            part = parts.setdefault(row, StagedParts({}, facts.bodies))
+            part.unnamed[found.names[index]] = place
     if any(facts.kinds[code].session for code in distinct(found.asked["code"].astype(np.int64))):
-        made["_pending"] = lambda kind: pa.array(_session_steps(found, facts), kind)
+        _add_session_steps(parts, found, facts)
+    if parts:
+        encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
+        pending = [encoded.get(row) for row in range(len(rows))]
+        made["_pending"] = lambda kind: pa.array(pending, kind)
     if facts.bodies:
         made["request_body"] = lambda _: _bodies(columns.requests)
         made["response_body"] = lambda _: _bodies(columns.responses)
     return made
 
 
-def _session_steps(found: PairColumns, facts: BodyFacts) -> list[bytes | None]:
-    """What exchanges do to fetch sessions, for the column `_pending`; see `sessions.session_step`."""
-    steps: list[bytes | None] = [None] * len(found.asked)
+def _add_session_steps(parts: dict[int, StagedParts], found: PairColumns, facts: BodyFacts) -> None:
+    """Add what exchanges do to fetch sessions (`sessions.session_step`) to the parts that wait, by row."""
     names = [*SESSION, *ANSWERS.values()]
     columns = [_value(found, facts, name) for name in names]
     rows, partitions = facts.columns.rows, facts.columns.partitions
@@ -219,8 +235,7 @@ def _session_steps(found: PairColumns, facts: BodyFacts) -> list[bytes | None]:
             step.by_id = bool(partitions["topic_id"][first] != NONE)
         effect = lasting(step)
         if effect is not None:
-            steps[row] = msgspec.msgpack.encode(StagedParts(session=effect))
-    return steps
+            parts.setdefault(row, StagedParts()).session = effect
 
 
 def _errors(codes: NDArray[Any], none: Bools, kind: pa.DataType) -> pa.Array:

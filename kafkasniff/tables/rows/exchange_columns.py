@@ -77,7 +77,8 @@ class ExchangeFinder:
     `headers`: bodies are not read; `bodies`: those whose JSON is wanted; `records`: their records are. `selection`: the
     filter; the numbers of connections with selected exchanges go to `selected`. Facts of rejected exchanges are read
     nevertheless, because later requests of the connection may have waited for them. `names`: of topic ids; without
-    them, exchanges with topic ids or fetch sessions are left to Python.
+    them, exchanges with topic ids or fetch sessions are left to Python. `unnamed`: exchanges with topic ids without a
+    name are found, too; their columns are to be completed.
     """
 
     def __init__(
@@ -91,8 +92,10 @@ class ExchangeFinder:
         selection: Selection | None = None,
         selected: set[int] | None = None,
         names: NameFacts | None = None,
+        unnamed: bool = False,
     ) -> None:
         self._names = names
+        self._unnamed = unnamed
         self._kernel = kernel
         self._headers = headers
         self._bodies = bodies
@@ -197,6 +200,7 @@ class ExchangeFinder:
                 most=MAX_READ,
                 max_records=options.max_records,
                 names=self._names,
+                unnamed=self._unnamed,
             )
             self._reader = own
             if self._wants_records:

@@ -102,6 +102,7 @@ fn prepare(call: *exchanges.Exchanges, room: *Memory, random: *fuzz.Random) void
     const text = if (is_small) random.below(600) else TEXT;
     call.rows_size = if (is_small) 1 + random.below(MOST) else MOST;
     call.rows = room.take(exchanges.Row, call.rows_size);
+    call.unnamed = @intCast(random.below(2));
     call.requests = texts(room, call.rows_size, text);
     call.responses = texts(room, call.rows_size, text);
     call.names.table_size = @as(u64, 1) << @intCast(if (is_small) random.below(6) else 9);
@@ -119,6 +120,12 @@ fn prepare(call: *exchanges.Exchanges, room: *Memory, random: *fuzz.Random) void
 
 fn isName(call: *const exchanges.Exchanges, name: u32) bool {
     return name == NONE or name < call.names.count;
+}
+
+/// The topic of a partition or a batch; without a name, an id.
+fn isTopic(call: *const exchanges.Exchanges, name: u32, id: u32) bool {
+    if (!isName(call, name) or !isName(call, id)) return false;
+    return name != NONE or (call.unnamed != 0 and id != NONE);
 }
 
 fn isText(text: *const exchanges.Texts, count: u64) bool {
@@ -147,14 +154,17 @@ fn check(call: *const exchanges.Exchanges, rooms: [2]Room) void {
     }
     if (all[0] != call.topics_used or all[1] != call.partitions_used or all[2] != call.batches_used or all[3] != call.codes_used)
         @panic("not rows");
-    for (call.topics[0..call.topics_used]) |name| if (name >= call.names.count) @panic("not a topic");
+    for (call.topics[0..call.topics_used]) |name| {
+        const index = if (call.unnamed != 0) name & ~exchanges.UNNAMED else name;
+        if (index >= call.names.count) @panic("not a topic");
+    }
     for (call.partitions[0..call.partitions_used]) |*one| {
-        if (one.topic >= call.names.count or !isName(call, one.topic_id)) @panic("not a partition");
+        if (!isTopic(call, one.topic, one.topic_id)) @panic("not a partition");
         if (one.codec < 0 or one.codec > 5) @panic("not a codec");
     }
     for (call.batches[0..call.batches_used], call.shared[0..call.batches_used]) |*batch, *shared| {
         if (shared.row >= count or shared.place >= call.partitions_used) @panic("a batch of nothing");
-        if (shared.codec > 4 or shared.topic >= call.names.count or !isName(call, shared.topic_id)) @panic("not a batch");
+        if (shared.codec > 4 or !isTopic(call, shared.topic, shared.topic_id)) @panic("not a batch");
         const begin = @intFromPtr(batch.records.?);
         for (rooms) |room| {
             const first = @intFromPtr(room.bytes);

@@ -62,6 +62,8 @@ const Run = extern struct {
     style: *const tree.Style,
     /// Lines of text with trees.
     trees: u64,
+    /// Problems of bodies whose lines were written.
+    problems: u64,
 };
 
 const MOST = 8;
@@ -96,7 +98,7 @@ const Batch = struct {
         message.flags.arena = random.below(2) == 0;
         message.pair = kernel.feed_found.NONE;
         self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
-        if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(3));
+        if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(4));
         self.count += 1;
         return true;
     }
@@ -301,16 +303,16 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             .written = 0,
         },
         .style = if (has_trees) &style else null,
-        .call = if (has_trees) call else null,
+        .call = call,
+        .wordings = run.call.wordings,
         .most = run.room_size,
         .data = null,
         .data_size = 0,
-        .output = call.output,
-        .output_size = call.output_size,
         .next = 0,
         .last = batch.count,
         .wanted = 0,
         .used = 0,
+        .problems = 0,
         .state = .{
             .day = std.math.minInt(i64),
             .capture = 2,
@@ -331,15 +333,18 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         var written: u64 = 0;
         for (first..writer.next) |index| {
             const mark = if (shown) |marks| marks[index] else .written;
-            if (mark != .written and mark != .read) @panic("a line that is Python's");
-            written += @intFromBool(mark == .written);
+            if (mark == .left) @panic("a line that is Python's");
+            written += @intFromBool(mark != .read);
         }
-        if (writer.used > writer.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
-        if (writer.used > before and writer.output[writer.used - 1] != '\n') @panic("not a line");
+        if (writer.used > call.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
+        if (writer.used > before and call.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
         if (has_trees) run.trees += written;
         if (writer.summaries.names != null) run.steps += known.taken(batch, writer.next);
-        if (outcome == .done) return;
+        if (outcome == .done) {
+            run.problems += writer.problems;
+            return;
+        }
         run.ended += 1;
         if (outcome == .asks) run.questions += @intFromBool(known.names.asks.session);
         if (outcome == .new_page) @panic("a page that is known");
@@ -410,6 +415,8 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     known.clear();
     var ends: [MOST]u64 = undefined;
     var states: [MOST]lines.State = undefined;
+    var counts: [MOST]u8 = undefined;
+    const last_word = call.wordings.size;
     for (0..run.executions) |_| {
         var batch = Batch{ .at = run.room_size };
         for (0..1 + random.below(3)) |_| {
@@ -448,6 +455,9 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.used = 0;
         call.ends = &ends;
         call.states = &states;
+        call.counts = &counts;
+        call.rows = random.below(2);
+        call.wordings.size = if (random.below(8) == 0) random.below(last_word) else last_word;
         call.call.batches_given = 0;
         var given = false;
         while (true) {
@@ -484,8 +494,14 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
                         continue;
                     }
                     run.written += 1;
-                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
+                    run.problems += counts[index];
                     if (std.mem.indexOfScalar(u8, found, '\n') != found.len - 1) @panic("not one line");
+                    if (call.rows != 0) {
+                        if (std.mem.count(u8, found, ",") < 18) @panic("not a row");
+                        begin = end;
+                        continue;
+                    }
+                    if (found.len < 200 or found[0] != '{' or found[found.len - 2] != '}') @panic("not a line");
                 },
                 .left => {
                     run.left += 1;
@@ -498,5 +514,6 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         columns(run, &batch, &random);
     }
     call.call.output_size = output_size;
+    call.wordings.size = last_word;
     run.random = random.state;
 }

@@ -59,7 +59,7 @@ def test_a_body_equals_the_one_of_dicts() -> None:
     made = rendered(BEAT)
     assert made is not None
     assert json.loads(made.json) == {"group_id": "group", "generation_id": 3, "member_id": "member"}
-    assert (made.errors, made.odd) == ((), None)
+    assert made.errors == ()
     other = renderer().another()
     assert other.use(DecodeOptions())
     assert rendered(BEAT, other) == made
@@ -70,24 +70,10 @@ def test_a_body_equals_the_one_of_dicts() -> None:
     assert [(one.code, one.name, one.path) for one in body.errors] == [(27, "REBALANCE_IN_PROGRESS", "error_code")]
 
 
-def test_surplus_bytes_are_reported_later() -> None:
-    """Python words the problem; with hidden payload it also decides what may be shown."""
-    made = rendered(BEAT + b"more")
-    assert made is not None
-    assert made.odd == ([], len(BEAT))
-    assert rendered(BEAT + b"more", renderer(hiding=Hiding("dropped"))) is None
-
-
-def test_bodies_that_end_too_early() -> None:
-    """The fields before the end, and what Python has to report."""
+def test_bodies_with_a_problem_are_left_to_python() -> None:
+    assert rendered(BEAT + b"more") is None
     for cut in range(len(BEAT)):
-        made = rendered(BEAT[:cut])
-        assert made is not None
-        fields = {"group_id": "group"} if cut >= 7 else {}
-        assert json.loads(made.json) == fields | ({"generation_id": 3} if cut >= 11 else {})
-        assert made.odd is not None
-        assert len(made.odd[0]) == 1
-        assert rendered(BEAT[:cut], renderer(hiding=Hiding("dropped"))) is None
+        assert rendered(BEAT[:cut]) is None
 
 
 def test_large_bodies_are_left_to_python() -> None:
