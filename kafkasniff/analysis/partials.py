@@ -28,6 +28,8 @@ __all__ = ["Lost", "Partials", "Shape"]
 
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
+FEW_ROWS: Final = 1 << 12
+"""Fewer rows than this wait unfolded."""
 MAX_SAMPLE_LEVEL: Final = 62
 MAX_COARSE_LEVEL: Final = 7
 """Buckets are merged until there is one for each power of two (`percentiles`)."""
@@ -95,7 +97,7 @@ class Partials:
         arrays = [_array(columns[field.name], field.type) for field in self._schema]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
         if table.num_rows:
-            self._take(self._fold(table))
+            self._take(table if table.num_rows < FEW_ROWS else self._fold(table))
 
     def merge(self, other: Partials) -> None:
         """Fold in another's rows. Raises ValueError if the shapes differ."""
@@ -136,12 +138,11 @@ class Partials:
         names = [name for name, _ in shape.keys]
         if not names:
             return table
-        ordered = any(how in ("first", "last") for _, _, how in shape.measures)
-        if ordered:
+        if any(how in ("first", "last") for _, _, how in shape.measures):
             keys = [(name, "ascending") for name in shape.order]
             table = table.take(pc.sort_indices(table, sort_keys=keys))
         wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
-        folded = table.group_by(names, use_threads=not ordered).aggregate(wanted)
+        folded = table.group_by(names, use_threads=False).aggregate(wanted)
         columns = [folded.column(name) for name in names]
         columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
         folded = pa.Table.from_arrays(columns, schema=self._schema)
@@ -203,7 +204,7 @@ class Partials:
         weights = table.column(shape.weight) if shape.weight else pa.array(np.ones(table.num_rows, np.int64))
         whole = table.select(names).append_column("__weight", weights)
         whole = whole.append_column("__row", pa.array(np.arange(table.num_rows)))
-        groups = whole.group_by(names).aggregate([("__weight", "sum"), ("__row", "list")])
+        groups = whole.group_by(names, use_threads=False).aggregate([("__weight", "sum"), ("__row", "list")])
         # Including the keys, so that equally heavy groups are dropped in the same order everywhere.
         keys = [("__weight_sum", "descending"), *((name, "ascending") for name in names)]
         groups = groups.take(pc.sort_indices(groups, sort_keys=keys))
