@@ -31,9 +31,11 @@ __all__ = [
     "named",
     "only",
     "order_columns",
+    "partition_errors",
     "per_topic",
     "ratio",
     "record_bytes",
+    "repeated",
     "table_of",
     "with_topics",
 ]
@@ -118,6 +120,20 @@ def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
 
 
+def partition_errors(
+    batch: pa.RecordBatch, kept: Sequence[str] = ()
+) -> tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Partitions with an error code, as `exploded`, each with the `row` of its exchange.
+
+    And for each exchange, how many of its codes belong to something else.
+    """
+    rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+    parts = exploded(rows, ["row", *kept])
+    parts = only(parts, pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0))
+    known = np.bincount(column(parts, "row").to_numpy(), minlength=batch.num_rows)
+    return parts, integers(column(batch, "error_count")) - known
+
+
 def failed_partitions(batch: pa.RecordBatch) -> list[list[dict[str, Any]]]:
     """For each exchange, its partitions with an error code: `topic`, `topic_id`, `partition` and `error_code`."""
     lists = column(batch, "partitions")
@@ -182,10 +198,12 @@ def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
     return floor_divided(nanoseconds, 1000).cast(pa.timestamp("us")).cast(TIME)
 
 
-def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+def keys_of(
+    table: pa.Table | pa.RecordBatch, names: Sequence[str]
+) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
     """The distinct keys of a table in order, and for each of its rows the number of its key."""
-    rows = table.select(list(names)).append_column("__row", pa.array(np.arange(table.num_rows)))
-    groups = rows.group_by(list(names)).aggregate([("__row", "list")])
+    rows = pa.table({**{name: table.column(name) for name in names}, "__row": np.arange(table.num_rows)})
+    groups = rows.group_by(list(names), use_threads=False).aggregate([("__row", "list")])
     groups = groups.take(pc.sort_indices(groups, sort_keys=[(name, "ascending") for name in names]))
     lists = groups.column("__row_list").combine_chunks()
     number = np.empty(table.num_rows, np.int64)
@@ -193,6 +211,16 @@ def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray
         zero_copy_only=False
     )
     return groups.select(list(names)), number
+
+
+def repeated(
+    lists: Sequence[Sequence[Any]], number: np.ndarray[Any, np.dtype[np.int64]]
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+    """For rows that have the lists with these numbers: the row of each element, and its place in all lists together."""
+    sizes = np.array([len(one) for one in lists], np.int64)
+    counts = sizes[number]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(number)), counts), np.repeat((np.cumsum(sizes) - sizes)[number], counts) + within
 
 
 def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
@@ -262,7 +290,11 @@ def per_topic(batch: pa.RecordBatch) -> pa.Table:
     brought = named(exploded(rows, ["row"]))
     data = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
     sums = [("bytes", "sum"), ("record_count", "sum")]
-    folded = pa.concat_tables([data, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)
+    folded = (
+        pa.concat_tables([data, listed], promote_options="default")
+        .group_by(["row", "topic"], use_threads=False)
+        .aggregate(sums)
+    )
     size, records = (pc.fill_null(folded.column(f"{name}_sum"), 0) for name, _ in sums)
     return pa.table(
         {"row": folded.column("row"), "topic": folded.column("topic"), "bytes": size, "record_count": records}

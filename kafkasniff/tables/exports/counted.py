@@ -21,8 +21,8 @@ from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.exports.stager import ROWS_PART
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tcp.packets import PacketBatch
 
