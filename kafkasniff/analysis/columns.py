@@ -37,6 +37,7 @@ __all__ = [
     "record_bytes",
     "repeated",
     "table_of",
+    "with_broker",
     "with_topics",
 ]
 
@@ -97,6 +98,9 @@ def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
 
 def only(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     """The rows where `mask` is true (not false and not null)."""
+    kept = mask.true_count
+    if kept in (0, batch.num_rows):
+        return batch.slice(0, kept)
     return batch.filter(mask, null_selection_behavior="drop")
 
 
@@ -174,8 +178,15 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
 
 
+def with_broker(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With the column `broker`, which is `broker_endpoint`."""
+    return batch if "broker" in batch.schema.names else batch.append_column("broker", broker_endpoint(batch))
+
+
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
-    """`address:port` of the broker, IPv6 in brackets."""
+    """`address:port` of the broker, IPv6 in brackets; the column `broker` of rows that have it already."""
+    if "broker" in batch.schema.names:
+        return column(batch, "broker")
     address, port = column(batch, "broker_ip"), column(batch, "broker_port").cast(pa.string())
     bracketed = pc.if_else(
         pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address

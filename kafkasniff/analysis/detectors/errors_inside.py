@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Final
@@ -76,8 +76,8 @@ FLOOD: Final = 50
 """This many times `many` is much in total, if each error concerns something else."""
 _SOURCE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()))
 _CAUSE: Final = (*_SOURCE, ("error_code", pa.int64()))
-_source = itemgetter(*(name for name, _ in _SOURCE))
-_cause = itemgetter(*(name for name, _ in _CAUSE))
+_source: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*(name for name, _ in _SOURCE))
+_cause: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*(name for name, _ in _CAUSE))
 _TARGET: Final = (("name", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 """What a request is about: a group or transactional id, a topic, a partition."""
 _SAYS: Final = (*_CAUSE, ("kind", pa.string()), ("text", pa.string()))
