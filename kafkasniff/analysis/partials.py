@@ -29,7 +29,7 @@ __all__ = ["Lost", "Partials", "Shape"]
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 FEW_ROWS: Final = 1 << 12
-"""Fewer rows than this wait unfolded."""
+"""Fewer rows than this wait unfolded: most batches bring a detector only a few."""
 MAX_SAMPLE_LEVEL: Final = 62
 MAX_COARSE_LEVEL: Final = 7
 """Buckets are merged until there is one for each power of two (`percentiles`)."""
@@ -91,13 +91,21 @@ class Partials:
         self._folded = self._schema.empty_table()
         self._pending: list[pa.Table] = []
         self._waiting = 0
+        self._few: list[pa.Table] = []
+        self._few_rows = 0
 
     def add(self, columns: dict[str, Any]) -> None:
         """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
         arrays = [_array(columns[field.name], field.type) for field in self._schema]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
-        if table.num_rows:
-            self._take(table if table.num_rows < FEW_ROWS else self._fold(table))
+        if not table.num_rows:
+            return
+        self._few.append(table)
+        self._few_rows += table.num_rows
+        if self._few_rows >= min(FEW_ROWS, self.shape.bound):
+            folded = self._fold(pa.concat_tables(self._few))
+            self._few, self._few_rows = [], 0
+            self._take(folded)
 
     def merge(self, other: Partials) -> None:
         """Fold in another's rows. Raises ValueError if the shapes differ."""
@@ -116,9 +124,9 @@ class Partials:
 
     def table(self) -> pa.Table:
         """All rows, folded, in no meaningful order."""
-        if self._pending:
-            folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
-            self._pending, self._waiting = [], 0
+        if self._pending or self._few:
+            folded = self._fold(pa.concat_tables([self._folded, *self._pending, *self._few]))
+            self._pending, self._waiting, self._few, self._few_rows = [], 0, [], 0
             self._folded = self._bounded(folded).combine_chunks()
         return self._folded
 
@@ -238,7 +246,7 @@ class Partials:
         if len(lost) != len(Lost.__struct_fields__) or min(lost) < 0 or lost[-1] > MAX_SAMPLE_LEVEL:
             raise ValueError("a damaged partial answer")
         self.lost = Lost(*lost)
-        self._folded, self._pending, self._waiting = table, [], 0
+        self._folded, self._pending, self._waiting, self._few, self._few_rows = table, [], 0, [], 0
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
