@@ -31,10 +31,13 @@ __all__ = [
     "named",
     "only",
     "order_columns",
+    "partition_errors",
     "per_topic",
     "ratio",
     "record_bytes",
+    "repeated",
     "table_of",
+    "with_broker",
     "with_topics",
 ]
 
@@ -95,6 +98,9 @@ def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
 
 def only(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
     """The rows where `mask` is true (not false and not null)."""
+    kept = mask.true_count
+    if kept in (0, batch.num_rows):
+        return batch.slice(0, kept)
     return batch.filter(mask, null_selection_behavior="drop")
 
 
@@ -116,6 +122,20 @@ def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     # `flatten` propagates the struct's own nulls to its fields.
     arrays |= dict(zip(fields, structs.flatten(), strict=True))
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def partition_errors(
+    batch: pa.RecordBatch, kept: Sequence[str] = ()
+) -> tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.int64]]]:
+    """Partitions with an error code, as `exploded`, each with the `row` of its exchange.
+
+    And for each exchange, how many of its codes belong to something else.
+    """
+    rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+    parts = exploded(rows, ["row", *kept])
+    parts = only(parts, pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0))
+    known = np.bincount(column(parts, "row").to_numpy(), minlength=batch.num_rows)
+    return parts, integers(column(batch, "error_count")) - known
 
 
 def failed_partitions(batch: pa.RecordBatch) -> list[list[dict[str, Any]]]:
@@ -158,8 +178,15 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
 
 
+def with_broker(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With the column `broker`, which is `broker_endpoint`."""
+    return batch if "broker" in batch.schema.names else batch.append_column("broker", broker_endpoint(batch))
+
+
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
-    """`address:port` of the broker, IPv6 in brackets."""
+    """`address:port` of the broker, IPv6 in brackets; the column `broker` of rows that have it already."""
+    if "broker" in batch.schema.names:
+        return column(batch, "broker")
     address, port = column(batch, "broker_ip"), column(batch, "broker_port").cast(pa.string())
     bracketed = pc.if_else(
         pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address
@@ -182,10 +209,12 @@ def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
     return floor_divided(nanoseconds, 1000).cast(pa.timestamp("us")).cast(TIME)
 
 
-def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+def keys_of(
+    table: pa.Table | pa.RecordBatch, names: Sequence[str]
+) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
     """The distinct keys of a table in order, and for each of its rows the number of its key."""
-    rows = table.select(list(names)).append_column("__row", pa.array(np.arange(table.num_rows)))
-    groups = rows.group_by(list(names)).aggregate([("__row", "list")])
+    rows = pa.table({**{name: table.column(name) for name in names}, "__row": np.arange(table.num_rows)})
+    groups = rows.group_by(list(names), use_threads=False).aggregate([("__row", "list")])
     groups = groups.take(pc.sort_indices(groups, sort_keys=[(name, "ascending") for name in names]))
     lists = groups.column("__row_list").combine_chunks()
     number = np.empty(table.num_rows, np.int64)
@@ -193,6 +222,16 @@ def keys_of(table: pa.Table, names: Sequence[str]) -> tuple[pa.Table, np.ndarray
         zero_copy_only=False
     )
     return groups.select(list(names)), number
+
+
+def repeated(
+    lists: Sequence[Sequence[Any]], number: np.ndarray[Any, np.dtype[np.int64]]
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+    """For rows that have the lists with these numbers: the row of each element, and its place in all lists together."""
+    sizes = np.array([len(one) for one in lists], np.int64)
+    counts = sizes[number]
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.arange(len(number)), counts), np.repeat((np.cumsum(sizes) - sizes)[number], counts) + within
 
 
 def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
@@ -262,7 +301,11 @@ def per_topic(batch: pa.RecordBatch) -> pa.Table:
     brought = named(exploded(rows, ["row"]))
     data = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
     sums = [("bytes", "sum"), ("record_count", "sum")]
-    folded = pa.concat_tables([data, listed], promote_options="default").group_by(["row", "topic"]).aggregate(sums)
+    folded = (
+        pa.concat_tables([data, listed], promote_options="default")
+        .group_by(["row", "topic"], use_threads=False)
+        .aggregate(sums)
+    )
     size, records = (pc.fill_null(folded.column(f"{name}_sum"), 0) for name, _ in sums)
     return pa.table(
         {"row": folded.column("row"), "topic": folded.column("topic"), "bytes": size, "record_count": records}

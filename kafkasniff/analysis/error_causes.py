@@ -14,21 +14,20 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
-from kafkasniff.analysis.columns import column, failed_partitions
+from kafkasniff.analysis.columns import column, failed_partitions, keys_of
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
-__all__ = ["CAUSE_COLUMNS", "MAX_KEPT_BODY", "Cause", "carries_messages", "causes_in", "causes_of"]
+__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes_in", "causes_of"]
 
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
 MAX_CAUSES: Final = 10_000
 """Maximum number of errors of one response that are examined; for the others only the codes count."""
-MAX_KEPT_BODY: Final = 2_000
-"""Characters of a body whose errors are kept: the same errors repeat in an incident."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
 """Fields that name the subject of a struct, besides topics."""
 CAUSE_COLUMNS: Final = ("api_key", "error_code", "error_count", "partitions", "response_body")
@@ -70,17 +69,10 @@ def causes_in(api_key: int, body: str) -> tuple[Cause, ...]:
 
     `body`: as JSON, possibly truncated; then there are none.
     """
-    return (_kept if len(body) <= MAX_KEPT_BODY else _read)(api_key, body)
-
-
-def _read(api_key: int, body: str) -> tuple[Cause, ...]:
     try:
         return tuple(_causes(api_key, msgspec.json.decode(body)))
     except msgspec.DecodeError:
         return ()
-
-
-_kept: Final = lru_cache(maxsize=1 << 12)(_read)
 
 
 def _causes(api_key: int, body: Any) -> Iterator[Cause]:
@@ -134,17 +126,27 @@ def _messages_below(node: dict[str, Any]) -> Iterator[Any]:
                 yield from (text for field, text in one.items() if field.endswith(MESSAGE) and text)
 
 
-def causes_of(batch: pa.RecordBatch) -> Iterator[list[Cause]]:
-    """The errors of each exchange, with details from its body."""
+def causes_of(batch: pa.RecordBatch) -> tuple[list[list[Cause]], np.ndarray[Any, np.dtype[np.int64]]]:
+    """Different errors of exchanges, with details from their bodies, and which of them each exchange has.
+
+    Equal bodies are read once.
+    """
     names = ("api_key", "error_code", "error_count", "response_body")
-    columns = (column(batch, name).to_pylist() for name in names)
-    for partitions, api_key, first, count, body in zip(failed_partitions(batch), *columns, strict=True):
-        found = [
+    bodies, number = keys_of(batch, names)
+    found: list[list[Cause]] = []
+    whole: list[bool] = []
+    for api_key, _, count, body in zip(*(bodies.column(name).to_pylist() for name in names), strict=True):
+        found.append([] if api_key is None or body is None else list(causes_in(api_key, body)))
+        # The body may be truncated, or have more errors than are examined.
+        whole.append(0 < count <= len(found[-1]))
+    rest = np.flatnonzero(~np.array(whole, np.bool_)[number])
+    codes = column(batch, "error_code").take(pa.array(rest)).to_pylist()
+    for row, first, partitions in zip(rest.tolist(), codes, failed_partitions(batch.take(pa.array(rest))), strict=True):
+        own = [
             Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
             for one in partitions
         ]
-        if api_key is not None and body is not None:
-            inside = list(causes_in(api_key, body))
-            # The body may be truncated, or have more errors than are examined.
-            found = inside if len(inside) >= count else max(found, inside, key=len)
-        yield found or ([Cause(first)] if first else [])
+        own = max(own, found[number[row]], key=len) or ([Cause(first)] if first else [])
+        number[row] = len(found)
+        found.append(own)
+    return found, number

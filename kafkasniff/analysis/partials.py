@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 
 __all__ = ["Lost", "Partials", "Shape"]
 
-THREADED_ROWS: Final = 1 << 15
-"""Rows from which threads save more than they cost."""
 PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
+FEW_ROWS: Final = 1 << 12
+"""Fewer rows than this wait unfolded: most batches bring a detector only a few."""
 MAX_SAMPLE_LEVEL: Final = 62
 MAX_COARSE_LEVEL: Final = 7
 """Buckets are merged until there is one for each power of two (`percentiles`)."""
@@ -95,6 +95,8 @@ class Partials:
         self._schema = shape.schema
         self._pending: list[pa.Table] = []
         self._waiting = 0
+        self._few: list[pa.Table] = []
+        self._few_rows = 0
 
     @property
     def lost(self) -> Lost:
@@ -106,8 +108,14 @@ class Partials:
         """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
         arrays = [_array(columns[field.name], field.type) for field in self._schema]
         table = pa.Table.from_arrays(arrays, schema=self._schema)
-        if table.num_rows:
-            self._take(self._fold(table))
+        if not table.num_rows:
+            return
+        self._few.append(table)
+        self._few_rows += table.num_rows
+        if self._few_rows >= min(FEW_ROWS, self.shape.bound):
+            folded = self._fold(pa.concat_tables(self._few))
+            self._few, self._few_rows = [], 0
+            self._take(folded)
 
     def merge(self, other: Partials) -> None:
         """Fold in another's rows. Raises ValueError if the shapes differ."""
@@ -126,9 +134,9 @@ class Partials:
 
     def table(self) -> pa.Table:
         """All rows, folded, in no meaningful order."""
-        if self._pending:
-            folded = self._fold(pa.concat_tables([self._folded, *self._pending]))
-            self._pending, self._waiting = [], 0
+        if self._pending or self._few:
+            folded = self._fold(pa.concat_tables([self._folded, *self._pending, *self._few]))
+            self._pending, self._waiting, self._few, self._few_rows = [], 0, [], 0
             self._folded = self._bounded(folded).combine_chunks()
         return self._folded
 
@@ -148,12 +156,11 @@ class Partials:
         names = [name for name, _ in shape.keys]
         if not names:
             return table
-        ordered = any(how in ("first", "last") for _, _, how in shape.measures)
-        if ordered:
+        if any(how in ("first", "last") for _, _, how in shape.measures):
             keys = [(name, "ascending") for name in shape.order]
             table = table.take(pc.sort_indices(table, sort_keys=keys))
         wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
-        folded = table.group_by(names, use_threads=not ordered and table.num_rows >= THREADED_ROWS).aggregate(wanted)
+        folded = table.group_by(names, use_threads=False).aggregate(wanted)
         columns = [folded.column(name) for name in names]
         columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
         folded = pa.Table.from_arrays(columns, schema=self._schema)
@@ -220,7 +227,7 @@ class Partials:
         weights = table.column(shape.weight) if shape.weight else pa.array(np.ones(table.num_rows, np.int64))
         whole = table.select(names).append_column("__weight", weights)
         whole = whole.append_column("__row", pa.array(np.arange(table.num_rows)))
-        groups = whole.group_by(names).aggregate([("__weight", "sum"), ("__row", "list")])
+        groups = whole.group_by(names, use_threads=False).aggregate([("__weight", "sum"), ("__row", "list")])
         # Including the keys, so that equally heavy groups are dropped in the same order everywhere.
         keys = [("__weight_sum", "descending"), *((name, "ascending") for name in names)]
         groups = groups.take(pc.sort_indices(groups, sort_keys=keys))
@@ -254,7 +261,7 @@ class Partials:
         if len(lost) != len(Lost.__struct_fields__) or min(lost) < 0 or lost[-1] > MAX_SAMPLE_LEVEL:
             raise ValueError("a damaged partial answer")
         self._lost = Lost(*lost)
-        self._folded, self._pending, self._waiting = table, [], 0
+        self._folded, self._pending, self._waiting, self._few, self._few_rows = table, [], 0, [], 0
 
 
 @functools.lru_cache(maxsize=2_000)

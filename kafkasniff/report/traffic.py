@@ -77,19 +77,10 @@ class ErrorsOverTime(OverTime):
         return {"errors": Shape(keys=(START, ("code", pa.int32())), measures=measures, weight="errors", bound=MAX_ROWS)}
 
     def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
-        # Errors are rare, so they are handled one by one.
         wrong = pc.fill_null(pc.greater(column(batch, "error_count"), 0), False)
-        begin = starts.filter(wrong).to_pylist()
-        found: list[tuple[int | None, int | None, int]] = []
-        for start, codes in zip(begin, error_codes(only(batch, wrong)), strict=True):
-            found += [(start, one, times) for (one, _), times in codes.items()]
-        self.parts["errors"].add(
-            {
-                "start": pa.array([start for start, _, _ in found], pa.int64()),
-                "code": pa.array([code for _, code, _ in found], pa.int32()),
-                "errors": pa.array([times for *_, times in found], pa.int64()),
-            }
-        )
+        found = error_codes(only(batch, wrong))
+        begin = starts.filter(wrong).take(found.column("row"))
+        self.parts["errors"].add({"start": begin, "code": found.column("code"), "errors": found.column("times")})
 
     def result(self) -> pa.Table:
         """Rows by `start` and `code`, in that order; those without a time last."""

@@ -132,7 +132,8 @@ def _marks(
 def _wait(request: Message, response: Message) -> Wait | None:
     fetched = 0
     plan = wait_plan(request.api_key)
-    if plan is not None and plan.reason == "data":
+    # Beside an error they show nothing.
+    if plan is not None and plan.reason == "data" and not response.errors:
         facts = mentions(request, response).partitions.values()
         fetched = sum(one.bytes or 0 for one in facts)
     return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))

@@ -44,6 +44,16 @@ class Marks(NamedTuple):
     muted_until: int | None = None
     """An earlier response asked the client to wait until this time (KIP-219)."""
 
+    @property
+    def duration(self) -> int:
+        """From the first byte of the request to the last one of the response."""
+        return self.response_done - self.request_first
+
+    @property
+    def latency(self) -> int:
+        """From the last byte of the request to the first one of the response."""
+        return self.response_first - self.request_done
+
 
 class TimeParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of one exchange's time, in nanoseconds; None: unknown."""
@@ -90,7 +100,7 @@ def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: 
         throttled = 0 if marks.muted_until is None else max(min(marks.muted_until, marks.request_first) - quiet, 0)
     sent = marks.request_done - marks.request_first
     received = marks.response_done - marks.response_first
-    latency = marks.response_first - marks.request_done
+    latency = marks.latency
     if sent < 0 or received < 0 or latency < 0:
         return TimeParts(think=think, throttled=throttled or 0)
     at = marks.request_done

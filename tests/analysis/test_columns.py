@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,6 +15,8 @@ from kafkasniff.analysis.columns import (
     integers,
     is_follower,
     keys_of,
+    partition_errors,
+    repeated,
 )
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
@@ -72,3 +75,25 @@ def test_distinct_keys(pairs: list[tuple[str | None, int]]) -> None:
 def test_followers() -> None:
     names = ["broker-1-fetcher-0", "raft-client-3", "broker-x-fetcher-0", "my-broker-1-fetcher-0", None]
     assert is_follower(pa.array(names, pa.string())).to_pylist() == [True, True, False, False, False]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=3), min_size=1, max_size=4), st.data())
+def test_lists_that_rows_share(lists: list[list[int]], data: st.DataObject) -> None:
+    number = data.draw(st.lists(st.integers(0, len(lists) - 1), max_size=8))
+    rows, places = repeated(lists, np.array(number, np.int64))
+    flat = [one for some in lists for one in some]
+    expected = [(row, one) for row, place in enumerate(number) for one in lists[place]]
+    assert [(row, flat[place]) for row, place in zip(rows.tolist(), places.tolist(), strict=True)] == expected
+
+
+def test_errors_of_partitions_and_others() -> None:
+    failed = partition("orders", 1, error_code=3)
+    rows = [
+        exchange("Fetch", error_count=3, partitions=[failed, partition("orders", 2), failed]),
+        exchange("Fetch", error_count=0),
+        exchange("Fetch", error_count=1, partitions=[failed]),
+    ]
+    parts, others = partition_errors(batch_of(rows), ["api"])
+    assert column(parts, "row").to_pylist() == [0, 0, 2]
+    assert column(parts, "api").to_pylist() == ["Fetch"] * 3
+    assert others.tolist() == [1, 0, 0]

@@ -6,10 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pytest
 
-from kafkasniff.analysis.error_causes import CODE, MESSAGE, Cause, carries_messages, causes_in
+from kafkasniff.analysis import error_causes
+from kafkasniff.analysis.error_causes import (
+    CAUSE_COLUMNS,
+    CODE,
+    MESSAGE,
+    Cause,
+    carries_messages,
+    causes_in,
+    causes_of,
+)
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
+from tests.analysis.tables import Row, batch_of, exchange, partition
 
 PRODUCE, FIND_COORDINATOR, CREATE_TOPICS, CONSUMER_GROUP_DESCRIBE = 0, 10, 19, 69
 
@@ -86,3 +98,40 @@ def test_a_truncated_body_has_no_errors_and_a_long_one_all() -> None:
     topics = [{"name": "a" * 40, "error_code": 3}] * 100
     assert len(found_in(CREATE_TOPICS, {"topics": topics})) == 100
     assert causes_in(CREATE_TOPICS, '{"topics":[{"error_code":3') == ()
+
+
+def errors(*bodies: dict[str, Any] | None, partitions: list[Row] | None = None) -> pa.RecordBatch:
+    """Fetch exchanges with one error each; `partitions`: of all of them."""
+    values = {"error_code": 3, "error_count": 1, "partitions": partitions or []}
+    rows = [exchange("Fetch", at, exchange_id=at, response_body=body, **values) for at, body in enumerate(bodies)]
+    return batch_of(rows).select(CAUSE_COLUMNS)
+
+
+def test_equal_bodies_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+
+    def noted(api_key: int, body: str) -> tuple[Cause, ...]:
+        read.append(body)
+        return causes_in(api_key, body)
+
+    monkeypatch.setattr(error_causes, "causes_in", noted)
+    some, other = ({"responses": [{"topic": name, "error_code": 3}]} for name in ("orders", "payments"))
+    causes, number = causes_of(errors(some, other, some, some))
+    assert len(read) == 2
+    assert [[one.topic for one in causes[place]] for place in number] == [
+        ["orders"],
+        ["payments"],
+        ["orders"],
+        ["orders"],
+    ]
+
+
+def test_without_a_whole_body_the_partitions_count() -> None:
+    partitions = [partition("orders", 7, error_code=3), partition("orders", 8)]
+    whole = {"responses": [{"topic": "payments", "error_code": 3}]}
+    causes, number = causes_of(errors(None, {"responses": []}, whole, partitions=partitions))
+    own = [Cause(3, "orders", partition=True, index=7)]
+    assert [causes[place] for place in number[:2]] == [own, own]
+    assert [one.topic for one in causes[number[2]]] == ["payments"]
+    causes, number = causes_of(errors(None))
+    assert causes[number[0]] == [Cause(3)]

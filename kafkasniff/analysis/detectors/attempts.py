@@ -8,6 +8,7 @@ at all, since some clients resend records in other batches.
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -46,6 +47,8 @@ _PLACE: Final = (*CLIENT, ("topic", pa.string()), ("partition", pa.int32()))
 _PRODUCER: Final = (*_PLACE, ("producer_id", pa.int64()), ("producer_epoch", pa.int32()))
 _SIZE: Final = (("record_count", pa.int64()), ("bytes", pa.int64()))
 _BATCH: Final = (*_PRODUCER, ("base_sequence", pa.int32()), *_SIZE, ("error_code", pa.int64()))
+_producer = itemgetter(*(name for name, _ in _PRODUCER))
+_batch_size = itemgetter(*(name for name, _ in (*_PLACE, *_SIZE)))
 ATTEMPT_COLUMNS: Final = ("api", "status", "acks", "transactional_id", "partitions", "client_id", "client_ip")
 """Columns of `exchanges` that `add_attempts` needs, besides those of the order."""
 
@@ -140,11 +143,8 @@ class Attempts:
 
     def __init__(self, detector: Detector[Any]) -> None:
         self.failed = [_attempt(row) for row in detector.resolved("failed").to_pylist() if row["partition"] is not None]
-        self._acked = {tuple(row[key] for key, _ in _PRODUCER): row for row in detector.resolved("acked").to_pylist()}
-        self._sizes = {
-            tuple(row[key] for key, _ in (*_PLACE, *_SIZE)): row["last"]
-            for row in detector.resolved("sizes").to_pylist()
-        }
+        self._acked = {_producer(row): row for row in detector.resolved("acked").to_pylist()}
+        self._sizes = {_batch_size(row): row["last"] for row in detector.resolved("sizes").to_pylist()}
         self.whole = not any(detector.parts[name].lost.rows for name in ("acked", "sizes"))
         """No acknowledged batch was dropped to stay within bounds."""
         self._epochs: dict[tuple[Any, ...], list[dict[str, Any]]] = {}

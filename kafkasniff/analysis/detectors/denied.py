@@ -218,17 +218,18 @@ def _only(values: list[str]) -> str | None:
 def _denials(batch: pa.RecordBatch) -> Iterator[tuple[int, Cause, str | None]]:
     """Row, error, and the name of the resource that was denied, each once per row."""
     columns = (column(batch, name).to_pylist() for name in ("topics", "group_id", "transactional_id"))
-    for row, (causes, topics, group, transaction) in enumerate(zip(causes_of(batch), *columns, strict=True)):
+    causes, number = causes_of(batch)
+    for row, (own, topics, group, transaction) in enumerate(zip(number.tolist(), *columns, strict=True)):
         asked = {
             "topic": topics[0] if topics is not None and len(topics) == 1 else None,
             "group": group,
             "transactional id": transaction,
         }
         found: dict[tuple[int, str | None], Cause] = {}
-        for one in causes:
+        for one in causes[own]:
             if one.code in DENIED:
                 kind = _KINDS[_ERRORS[one.code].name]
-                own = one.topic if kind == "topic" else one.name if one.field in _FIELDS.get(kind, ()) else None
-                found.setdefault((one.code, own or asked.get(kind)), one)
-        for (_, name), one in found.items():
-            yield row, one, name
+                name = one.topic if kind == "topic" else one.name if one.field in _FIELDS.get(kind, ()) else None
+                found.setdefault((one.code, name or asked.get(kind)), one)
+        for (_, resource), one in found.items():
+            yield row, one, resource

@@ -145,11 +145,16 @@ class Detector(Accumulator[P]):
             return {}
         keys = [field for field, _ in self.parts[name].shape.keys if field not in (*ORDER, "note")]
         order = [(field, "ascending") for field in (*ORDER, "note")]
-        found: dict[tuple[Any, ...], list[Evidence]] = {}
-        for row in table.take(pc.sort_indices(table, sort_keys=order)).to_pylist():
-            one = Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], row["note"])
-            found.setdefault(tuple(row[key] for key in keys), []).append(one)
-        return {key: tuple(rows[:MAX_EVIDENCE]) for key, rows in found.items()}
+        table = table.take(pc.sort_indices(table, sort_keys=order))
+        subjects = zip(*(table.column(key).to_pylist() for key in keys), strict=True)
+        shown = zip(
+            *(table.column(name).to_pylist() for name in ("connection_id", "exchange_id", "time_ns", "note")),
+            strict=True,
+        )
+        found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+        for subject, one in zip(subjects, shown, strict=True):
+            found.setdefault(subject, []).append(one)
+        return {subject: tuple(Evidence(*one) for one in rows[:MAX_EVIDENCE]) for subject, rows in found.items()}
 
     def finding(
         self,

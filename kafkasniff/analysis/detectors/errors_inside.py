@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -15,7 +16,18 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker, is_work
-from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only, with_topics
+from kafkasniff.analysis.columns import (
+    ORDER,
+    column,
+    exploded,
+    in_any,
+    keys_of,
+    named,
+    only,
+    partition_errors,
+    repeated,
+    with_topics,
+)
 from kafkasniff.analysis.detectors.denied import DENIED
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Evidence, Finding, Severity
@@ -64,6 +76,8 @@ FLOOD: Final = 50
 """This many times `many` is much in total, if each error concerns something else."""
 _SOURCE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()))
 _CAUSE: Final = (*_SOURCE, ("error_code", pa.int64()))
+_source: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*(name for name, _ in _SOURCE))
+_cause: Final[Callable[[Mapping[str, Any]], tuple[Any, ...]]] = itemgetter(*(name for name, _ in _CAUSE))
 _TARGET: Final = (("name", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
 """What a request is about: a group or transactional id, a topic, a partition."""
 _SAYS: Final = (*_CAUSE, ("kind", pa.string()), ("text", pa.string()))
@@ -124,7 +138,7 @@ class _Case(msgspec.Struct):
 
     @property
     def cause(self) -> tuple[Any, ...]:
-        return tuple(self.row[key] for key, _ in _CAUSE)
+        return _cause(self.row)
 
     @property
     def who(self) -> tuple[Any, Any]:
@@ -181,12 +195,12 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         if not batch.num_rows:
             return
         names = pc.coalesce(column(batch, "group_id"), column(batch, "transactional_id"))
-        batch = batch.append_column("name", names).append_column("row", pa.array(np.arange(batch.num_rows)))
-        parts = named(exploded(batch, ["row", "name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
+        batch = batch.append_column("name", names)
+        parts = named(exploded(batch, ["name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
         failed = pc.greater(pc.fill_null(column(batch, "error_count"), 0), 0)
         answered = in_any(batch, "status", ["answered"])
         self._add_fine(only(batch, pc.and_(answered, pc.invert(failed))), parts)
-        self._add_errors(only(batch, failed), batch.num_rows, only(parts, _has_error(parts)))
+        self._add_errors(only(batch, failed))
 
     def _add_fine(self, batch: pa.RecordBatch, parts: pa.RecordBatch) -> None:
         """What succeeded: requests without an error, and partitions of any request."""
@@ -212,99 +226,111 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 }
             )
 
-    def _add_errors(self, batch: pa.RecordBatch, rows: int, parts: pa.RecordBatch) -> None:
+    def _add_errors(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        # Where each partition's row is among those with errors; -1: not there.
-        place = np.full(rows, -1, np.int64)
-        place[column(batch, "row").to_numpy()] = np.arange(batch.num_rows)
-        at = place[column(parts, "row").to_numpy()]
-        parts, at = only(parts, pa.array(at >= 0)), at[at >= 0]
-        found_parts = np.bincount(at, minlength=batch.num_rows)
-        keys = column(batch, "api_key").to_pylist()
-        explains = np.array([key is not None and carries_messages(key) for key in keys], np.bool_)
-        simple = (found_parts >= integers(column(batch, "error_count"))) & ~explains
+        parts, others = partition_errors(batch, ["api"])
+        explains = np.array(
+            [key is not None and carries_messages(key) for key in column(batch, "api_key").to_pylist()], np.bool_
+        )
+        simple = (others <= 0) & ~explains
         # The usual case as columns: codes of partitions, without messages.
-        parts, at = only(parts, pa.array(simple[at])), at[simple[at]]
-        others = np.flatnonzero(~simple)
-        causes = causes_of(batch.select(CAUSE_COLUMNS).take(pa.array(others)))
-        listed = [(row, cause) for row, some in zip(others.tolist(), causes, strict=True) for cause in some]
-        api_names = column(batch, "api").to_pylist()
-        listed = [(row, cause) for row, cause in listed if not _is_elsewhere(api_names[row], cause)]
+        at = column(parts, "row").to_numpy()
+        parts, at = named(only(parts, pa.array(simple[at]))), at[simple[at]]
         codes = column(parts, "error_code").cast(pa.int64())
         here = pc.invert(_are_elsewhere(column(parts, "api"), codes))
         parts, at, codes = only(parts, here), at[here.to_numpy(zero_copy_only=False)], codes.filter(here)
-        wanted = np.concatenate([at, np.array([row for row, _ in listed], np.int64)])
+        rest = np.flatnonzero(~simple)
+        causes, number = self._causes(batch.take(pa.array(rest)))
+        listed, places = repeated(causes, number)
+        flat = [one for some_causes in causes for one in some_causes]
+
+        def of_causes(kind: pa.DataType, values: Iterable[Any]) -> pa.Array:
+            return pa.array(values, kind).take(pa.array(places))
+
+        wanted = np.concatenate([at, rest[listed]])
         columns = {
-            "error_code": pa.concat_arrays([codes, pa.array([one.code for _, one in listed], pa.int64())]),
-            "topic": pa.concat_arrays(
-                [column(parts, "topic"), pa.array([one.topic for _, one in listed], pa.string())]
-            ),
+            "error_code": pa.concat_arrays([codes, of_causes(pa.int64(), (one.code for one in flat))]),
+            "topic": pa.concat_arrays([column(parts, "topic"), of_causes(pa.string(), (one.topic for one in flat))]),
             "partition": pa.concat_arrays(
-                [column(parts, "partition"), pa.array([one.index for _, one in listed], pa.int32())]
+                [column(parts, "partition"), of_causes(pa.int32(), (one.index for one in flat))]
             ),
         }
+        notes = [text for some_causes in causes for text in _notes(some_causes)]
+        # An exchange counts once for each of its codes.
+        tally = pa.table(
+            {
+                "row": wanted,
+                "code": columns["error_code"],
+                "errors": np.ones(len(wanted), np.int64),
+                "partitions": np.concatenate(
+                    [np.ones(len(at), np.int64), np.array([one.partition for one in flat], np.int64)[places]]
+                ),
+                "note": pa.concat_arrays(
+                    [pa.array([_note(())]).take(pa.array(np.zeros(len(at), np.int64))), of_causes(pa.string(), notes)]
+                ),
+            }
+        )
         # Without bodies and lists, which would be copied for each error.
         batch = batch.select([*ORDER, "name", "api", "group_id", "transactional_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS])
         whole = batch.take(pa.array(wanted))
-        source = {**clients(whole), **clusters(whole), "api": column(whole, "api")}
         time = column(whole, "time_ns")
-        ones = np.ones(len(wanted), np.int64)
         self.parts["cases"].add(
-            {**source, **columns, "name": column(whole, "name"), "count": ones, "first": time, "last": time}
+            {
+                **_source_of(whole),
+                **columns,
+                "name": column(whole, "name"),
+                "count": np.ones(len(wanted), np.int64),
+                "first": time,
+                "last": time,
+            }
         )
-        in_parts = np.concatenate(
-            [np.ones(len(at), np.int64), np.array([one.partition for _, one in listed], np.int64)]
-        )
-        self._add_tally(batch, wanted, columns["error_code"], in_parts, listed)
-        self._add_says(batch, listed)
+        self._add_tally(batch, tally)
+        self._add_says(batch.take(pa.array(rest)), causes, number)
 
-    def _add_tally(
-        self,
-        batch: pa.RecordBatch,
-        rows: np.ndarray[Any, np.dtype[np.int64]],
-        codes: pa.Array,
-        in_parts: np.ndarray[Any, np.dtype[np.int64]],
-        listed: Sequence[tuple[int, Cause]],
-    ) -> None:
-        """An exchange counts once for each of its codes."""
-        notes: dict[tuple[int, int], list[Cause]] = {}
-        for row, cause in listed:
-            notes.setdefault((row, cause.code), []).append(cause)
-        table = pa.table({"row": rows, "code": codes, "errors": np.ones(len(rows), np.int64), "partitions": in_parts})
-        folded = table.group_by(["row", "code"]).aggregate([("errors", "sum"), ("partitions", "sum")])
-        places = list(zip(folded.column("row").to_pylist(), folded.column("code").to_pylist(), strict=True))
+    @staticmethod
+    def _causes(batch: pa.RecordBatch) -> tuple[list[list[Cause]], np.ndarray[Any, np.dtype[np.int64]]]:
+        """As `causes_of`, without errors that other detectors report."""
+        causes, number = causes_of(batch.select(CAUSE_COLUMNS))
+        apis = dict(zip(number.tolist(), column(batch, "api").to_pylist(), strict=True))
+        here = [
+            [one for one in some_causes if not _is_elsewhere(apis.get(place), one)]
+            for place, some_causes in enumerate(causes)
+        ]
+        return here, number
+
+    def _add_tally(self, batch: pa.RecordBatch, tally: pa.Table) -> None:
+        sums = [("errors", "sum"), ("partitions", "sum"), ("note", "min")]
+        folded = tally.group_by(["row", "code"], use_threads=False).aggregate(sums)
         whole = batch.take(folded.column("row").combine_chunks())
         self._errors.add(
             self,
             whole,
-            {**clients(whole), **clusters(whole), "api": column(whole, "api"), "error_code": folded.column("code")},
-            pa.array([_note(notes.get(one, ())) for one in places], pa.string()),
+            {**_source_of(whole), "error_code": folded.column("code")},
+            folded.column("note_min").combine_chunks(),
             errors=folded.column("errors_sum"),
             partitions=folded.column("partitions_sum"),
         )
 
-    def _add_says(self, batch: pa.RecordBatch, listed: Sequence[tuple[int, Cause]]) -> None:
-        groups, transactions = (column(batch, name).to_pylist() for name in ("group_id", "transactional_id"))
-        found: dict[tuple[int, int, str, str], None] = {}
-        for row, one in listed:
-            if one.field is not None and one.name:
-                found[row, one.code, _kind(one, groups[row], transactions[row]), one.name] = None
-            elif one.topic is None and (groups[row] or transactions[row]):
-                kind = "group_id" if groups[row] else "transactional_id"
-                found[row, one.code, _KINDS[kind], groups[row] or transactions[row]] = None
-            if one.message:
-                found[row, one.code, _MESSAGE, shortened(one.message)] = None
-        rows = batch.take(pa.array([row for row, *_ in found], pa.int64()))
+    def _add_says(
+        self, batch: pa.RecordBatch, causes: Sequence[Sequence[Cause]], number: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> None:
+        names = ("causes", "group_id", "transactional_id")
+        different, which = keys_of(batch.append_column("causes", pa.array(number)), names)
+        said = [
+            list(_said(causes[place], group, transaction))
+            for place, group, transaction in zip(*(different.column(name).to_pylist() for name in names), strict=True)
+        ]
+        at, places = repeated(said, which)
+        codes, kinds, texts = ([one[field] for some_said in said for one in some_said] for field in range(3))
+        rows = batch.take(pa.array(at))
         self.parts["says"].add(
             {
-                **clients(rows),
-                **clusters(rows),
-                "api": column(rows, "api"),
-                "error_code": pa.array([code for _, code, _, _ in found], pa.int64()),
-                "kind": pa.array([kind for _, _, kind, _ in found], pa.string()),
-                "text": pa.array([text for *_, text in found], pa.string()),
-                "count": np.ones(len(found), np.int64),
+                **_source_of(rows),
+                "error_code": pa.array(codes, pa.int64()).take(pa.array(places)),
+                "kind": pa.array(kinds, pa.string()).take(pa.array(places)),
+                "text": pa.array(texts, pa.string()).take(pa.array(places)),
+                "count": np.ones(len(at), np.int64),
                 "first": column(rows, "time_ns"),
             }
         )
@@ -312,12 +338,12 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def findings(self) -> Iterator[Finding]:
-        tallies = {tuple(row[key] for key, _ in _CAUSE): (row, evidence) for row, evidence in self._errors.rows(self)}
+        tallies = {_cause(row): (row, evidence) for row, evidence in self._errors.rows(self)}
         if not tallies:
             return
         says: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.resolved("says").to_pylist():
-            says.setdefault(tuple(row[key] for key, _ in _CAUSE), []).append(row)
+            says.setdefault(_cause(row), []).append(row)
         families: dict[tuple[Any, int], list[_Case]] = {}
         for case in self._cases(tallies):
             code = case.row["error_code"]
@@ -480,10 +506,6 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         )
 
 
-def _source(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[key] for key, _ in _SOURCE)
-
-
 def _divided(cases: Sequence[_Case]) -> Iterator[list[_Case]]:
     """What is worth more than a note, with notes about the same things; then the other notes."""
     serious = [one for one in cases if one.severity != "note"]
@@ -544,6 +566,31 @@ def _kind(cause: Cause, group: str | None, transaction: str | None) -> str:
     return _KINDS.get(cause.field or "", "key")
 
 
+def _source_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The key columns of `_SOURCE`."""
+    return {**clients(batch), **clusters(batch), "api": column(batch, "api")}
+
+
+def _said(causes: Sequence[Cause], group: str | None, transaction: str | None) -> dict[tuple[int, str, str], None]:
+    """Code, kind and text of what the errors of an exchange name, and of their messages."""
+    found: dict[tuple[int, str, str], None] = {}
+    for one in causes:
+        if one.field is not None and one.name:
+            found[one.code, _kind(one, group, transaction), one.name] = None
+        elif one.topic is None and (group or transaction):
+            kind = "group_id" if group else "transactional_id"
+            found[one.code, _KINDS[kind], group or transaction or ""] = None
+        if one.message:
+            found[one.code, _MESSAGE, shortened(one.message)] = None
+    return found
+
+
+def _notes(causes: Sequence[Cause]) -> list[str]:
+    """For each error of an exchange, what the exchange shows of its code."""
+    notes = {code: _note([one for one in causes if one.code == code]) for code in {one.code for one in causes}}
+    return [notes[one.code] for one in causes]
+
+
 def _note(some_causes: Sequence[Cause]) -> str:
     """What an exchange shows: the broker's message, otherwise what was refused."""
     message = next((one.message for one in some_causes if one.message), None)
@@ -551,10 +598,6 @@ def _note(some_causes: Sequence[Cause]) -> str:
         return quoted(message)
     # Topics may be known only by id by now.
     return some(list(dict.fromkeys(one.name for one in some_causes if one.name)))
-
-
-def _has_error(parts: pa.RecordBatch) -> pa.Array:
-    return pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0)
 
 
 def _is_elsewhere(api: str | None, cause: Cause) -> bool:

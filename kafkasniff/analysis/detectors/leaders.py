@@ -112,10 +112,11 @@ class NotLeader(Detector[NotLeaderThresholds]):
         self.parts["topics"].add({**clients(parts), **clusters(parts), "topic": column(parts, "topic")})
         places, firsts = np.unique(column(parts, "row").to_numpy(), return_index=True)
         refused = batch.take(pa.array(places))
-        codes = column(parts, "error_code").take(pa.array(firsts)).to_pylist()
+        codes = column(parts, "error_code").take(pa.array(firsts))
         keys = {**clients(refused), **clusters(refused)}
-        notes = pa.array([error_name(code) for code in codes], pa.string())
-        counts = {f"code_{code}": np.array([one == code for one in codes], np.int64) for code in _CODES}
+        names = pa.array([error_name(code) for code in _CODES], pa.string())
+        notes = names.take(pc.index_in(codes, value_set=pa.array(_CODES, codes.type)))
+        counts = {f"code_{code}": pc.equal(codes, code).cast(pa.int64()) for code in _CODES}
         self._refused.add(self, refused, keys, notes, **counts)
         self._seconds(refused, "refused")
 

@@ -99,5 +99,6 @@ class Tally:
         if not table.num_rows:
             return
         evidence = detector.evidence(f"{self.name}-evidence")
-        for row in table.to_pylist():
-            yield row, evidence.get(tuple(row[name] for name, _ in self.keys), ())
+        subjects = zip(*(table.column(name).to_pylist() for name, _ in self.keys), strict=True)
+        for row, subject in zip(table.to_pylist(), subjects, strict=True):
+            yield row, evidence.get(subject, ())

@@ -6,11 +6,10 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.columns import column
+from kafkasniff.analysis.columns import in_any, only, with_broker
 from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
@@ -28,6 +27,8 @@ __all__ = ["MAX_FINDINGS", "Detectors"]
 
 MAX_THRESHOLD: Final = 1 << 56
 """Largest value of a threshold: two years in nanoseconds. Twice that still fits where it is compared."""
+_MORE: Final = ("broker", "_endpoints")
+"""Columns that no detector asks for: the broker's endpoint, made once for all, and what only staged rows have."""
 MAX_FINDINGS: Final = 100
 """Maximum number of findings of one detector, since thousands of clients may do the same thing."""
 
@@ -53,9 +54,8 @@ class Detectors:
         self._beside = () if named else (UndecodedTraffic(),)
         self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
         readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
-        readings = [one.reads() for one in readers]
-        self._reads = united(*readings)
-        self._readings = list(zip(readers, readings, strict=True))
+        self._reads = united(*(one.reads() for one in readers))
+        self._shared = {table: _shared(readers, table) for table in self._reads}
         self.bodies = WantedBodies(Clusters.bodies() if self._clusters else None)
         """The bodies that are needed as JSON."""
         for one in self.detectors:
@@ -79,19 +79,22 @@ class Detectors:
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table."""
-        # Most detectors look at a few APIs, and most batches of small captures have none of them.
-        there = set(pc.unique(column(batch, "api")).to_pylist()) if "api" in batch.schema.names else None
-        for detector, readings in self._readings:
-            reading = readings.get(table)
-            if reading is not None and (there is None or reading.apis is None or not there.isdisjoint(reading.apis)):
-                detector.update(batch, table)
+        if "broker_ip" in batch.schema.names:
+            batch = with_broker(batch)
+        more = [name for name in _MORE if name in batch.schema.names]
+        for reading, readers in self._shared.get(table, ()):
+            rows = batch.select([*reading.columns, *more])
+            if reading.apis is not None:
+                rows = only(rows, in_any(rows, "api", reading.apis))
+            for one in readers if rows.num_rows else ():
+                one.update(rows, table)
 
     def read(self, export: Export, since_ns: int | None = None, until_ns: int | None = None) -> None:
         """Take the rows of an export. Detectors whose tables it lacks do without, as reported in `notes`.
 
         Raises CaptureError if a file cannot be read, UsageError if another version wrote it.
         """
-        wanted: dict[tuple[str, tuple[str, ...] | None], list[Accumulator[Any]]] = {}
+        wanted: dict[str, list[Accumulator[Any]]] = {}
         unread = [detector.name for detector in self.detectors if detector.bodies and not export.has_json]
         if unread:
             self._notes[f"skipped: {', '.join(unread)}: {export.name} was exported without bodies"] = None
@@ -117,9 +120,9 @@ class Detectors:
             except UsageError as error:
                 self._notes[str(error)] = None
                 continue
-            for table, reading in detector.reads().items():
+            for table in detector.reads():
                 if table not in left_out:
-                    wanted.setdefault((table, reading.apis), []).append(detector)
+                    wanted.setdefault(table, []).append(detector)
         for one in self.detectors:
             if one.by_packets and one.name not in unread and "transport" not in export.tables:
                 self._notes[f"{one.name}: {export.name} has no table transport: {one.by_packets}"] = None
@@ -130,14 +133,13 @@ class Detectors:
                 f"{export.name} was exported without bodies: its brokers are assumed to belong to one cluster"
             ] = None
         elif self._clusters is not None:
-            for table, reading in self._clusters.reads().items():
-                wanted.setdefault((table, reading.apis), []).append(self._clusters)
-        # Detectors that look at the same rows share one read.
-        for (table, _), some in wanted.items():
-            together = united(*(reader.reads() for reader in some))[table]
-            for batch in export.batches(table, together, since_ns, until_ns):
-                for reader in some:
-                    reader.update(batch, table)
+            for table in self._clusters.reads():
+                wanted.setdefault(table, []).append(self._clusters)
+        for table, some in wanted.items():
+            for reading, readers in _shared(some, table):
+                for batch in export.batches(table, reading, since_ns, until_ns):
+                    for reader in readers:
+                        reader.update(batch, table)
 
     def merge(self, other: Detectors) -> None:
         """Merge another's rows. Raises ValueError if it has other detectors or thresholds."""
@@ -176,6 +178,16 @@ class Detectors:
             *self._notes,
             *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
         ]
+
+
+def _shared(readers: Iterable[Accumulator[Any]], table: str) -> list[tuple[TableReading, list[Accumulator[Any]]]]:
+    """Those that look at the same rows of a table, and what they read of it together."""
+    by_apis: dict[tuple[str, ...] | None, list[Accumulator[Any]]] = {}
+    for one in readers:
+        reading = one.reads().get(table)
+        if reading is not None:
+            by_apis.setdefault(reading.apis, []).append(one)
+    return [(united(*(one.reads() for one in some))[table], some) for some in by_apis.values()]
 
 
 def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:

@@ -12,7 +12,17 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, exploded, failed_partitions, in_any, named, only
+from kafkasniff.analysis.columns import (
+    ORDER,
+    column,
+    exploded,
+    in_any,
+    looked_up,
+    named,
+    only,
+    partition_errors,
+    repeated,
+)
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -25,7 +35,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, span
-from kafkasniff.analysis.error_causes import causes_in
+from kafkasniff.analysis.error_causes import causes_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
@@ -121,19 +131,23 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         self.parts["deleted"].add({**clusters(rows), "topic": topics, **places})
 
     def _refusals(self, batch: pa.RecordBatch) -> None:
-        found: list[tuple[int, str]] = []
-        columns = (column(batch, name).to_pylist() for name in ("api_key", "response_body", "client_id"))
-        for row, values in enumerate(zip(failed_partitions(batch), *columns, strict=True)):
-            partitions, api_key, body, client_id = values
-            if is_broker(client_id, ()):
-                continue
-            topics = [one["topic"] or one["topic_id"] for one in partitions if one["error_code"] in _CODES]
-            if body is not None and api_key is not None:
-                topics += [one.topic for one in causes_in(api_key, body) if one.code in _CODES]
-            found += [(row, topic) for topic in dict.fromkeys(topics) if topic]
-        rows = batch.select(_PLACES).take(pa.array([row for row, _ in found], pa.int64()))
+        brokers = looked_up(batch, "client_id", lambda name: is_broker(name, ()), pa.bool_())
+        batch = only(batch, pc.invert(pc.fill_null(brokers, False)))
+        parts, others = partition_errors(batch)
+        missing = pc.is_in(column(parts, "error_code"), value_set=pa.array(_CODES, pa.int32()))
+        wanted = others > 0
+        wanted[column(parts, "row").filter(missing).to_numpy()] = True
+        batch = only(batch, pa.array(wanted))
+        causes, number = causes_of(batch)
+        topics = [
+            [topic for topic in dict.fromkeys(one.topic for one in some if one.code in _CODES) if topic]
+            for some in causes
+        ]
+        at, places = repeated(topics, number)
+        rows = batch.select(_PLACES).take(pa.array(at))
+        names = pa.array([topic for some in topics for topic in some], pa.string())
         api = column(rows, "api")
-        keys = {**clients(rows), **clusters(rows), "topic": pa.array([topic for _, topic in found], pa.string())}
+        keys = {**clients(rows), **clusters(rows), "topic": names.take(pa.array(places))}
         sums = {
             name: in_any(rows, "api", apis).to_numpy(zero_copy_only=False).astype(np.int64)
             for name, apis in (("reads", ("Fetch", "ShareFetch", "ListOffsets")), ("writes", ("Produce",)))

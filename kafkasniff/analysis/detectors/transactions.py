@@ -253,15 +253,16 @@ class FencedProducers(Detector[FencedThresholds]):
         name = {"transactional_id": column(takes, "transactional_id")}
         self.parts["takers"].add({**name, **clients(takes), "last": column(takes, "time_ns")})
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
-        found: list[tuple[int, int]] = []
-        for row, own in enumerate(error_codes(batch)):
-            codes = {code for code, _ in own}
-            found += [(row, code) for code in (*_FENCED, _INVALID_STATE) if code in codes]
-        batch = batch.take(pa.array([row for row, _ in found], pa.int64()))
+        found = error_codes(batch)
+        wanted = pa.array((*_FENCED, _INVALID_STATE), pa.int32())
+        # An exchange counts once for each of its codes.
+        found = found.filter(pc.is_in(found.column("code"), value_set=wanted))
+        found = found.group_by(["row", "code"], use_threads=False).aggregate([])
+        batch = batch.take(found.column("row").combine_chunks())
         keys = {
             **clients(batch),
             "transactional_id": column(batch, "transactional_id"),
-            "error_code": pa.array([code for _, code in found], pa.int64()),
+            "error_code": found.column("code"),
         }
         self._fenced.add(self, batch, keys, column(batch, "api"))
 

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import column, datetimes, failed_partitions, only, table_of
+from kafkasniff.analysis.columns import (
+    column,
+    datetimes,
+    failed_partitions,
+    keys_of,
+    only,
+    partition_errors,
+    repeated,
+    table_of,
+)
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
-from kafkasniff.analysis.error_causes import MAX_KEPT_BODY
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
@@ -76,20 +84,17 @@ class Errors(Accumulator[ErrorParameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
-        found: list[tuple[int, int | None, str | None, int]] = []
-        # Errors are rare, so they are handled one by one.
-        for row, codes in enumerate(error_codes(batch)):
-            found += [(row, one, topic, times) for (one, topic), times in codes.items()]
-        rows = pa.array([row for row, *_ in found], pa.int64())
+        found = error_codes(batch)
+        rows = found.column("row").combine_chunks()
         keys = {name: array.take(rows) for name, array in self._dimensions.arrays(batch).items()}
         times_ns = column(batch, "time_ns").take(rows)
         self.parts["errors"].add(
             {
                 **keys,
-                "error_code": pa.array([code for _, code, _, _ in found], pa.int32()),
-                "topic": pa.array([topic for _, _, topic, _ in found], pa.string()),
-                "errors": pa.array([times for *_, times in found], pa.int64()),
-                "exchanges": pa.array([1] * len(found), pa.int64()),
+                "error_code": found.column("code"),
+                "topic": found.column("topic"),
+                "errors": found.column("times"),
+                "exchanges": np.ones(len(found), np.int64),
                 "first": times_ns,
                 "last": times_ns,
             }
@@ -120,32 +125,60 @@ class Errors(Accumulator[ErrorParameters]):
         return table_of(columns, fields, [("errors", "descending"), *((name, "ascending") for name in names)])
 
 
-def error_codes(batch: pa.RecordBatch) -> Iterator[Mapping[tuple[int | None, str | None], int]]:
-    """How often each response has each (code, topic); in total, its `error_count`."""
+def error_codes(batch: pa.RecordBatch) -> pa.Table:
+    """How often (`times`) each exchange (`row`) has each `code` with a `topic`; in total, its `error_count`."""
+    parts, missing = partition_errors(batch)
+    names = column(parts, "topic")
+    topics = pc.coalesce(pc.if_else(pc.equal(names, ""), None, names), column(parts, "topic_id"))
+    counted = pa.table({"row": column(parts, "row"), "code": column(parts, "error_code"), "topic": topics})
+    counted = counted.group_by(["row", "code", "topic"], use_threads=False).aggregate([([], "count_all")])
+    counted = counted.rename_columns(["row", "code", "topic", "times"])
+    rest = np.flatnonzero(missing > 0)
+    if not len(rest):
+        return counted
+    counted = counted.filter(pa.array(missing[counted.column("row").to_numpy()] <= 0))
+    found, number = _of_bodies(batch.take(pa.array(rest)))
+    at, places = repeated(found, number)
+    codes, topics_, times = ([one[field] for some in found for one in some] for field in range(3))
+    inside = {
+        "row": pa.array(rest[at]),
+        "code": pa.array(codes, pa.int32()).take(pa.array(places)),
+        "topic": pa.array(topics_, pa.string()).take(pa.array(places)),
+        "times": pa.array(times, pa.int64()).take(pa.array(places)),
+    }
+    return pa.concat_tables([counted, pa.table(inside, schema=counted.schema)])
+
+
+_Codes = list[tuple[int | None, str | None, int]]
+
+
+def _of_bodies(batch: pa.RecordBatch) -> tuple[list[_Codes], np.ndarray[Any, np.dtype[np.int64]]]:
+    """Different codes, topics and times of exchanges, and which of them each exchange has.
+
+    Equal bodies are read once.
+    """
     names = ("api_key", "error_code", "error_count", "response_body")
-    columns = (column(batch, name).to_pylist() for name in names)
-    for partitions, api_key, code, count, body in zip(failed_partitions(batch), *columns, strict=True):
-        found = Counter((one["error_code"], one["topic"] or one["topic_id"]) for one in partitions)
-        missing = count - found.total()
-        if missing > 0 and body is not None:
-            inside = (_kept if len(body) <= MAX_KEPT_BODY else _read)(api_key, body)
-            if inside.total() == count:
-                yield inside
-                continue
-        if missing > 0 and code and all(one != code for one, _ in found):
-            found[code, None] += 1
-            missing -= 1
-        if missing > 0:
-            found[None, None] += missing
-        yield found
-
-
-def _read(api_key: int | None, body: str) -> Counter[tuple[int | None, str | None]]:
-    plan = None if api_key is None else plan_of(api_key, "response")
-    return Counter(_codes_in(msgspec.json.decode(body), plan or EntityPlan()))
-
-
-_kept: Final = lru_cache(maxsize=1 << 12)(_read)
+    bodies, number = keys_of(batch, names)
+    found: list[_Codes] = []
+    whole: list[bool] = []
+    for api_key, _, count, body in zip(*(bodies.column(name).to_pylist() for name in names), strict=True):
+        plan = None if api_key is None else plan_of(api_key, "response")
+        inside = Counter(() if body is None else _codes_in(msgspec.json.decode(body), plan or EntityPlan()))
+        whole.append(inside.total() == count)
+        found.append([(*key, times) for key, times in inside.items()])
+    rest = np.flatnonzero(~np.array(whole, np.bool_)[number])
+    few = batch.take(pa.array(rest))
+    columns = (column(few, name).to_pylist() for name in ("error_code", "error_count"))
+    for row, partitions, code, count in zip(rest.tolist(), failed_partitions(few), *columns, strict=True):
+        own = Counter[tuple[int | None, str | None]](
+            (one["error_code"], one["topic"] or one["topic_id"]) for one in partitions
+        )
+        if code and all(one != code for one, _ in own):
+            own[code, None] += 1
+        own[None, None] += count - own.total()
+        number[row] = len(found)
+        found.append([(*key, times) for key, times in own.items() if times])
+    return found, number
 
 
 def _codes_in(body: Any, whole: EntityPlan) -> Iterator[tuple[int, str | None]]:

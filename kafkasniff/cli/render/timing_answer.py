@@ -7,19 +7,23 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Endpoint
+from kafkasniff.tables.exports.merge import together
 from kafkasniff.timing import PARTS, Timed
 from kafkasniff.timing.vantage import DurationRange, Vantages
 
 __all__ = ["ExchangeGroup", "Measure", "TimingAnswer", "slowness"]
 
 ROWS: Final = 1024
-"""Exchanges that are counted together."""
+"""Exchanges that become rows together: they are held with their messages until then."""
+BATCHES: Final = 16
+"""Batches of these that are counted together."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -53,7 +57,7 @@ def slowness(timed: Timed) -> int | None:
     marks, parts = timed.marks, timed.parts
     if marks is None or parts.broker is None:
         return None
-    return marks.response_done - marks.request_first - (parts.wait or 0)
+    return marks.duration - (parts.wait or 0)
 
 
 class TimingAnswer:
@@ -73,6 +77,7 @@ class TimingAnswer:
         self._slowest = slowest
         self._heap: list[tuple[int, int, Timed]] = []
         self._rows: list[Timed] = []
+        self._batches: list[pa.RecordBatch] = []
         self._catalog: Catalog | None = None
 
     @property
@@ -97,15 +102,23 @@ class TimingAnswer:
                 elif entry[:2] > self._heap[0][:2]:
                     heapq.heapreplace(self._heap, entry)
         if len(self._rows) >= ROWS:
+            self._make_rows()
+
+    def _make_rows(self) -> None:
+        if self._rows:
+            self._batches.append(timed_rows(self._rows, topics=self.by_topic))
+            self._rows = []
+        if len(self._batches) >= BATCHES:
             self._count()
 
     def _count(self) -> None:
-        if self._rows:
-            self.timing.update(timed_rows(self._rows, topics=self.by_topic), "timed")
-            self._rows = []
+        if self._batches:
+            self.timing.update(together(self._batches), "timed")
+            self._batches = []
 
     def close(self, catalog: Catalog) -> None:
         """End of captures; `catalog`: names learned from them."""
+        self._make_rows()
         self._count()
         self.captured = True
         self._catalog = catalog

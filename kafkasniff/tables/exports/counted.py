@@ -7,7 +7,7 @@ run is over; the consumer adds them then to the rows that it kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -19,7 +19,9 @@ from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
+from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.stager import ROWS_PART
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tcp.packets import PacketBatch
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["CountedRows"]
+
+MANY_ROWS: Final = 1 << 14
+MANY_BYTES: Final = 32 << 20
+"""Rows of a table, and their bytes, that are passed on together: each batch costs its consumers a fixed time."""
 
 
 class CountedRows:
@@ -57,9 +63,12 @@ class CountedRows:
         self._learned_facts = catalog.learned_facts
         self._given: Mapping[str, str] = catalog.given
         self._take = take
+        self._waiting: dict[str, list[pa.RecordBatch]] = {}
         self._events = events
         self._state = new_state(options, catalog, sessions=predicate is not None)
-        self._state.limit_memory(checked_memory(memory))
+        budget = checked_memory(memory)
+        self._most_bytes = min(MANY_BYTES, budget // ROWS_PART)
+        self._state.limit_memory(budget)
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
         self._stager = new_stager(self._state, options, predicate, self, bodies=bodies)
@@ -84,9 +93,19 @@ class CountedRows:
         return LearnedNames(self._learned_facts, self._given)
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Take rows from the stager."""
-        if len(batch):
-            self._take(batch, table)
+        """Take rows from the stager, and pass them on when there are many."""
+        waiting = self._waiting.setdefault(table, [])
+        waiting.append(batch)
+        if sum(map(len, waiting)) >= MANY_ROWS or sum(one.nbytes for one in waiting) >= self._most_bytes:
+            self._pass_on(table)
 
     def close(self) -> None:
-        """Do nothing: no rows are held here."""
+        """Pass on the rows that wait."""
+        for table in self._waiting:
+            self._pass_on(table)
+
+    def _pass_on(self, table: str) -> None:
+        waiting, self._waiting[table] = self._waiting[table], []
+        rows = [one for one in waiting if len(one)]
+        if rows:
+            self._take(together(rows), table)

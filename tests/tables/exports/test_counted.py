@@ -22,6 +22,7 @@ from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter as parse
+from kafkasniff.tables.exports import counted as counted_rows
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.baseline.inputs import DISTURBANCES
@@ -59,6 +60,29 @@ def counted(
             rows.feed(rest)
     rows.end()
     return {table: sorted(some, key=repr) for table, some in found.items()}
+
+
+@pytest.mark.parametrize("bound", ["MANY_ROWS", "MANY_BYTES"])
+def test_rows_of_many_batches_are_passed_on_together(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def batches() -> tuple[int, int]:
+        sizes: list[int] = []
+        rows = CountedRows(ExportOptions(tables=("exchanges",)), lambda some, _: sizes.append(len(some)))
+        with open_captures([CAPTURE]) as source:
+            for packets in source:
+                rest = packets
+                while len(rest) > 7:
+                    part, rest = rest.split(7)
+                    rows.feed(part)
+                rows.feed(rest)
+        rows.end()
+        return len(sizes), sum(sizes)
+
+    few, whole = batches()
+    assert few == 1
+    monkeypatch.setattr(counted_rows, bound, 1)
+    many, again = batches()
+    assert many > 1
+    assert again == whole
 
 
 def test_only_what_is_wanted() -> None:
