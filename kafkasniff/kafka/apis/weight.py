@@ -13,11 +13,7 @@ from kafkasniff.model import Body, Direction
 
 __all__ = [
     "BODY_RATIO",
-    "EARLY_BYTES",
-    "FRAME_BYTES",
-    "PROBLEM_BYTES",
     "RECORD_BYTES",
-    "REQUEST_BYTES",
     "SEARCHED_SEGMENT_BYTES",
     "body_bytes",
     "has_records",
@@ -30,16 +26,8 @@ BODY_RATIO: Final = 128
 RECORD_BYTES: Final = 400
 """Memory of a record, or of a batch, without keys and values."""
 
-FRAME_BYTES: Final = 420
-"""Memory of a waiting frame, without its bytes."""
-EARLY_BYTES: Final = 1_400
-"""Memory of a response that waits for its request, without its bytes: its frame, and its index entry."""
-REQUEST_BYTES: Final = 1_700
-"""Memory of a request that waits for its response, without its decoded fields."""
 SEARCHED_SEGMENT_BYTES: Final = 200
 """Memory of a segment that is searched for frames, without its bytes."""
-PROBLEM_BYTES: Final = 300
-"""Memory of a problem that waits for the verdict."""
 
 SCALAR_BYTES: Final = 64
 """Memory of an element of an array of numbers or strings, without a string's characters."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import itemgetter
 
-from kafkasniff.kafka.apis.weight import FRAME_BYTES, PROBLEM_BYTES
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.framing import Frame
@@ -39,6 +38,7 @@ from kafkasniff.tcp.segments import (
 )
 from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.recognition import Recognition, Segments
+from tests.oracle.kafka.weight import FRAME_BYTES, PROBLEM_BYTES
 
 __all__ = ["KafkaConnection"]
 

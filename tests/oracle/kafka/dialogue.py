@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Literal
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
-from kafkasniff.kafka.apis.weight import EARLY_BYTES, REQUEST_BYTES, likely_bytes
+from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.framing import Frame
@@ -27,6 +27,7 @@ from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Pending
 from tests.oracle.kafka.exchange_ends import ExchangeEnds
 from tests.oracle.kafka.sasl import SCRAM_ANSWERS, RawSasl
+from tests.oracle.kafka.weight import EARLY_BYTES, REQUEST_BYTES
 
 __all__ = ["Dialogue"]
 
