@@ -26,7 +26,7 @@ help:
 	@echo "make fuzz-kernel give the native kernel 100 million changed inputs, with the walker as the oracle"
 	@echo "make vectors have the classes of Kafka's newest release write the vectors again (needs Java and Maven)"
 	@echo "make golden  write golden files, evidence and the list of what is proven again (needs the same)"
-	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, and a pure one, in dist/"
+	@echo "make wheels  wheels for Linux and macOS on both machines, compiled here, in dist/"
 	@echo "make release-check  build what a release consists of twice, check it, and write its SBOM (RELEASE=1.0.0)"
 	@echo "make manual  write the manual pages, the reference and the completion scripts again, which follow from the code"
 	@echo "make bench   time beside tshark, memory, growth (hours; needs tshark, tcpdump and root; BENCH=--quick for a try-out)"
