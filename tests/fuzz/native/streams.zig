@@ -241,7 +241,11 @@ fn tally(run: *Run, counts: bool) void {
     for (engine.rows.items) |*row| {
         if (row.kind == .opened or row.kind == .closed) continue;
         if (row.at != 0 and row.have != 0) mix(@as([*]const u8, @ptrFromInt(row.at))[0..row.have]);
-        mix(std.mem.asBytes(&[_]i64{ row.order, row.ordinal, row.time, row.packet, @backingInt(row.kind), row.flags, row.a }));
+        // Of a request, `b` says that `a` is the address of a client id.
+        const inherits = row.kind == .request and row.b != 0;
+        if (inherits) mix(@as([*]const u8, @ptrFromInt(@as(u64, @bitCast(row.a))))[0..@intCast(row.b - 1)]);
+        const number = if (inherits) 0 else row.a;
+        mix(std.mem.asBytes(&[_]i64{ row.order, row.ordinal, row.time, row.packet, @backingInt(row.kind), row.flags, number }));
     }
     for (engine.endings.items) |*ending| mix(std.mem.asBytes(ending));
     for (engine.link_rows.items) |*row| mix(std.mem.asBytes(row));
