@@ -241,7 +241,7 @@ fn tally(run: *Run, counts: bool) void {
     for (engine.rows.items) |*row| {
         if (row.kind == .opened or row.kind == .closed) continue;
         if (row.at != 0 and row.have != 0) mix(@as([*]const u8, @ptrFromInt(row.at))[0..row.have]);
-        // Of a request, `b` says that `a` is the address of a client id.
+        // In a request, `b` says that `a` is the address of a client id.
         const inherits = row.kind == .request and row.b != 0;
         if (inherits) mix(@as([*]const u8, @ptrFromInt(@as(u64, @bitCast(row.a))))[0..@intCast(row.b - 1)]);
         const number = if (inherits) 0 else row.a;
