@@ -14,13 +14,14 @@ import contextlib
 import hashlib
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema import data_schemas
 from kafkasniff.kafka.schema.data_files import data_folder
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
@@ -84,8 +85,8 @@ _FIELDS = """
 DEFINITION = (
     "# Carries what has to be hidden, wherever a definition can put it.\n"
     f"api {KEY} Invented   versions {VERSIONS[0]}-{VERSIONS[-1]}   flexible 1+\nlisteners broker\n\n"
-    f"request{_FIELDS.replace('DIRECTION', 'request')}\n"
-    f"response\n  error_code  error{_FIELDS.replace('DIRECTION', 'response')}"
+    f"request headers 1:0 2:1+{_FIELDS.replace('DIRECTION', 'request')}\n"
+    f"response headers 0:0 1:1+\n  error_code  error{_FIELDS.replace('DIRECTION', 'response')}"
 )
 REPORT_DEFINITION = f"""# A broker reports topics, its address and its software.
 api {REPORT} Report   versions 0
@@ -93,7 +94,7 @@ listeners broker
 reports
 from_brokers
 
-request
+request headers 1:0
   software    string  entity software_name
   version     string  entity software_version
   topics      []
@@ -104,9 +105,10 @@ request
     host      string
     port      int32
 
-response
+response headers 0:0
   error_code  error
 """
+FILES = {f"{KEY:03d}_invented.txt": DEFINITION, f"{REPORT:03d}_report.txt": REPORT_DEFINITION}
 FLOATS = [float("nan"), float("inf"), float("-inf"), 0.5]
 SHIPMENTS, RETURNS = bytes(range(16)), bytes(range(1, 17))
 """Ids of topics: of the one whose name its own message has, and of one that a Report names."""
@@ -218,14 +220,15 @@ def _forwarded(side: str) -> bytes:
 
 
 @contextlib.contextmanager
-def known(folder: Path) -> Iterator[None]:
-    """Make the APIs known. `folder` receives a copy of the definitions that includes them."""
+def known(folder: Path, files: Mapping[str, str] | None = None) -> Iterator[None]:
+    """Make the APIs known, or those of `files`. `folder` receives a copy of the definitions that includes them."""
     copied = folder / "dissectors"
     shutil.copytree(str(data_folder()), copied)
-    (copied / f"{KEY:03d}_invented.txt").write_text(DEFINITION)
-    (copied / f"{REPORT:03d}_report.txt").write_text(REPORT_DEFINITION)
+    for name, text in (FILES if files is None else files).items():
+        (copied / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dissectors, "data_folder", lambda: copied)
+        for module in (dissectors, data_schemas):
+            patch.setattr(module, "data_folder", lambda: copied)
         _forget()
         try:
             yield

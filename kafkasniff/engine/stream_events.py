@@ -272,8 +272,10 @@ class StreamEvents:
         decoded = decode_request(
             frame.data, frame.start, frame.end, detail.decode, memory=connection.message_memory, cut=cut, later=True
         )
-        key, version, ordinal = row["key"], row["version"], row["ordinal"]
+        key, version, ordinal, client_id = row["key"], row["version"], row["ordinal"], decoded.client_id
         assert decoded.correlation_id is not None
+        if row["b"]:
+            client_id = client_id_text(ctypes.string_at(row["a"], row["b"] - 1))
         hidden = detail.hides and not request_plan(key, version).needed
         if hidden:
             detail.left_out.requests += 1
@@ -281,9 +283,9 @@ class StreamEvents:
             problems = _incomplete(frame)
             if detail.level:
                 problems += detail.omissions(key, is_request=True, has_body=decoded.body is not None)
-            yield MessageEvent(row["order"], ordinal, frame, True, decoded, decoded.client_id, problems)
+            yield MessageEvent(row["order"], ordinal, frame, True, decoded, client_id, problems)
         connection.asked[ordinal] = Asked(
-            key, version, decoded.correlation_id, decoded.client_id, frame.time_ns, decoded.carry, hidden
+            key, version, decoded.correlation_id, client_id, frame.time_ns, decoded.carry, hidden
         )
         if row["flags"] & SILENT and connection.opening is not None and connection.opening.heard:
             # The client continued to produce: a broker that closes now refuses a batch, not the client.

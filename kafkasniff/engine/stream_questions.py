@@ -12,14 +12,15 @@ from typing import Any, Final
 import numpy as np
 
 from kafkasniff.engine.stream_items import StreamItems
-from kafkasniff.kafka.apis.named_apis import PRODUCE, SASL_HANDSHAKE
 from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE
 from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
-from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import INHERITS, request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import is_exact_request, is_likely_request, may_be_request
+from kafkasniff.kafka.schema.program import pairing_program
+from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import ENTER, NOT_KAFKA, NOTHING, QuestionKind, StreamEngine
 from kafkasniff.tcp.segments import Gap, Run
@@ -30,9 +31,8 @@ Text = tuple[str, str, bool]
 """Kind and detail of a problem; whether a connection that is not Kafka may well be Kafka that could not be decoded."""
 
 _FULL: Final = DecodeOptions()
-_ACKS_FIRST, _ACKS_BEHIND_STRING, _ACKS_BEHIND_COMPACT = 1, 2, 3
-_KNOWN, _TOKENS_FOLLOW, _USUAL, _TAGGED_ANSWER = 1 << 4, 1 << 5, 1 << 6, 1 << 7
-"""Bits of the facts of a version (`stream_types.Facts`)."""
+_KNOWN, _USUAL, _TAGGED_ANSWER = 1 << 2, 1 << 3, 1 << 4
+"""Bits of the facts of a version (`stream_types.Traits`)."""
 
 
 class _Client:
@@ -148,6 +148,9 @@ class StreamQuestions:
         self._searches: dict[int, _Search] = {}
         self.prologues: dict[tuple[int, int], bytes] | None = None
         """Receives what comes before the first frame of a stream, by connection and direction, if it is a dict."""
+        self._kernel = kernel
+        self._programs: dict[bytes, Program] = {}
+        """Programs of pairing, which the engine refers to."""
         self._memory: int | None = None
         """None: to be counted."""
         self._answers = {
@@ -277,18 +280,26 @@ class StreamQuestions:
 
     def _facts(self, question: Any) -> int:
         key, version = question.a, question.b
-        plan = request_plan(key, version)
-        acks = 0
-        if key == PRODUCE and plan.known_version:
-            acks = _ACKS_BEHIND_COMPACT if version >= 9 else _ACKS_BEHIND_STRING if version >= 3 else _ACKS_FIRST
-        tokens = key == SASL_HANDSHAKE and version == 0
+        plan, answer = request_plan(key, version), response_plan(key, version)
+        tokens = False
+        if plan.schema is not None and answer.schema is not None:
+            tokens = any(field.tokens for field in plan.schema.root.fields)
+            question.out_programs[0] = self._program(pairing_program(plan.schema.root))
+            question.out_programs[1] = self._program(pairing_program(answer.schema.root, reads_code=tokens))
         # Messages that describe the connection have to be read before those that follow, even in the same batch. For an
         # unknown version only the header is read, which does not show whether a response is expected.
-        unusual = plan.asks_connection or plan.needed or not 0 < plan.header < 3
-        unusual = unusual or (key == PRODUCE and not plan.known_version)
-        tagged = response_plan(key, version).header > 0
-        facts: int = plan.header | acks << 2 | _KNOWN * (plan.api is not None) | _TOKENS_FOLLOW * tokens
-        return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * tagged
+        unusual = plan.asks_connection or plan.needed or tokens or not 0 < plan.header < INHERITS
+        unusual = unusual or (plan.silences and not plan.known_version)
+        facts: int = plan.header | _KNOWN * (plan.api is not None)
+        return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * (answer.header > 0)
+
+    def _program(self, program: bytes | None) -> int:
+        """Its address; 0: there is none."""
+        if program is None:
+            return 0
+        if program not in self._programs:
+            self._programs[program] = Program(self._kernel, program)
+        return self._programs[program].address
 
     def _may_be_request(self, question: Any) -> int:
         return int(may_be_request(_data(question), question.a, known=bool(question.b)))

@@ -29,6 +29,7 @@ pub const Fields = struct {
             @as(i64, @intCast(try self.reader.varint())) - 1
         else
             try self.reader.int(i16);
+        if (size < -1) return error.Odd;
         return if (size < 0) null else @intCast(size);
     }
 

@@ -39,15 +39,26 @@ comptime {
     _ = streams;
 }
 
-/// A failed check ends the process without a message, which keeps std's tables of debug symbols out of the library.
+/// A failed check ends the process. The caller says so: std's report would need its tables of debug symbols.
 pub const panic = std.debug.FullPanic(stop);
 
-fn stop(_: []const u8, _: ?usize) noreturn {
+var report: ?*const fn ([*]const u8, u64) callconv(.c) void = null;
+
+/// Sets what is called with the message of a failed check.
+pub export fn kafkasniff_on_panic(called: @TypeOf(report)) void {
+    report = called;
+}
+
+fn stop(message: []const u8, _: ?usize) noreturn {
     @branchHint(.cold);
+    const called = report;
+    // Once: what it calls may fail, too.
+    report = null;
+    if (called) |say| say(message.ptr, message.len);
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=11 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=12 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {

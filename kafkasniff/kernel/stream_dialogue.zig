@@ -11,6 +11,7 @@ const Frame = @import("stream_frames.zig").Frame;
 const ledgers = @import("stream_ledger.zig");
 const links = @import("link.zig");
 const requests_of = @import("stream_requests.zig");
+const roles = @import("stream_roles.zig");
 const std = @import("std");
 const types = @import("stream_types.zig");
 
@@ -24,6 +25,9 @@ const NEAR = 10_000;
 const MAX_KEY = 1_000;
 /// Names of mechanisms that a connection's tokens may have; RFC 4422 allows 20 characters.
 const MAX_NAMES = 16;
+
+/// From this version of the header on, a request may leave its client id to the connection's first one (KIP-1313).
+const INHERITS = 3;
 
 const SCRAM_ANSWERS = [_][]const u8{ "r=", "v=", "e=" };
 
@@ -71,6 +75,8 @@ pub const Dialogue = struct {
     names: std.ArrayList([]u8) = .empty,
     /// Retransmitted segments since the last exchange ended.
     retransmits: u32 = 0,
+    /// The first client id of a request.
+    client_id: ?[]u8 = null,
     /// It is known that the opening of the connection is over.
     opened: bool = false,
     /// By direction.
@@ -105,6 +111,10 @@ pub const Dialogue = struct {
         if (dialogue.names.items.len >= MAX_NAMES and text.len != 0) return dialogue.nameIndex(e, "");
         dialogue.names.append(e.gpa, e.gpa.dupe(u8, text) catch exhausted()) catch exhausted();
         return @intCast(dialogue.names.items.len);
+    }
+
+    fn nameClient(dialogue: *Dialogue, e: *Engine, name: []const u8) void {
+        if (dialogue.client_id == null) dialogue.client_id = e.gpa.dupe(u8, name) catch exhausted();
     }
 
     pub fn isNear(dialogue: *const Dialogue, id: i32) bool {
@@ -188,6 +198,8 @@ pub const Dialogue = struct {
         dialogue.early.free(e.gpa);
         for (dialogue.names.items) |name| e.retire(name);
         dialogue.names.clearAndFree(e.gpa);
+        if (dialogue.client_id) |name| e.retire(name);
+        dialogue.client_id = null;
     }
 
     // -- responses that wait for their requests -----------------------------------------------------------------------
@@ -301,19 +313,26 @@ pub const Dialogue = struct {
         row.version = std.mem.readInt(i16, bytes[2..4], .big);
         row.correlation = std.mem.readInt(i32, bytes[4..8], .big);
         const facts = e.factsOf(c, row.key, row.version);
-        if (!facts.known and !(0 <= row.key and row.key <= MAX_KEY)) return unreadable(e, c, frame, .not_request);
-        const found = requests_of.read(bytes, facts);
+        if (!facts.traits.known and !(0 <= row.key and row.key <= MAX_KEY)) return unreadable(e, c, frame, .not_request);
+        const found = requests_of.read(bytes, facts.traits.header);
+        const asked: roles.Found = if (found.body == 0) .{} else roles.read(facts.request, bytes, found.body);
         row.body = @intCast(found.body);
         row.ordinal = dialogue.ordinal;
-        if (found.silent) row.flags |= types.SILENT;
+        if (asked.silent) row.flags |= types.SILENT;
         dialogue.ordinal += 1;
-        const message = if (facts.usual and found.body != 0 and !found.tagged)
-            e.putRegular(c, &row, .{ .request = true, .silent = found.silent }, found.client_id, null)
+        if (found.client_id >= 0) {
+            dialogue.nameClient(e, bytes[10..][0..@intCast(found.client_id)]);
+        } else if (facts.traits.header >= INHERITS and found.body != 0) if (dialogue.client_id) |name| {
+            row.a = @bitCast(@intFromPtr(name.ptr));
+            row.b = @as(i64, @intCast(name.len)) + 1;
+        };
+        const message = if (facts.traits.usual and found.body != 0 and !found.tagged)
+            e.putRegular(c, &row, .{ .request = true, .silent = asked.silent }, found.client_id, null)
         else
             null;
         if (message == null) {
             e.put(c, row);
-        } else if (found.silent and (dialogue.last_answer != null or (dialogue.tokens != null and dialogue.tokens.?.broker != 0))) {
+        } else if (asked.silent and (dialogue.last_answer != null or (dialogue.tokens != null and dialogue.tokens.?.broker != 0))) {
             // The client continued to produce: a broker that closes now refuses a batch, not the client.
             dialogue.open(e, c);
         }
@@ -334,7 +353,7 @@ pub const Dialogue = struct {
             .message = message orelse NONE,
             .call = e.calls,
         };
-        if (found.mechanism) |name| {
+        if (asked.mechanism) |name| {
             pending.mechanism = dialogue.nameIndex(e, name);
             dialogue.offered = pending.mechanism;
         }
@@ -346,7 +365,7 @@ pub const Dialogue = struct {
                 return dialogue.pair(e, c, &pending, &answer, 0, place);
             }
         }
-        if (found.silent) {
+        if (asked.silent) {
             dialogue.ledger.silent.push(e.gpa, pending);
             if (dialogue.ledger.silent.len() > ledgers.MAX_SILENT) {
                 dialogue.endSilent(e, c, &dialogue.ledger.silent.pop());
@@ -431,7 +450,7 @@ pub const Dialogue = struct {
         });
         if (pending.regular and flags == 0 and row.latency >= 0) {
             const asked = if (pending.call == e.calls) pending.message else NONE;
-            const tagged = e.factsOf(c, row.key, row.version).tagged_answer;
+            const tagged = e.factsOf(c, row.key, row.version).traits.tagged_answer;
             row.body = if (tagged) 5 else 4;
             const tags = tagged and (frame.data.len < 5 or frame.data[4] != 0);
             dialogue.open(e, c);
@@ -440,9 +459,8 @@ pub const Dialogue = struct {
         e.put(c, row);
         if (pending.mechanism == 0) return;
         dialogue.offered = 0;
-        // The response's error code.
-        const succeeded = frame.data.len >= 6 and std.mem.readInt(i16, frame.data[4..6], .big) == 0;
-        if (dialogue.tokens == null and succeeded) dialogue.beginTokens(e, c, pending.mechanism);
+        const code = roles.read(e.factsOf(c, row.key, row.version).response, frame.data, 4).code;
+        if (dialogue.tokens == null and code == 0) dialogue.beginTokens(e, c, pending.mechanism);
     }
 
     /// A response does not answer the request with its id.

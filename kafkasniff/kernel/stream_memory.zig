@@ -16,7 +16,7 @@ const HEAD = 1 << SMALLEST;
 
 /// The system has no memory left: like any process, this one ends.
 pub fn exhausted() noreturn {
-    @panic("memory");
+    @panic("out of memory");
 }
 
 pub const Pool = struct {

@@ -1,30 +1,22 @@
-//! What pairing needs of a request besides API, version and correlation id.
+//! The header of a request.
 
 const std = @import("std");
-const types = @import("stream_types.zig");
 
 const MAX_TAGS = 1_000;
 
 pub const Found = struct {
     /// Position of the body; 0: the header is invalid.
     body: usize = 0,
-    /// A Produce with acks 0: no response is expected.
-    silent: bool = false,
-    /// The mechanism of the raw tokens that follow.
-    mechanism: ?[]const u8 = null,
     /// Length of the client id; -1: null.
     client_id: i16 = -1,
     /// The header has tagged fields.
     tagged: bool = false,
 };
 
-/// Reads a request of at least eight bytes.
-pub fn read(bytes: []const u8, facts: types.Facts) Found {
+/// Reads the header, of this version, of a request of at least eight bytes.
+pub fn read(bytes: []const u8, header: u2) Found {
     var found = Found{};
-    const body = bodyOf(bytes, facts.header, &found) orelse return .{};
-    found.body = body;
-    found.silent = facts.acks != 0 and acksOf(bytes[body..], facts.acks) == 0;
-    if (facts.tokens_follow) found.mechanism = mechanismOf(bytes[body..]);
+    found.body = bodyOf(bytes, header, &found) orelse return .{};
     return found;
 }
 
@@ -52,29 +44,6 @@ fn bodyOf(bytes: []const u8, header: u2, found: *Found) ?usize {
         at += size;
     }
     return at;
-}
-
-fn acksOf(body: []const u8, place: u2) ?i16 {
-    var at: usize = 0;
-    if (place == 2) {
-        if (body.len < 2) return null;
-        const length = std.mem.readInt(i16, body[0..2], .big);
-        if (length < -1) return null;
-        at = 2 + @as(usize, @intCast(@max(length, 0)));
-    } else if (place == 3) {
-        const length = varint(body, &at) orelse return null;
-        at += length -| 1;
-    }
-    if (at + 2 > body.len) return null;
-    return std.mem.readInt(i16, body[at..][0..2], .big);
-}
-
-/// Empty if it is truncated: tokens of an unknown mechanism follow.
-fn mechanismOf(body: []const u8) []const u8 {
-    if (body.len < 2) return "";
-    const length = std.mem.readInt(i16, body[0..2], .big);
-    if (length < 0 or length > body.len - 2) return "";
-    return body[2..][0..@intCast(length)];
 }
 
 fn varint(bytes: []const u8, at: *usize) ?u32 {

@@ -173,8 +173,8 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
     stream.keepFrom(q.keep);
 }
 
-/// Asks where frames begin. An answer counts only if a frame can begin there: so each one takes at least a frame of the
-/// bytes, and a stream cannot fall out of step at the same place again.
+/// Asks where frames begin. An answer counts only if a frame can begin there, or where the stream itself begins: so each
+/// one takes at least a frame of the bytes, and a stream cannot fall out of step at the same place again.
 fn checked(e: *Engine, c: *Connection, q: *types.Ask) types.Answer {
     const answer = e.ask(q);
     if (answer != .enter) return answer;
@@ -183,7 +183,7 @@ fn checked(e: *Engine, c: *Connection, q: *types.Ask) types.Answer {
     const at = q.position - stream.base;
     if (q.out_direction > 1 or stream.framer != null or at < 0 or at >= bytes.len) return .nothing;
     const rest = bytes[@intCast(at)..];
-    if (rest.len < 4) return answer;
+    if (rest.len < 4 or (stream.aligned and q.position == 0)) return answer;
     const size: i64 = std.mem.readInt(i32, rest[0..4], .big);
     return if (size < 0 or size > e.max_frame) .nothing else answer;
 }

@@ -110,8 +110,10 @@ const Reader = struct {
             .bool => value.* = try reader.get(u8) != 0,
             .@"enum" => |n| value.* = std.enums.fromInt(T, try reader.get(n.tag_type)) orelse return error.Invalid,
             .optional => |o| if (try reader.get(u8) != 0) {
-                value.* = @as(o.child, undefined);
-                try reader.read(e, o.child, &value.*.?);
+                // Only then: that a slice is not null shows in its address.
+                var present: o.child = undefined;
+                try reader.read(e, o.child, &present);
+                value.* = present;
             } else {
                 value.* = null;
             },

@@ -334,10 +334,12 @@ pub const Ask = extern struct {
     /// A text of Python's, plus one; 0: none. `out_count`: bytes that it is about.
     out_text: i64,
     out_count: i64,
+    /// Facts: the programs of both directions.
+    out_programs: [2]u64,
 };
 
 pub const Question = enum(u32) {
-    /// What pairing needs to know of version `b` of API `a` (`Facts`).
+    /// What pairing needs to know of version `b` of API `a` (`Facts`); the answer is its `Traits`.
     facts,
     seek,
     begin_trial,
@@ -356,19 +358,23 @@ pub const Answer = enum(i32) { nothing = 0, enter = 1, not_kafka = 2, _ };
 /// Items of a connection that passes through TLS, both ways (`Ask.a`).
 pub const Item = enum(i64) { segment, started, gap, late, hole, retransmit, closed, problem, wrapped, rejected, text };
 
-pub const Facts = packed struct(u16) {
+pub const Traits = packed struct(u8) {
+    /// Version of the header of requests.
     header: u2 = 0,
-    /// Where a Produce request has its acks: 0 none, 1 at the front, 2 after a string, 3 after a compact string.
-    acks: u2 = 0,
     known: bool = false,
-    /// Its name in the request is the mechanism of the tokens that follow.
-    tokens_follow: bool = false,
     /// Its messages can be regular (`streams.Engine.messages`): none is needed to read a later one.
     usual: bool = false,
     /// Headers of responses have tagged fields.
     tagged_answer: bool = false,
-    spare: u7 = 0,
+    spare: u2 = 0,
     asked: bool = false,
+};
+
+pub const Facts = struct {
+    traits: Traits = .{},
+    /// Programs of the fields of requests and responses that pairing reads (`stream_roles.zig`); 0: there are none.
+    request: u64 = 0,
+    response: u64 = 0,
 };
 
 /// Bytes of a search: the segment that ends at `end`, counted like `Ask.base`.

@@ -348,13 +348,14 @@ pub const Engine = struct {
         const small = key >= 0 and key < KEYS and version >= 0 and version < VERSIONS;
         if (small) {
             const known = e.facts[@intCast(key)][@intCast(version)];
-            if (known.asked) return known;
+            if (known.traits.asked) return known;
         }
         var q = e.question(c, .facts, 0);
         q.a = key;
         q.b = version;
-        var found: types.Facts = @bitCast(@as(u16, @truncate(@as(u32, @bitCast(@backingInt(e.ask(&q)))))));
-        found.asked = true;
+        const traits: types.Traits = @bitCast(@as(u8, @truncate(@as(u32, @bitCast(@backingInt(e.ask(&q)))))));
+        var found = types.Facts{ .traits = traits, .request = q.out_programs[0], .response = q.out_programs[1] };
+        found.traits.asked = true;
         if (small) e.facts[@intCast(key)][@intCast(version)] = found;
         return found;
     }

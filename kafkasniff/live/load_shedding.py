@@ -37,7 +37,7 @@ CALM_SECONDS: Final = 1.0
 
 _FROM_HERE: Final = {
     Level.NO_RECORDS: "records are not decoded",
-    Level.NO_BODIES: "bodies are not decoded except for those of Produce requests",
+    Level.NO_BODIES: "bodies are not decoded",
     Level.NO_MESSAGES: "exchanges that begin now are counted and not shown",
 }
 

@@ -11,6 +11,7 @@ import functools
 import os
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 11
+ABI: Final = 12
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -30,6 +31,14 @@ PLATFORM: Final = f"{sys.platform}-{os.uname().machine}" if os.name == "posix" e
 # Links are not followed: Spark's zip may be a link to a cache, and the unpacked folder is next to the link.
 _HERE: Final = Path(__file__).absolute().parent
 _SOURCES: Final = _HERE.parent / "kernel"
+
+
+_PANIC: Final = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint64)
+
+
+def _end(line: str) -> None:
+    os.write(2, f"kafkasniff: {line}\n".encode())
+    os._exit(os.EX_SOFTWARE)
 
 
 class Kernel:
@@ -58,6 +67,12 @@ class Kernel:
     def __init__(self, library: ctypes.CDLL, identity: str) -> None:
         self.identity = identity
         """Its sources and its compiler."""
+        self.at_hand: Callable[[], str] | None = None
+        """Says what it reads at the moment."""
+        self.last_words: Callable[[str], None] = _end
+        """Called with a line if a check of the kernel fails, which ends the process."""
+        self._on_panic = _PANIC(self._panic)
+        library.kafkasniff_on_panic(self._on_panic)
         pointer, number = ctypes.c_void_p, ctypes.c_uint64
         self.check = library.kafkasniff_check
         self.check.argtypes = (ctypes.c_char_p, number)
@@ -151,6 +166,12 @@ class Kernel:
             function = getattr(library, f"kafkasniff_streams_{name}")
             function.restype, function.argtypes = result, arguments
             setattr(self, f"streams_{name}", function)
+
+    def _panic(self, message: int, size: int) -> None:
+        text = ctypes.string_at(message, size).decode("ascii", "replace")
+        if self.at_hand is not None:
+            text += f", at {self.at_hand()}"
+        self.last_words(f"internal error of the native kernel: {text}; please report it")
 
 
 class _Found(NamedTuple):

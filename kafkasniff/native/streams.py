@@ -6,6 +6,7 @@ This module handles memory and knows nothing of Kafka; `engine/stream_questions.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -84,6 +85,14 @@ class EngineRows(msgspec.Struct, frozen=True):
 
 
 ALL: Final = 0xFFFF_FFFF
+
+
+def _packets_of(batch: PacketBatch) -> str:
+    if not len(batch):
+        return "no packets"
+    first, last = (batch.captures[batch.capture[at]] for at in (0, -1))
+    of = "" if first == last else f" of {first}"
+    return f"packets {batch.number[0]:,}{of} to {batch.number[-1]:,} of {last}"
 
 
 class _Options(ctypes.Structure):
@@ -175,12 +184,13 @@ class StreamEngine:
         call.buffer, call.buffer_size = data.ctypes.data, len(batch.buffer)
         call.end_order, call.end_clock = batch.end_order, batch.end_clock
         call.ticks, call.tick_order, call.tick_clock = len(orders), orders.ctypes.data, clocks.ctypes.data
-        if not locates:
-            self._kernel.streams_take(self._engine, ctypes.byref(call))
-            return self._results()
-        owners, positions = np.empty(len(batch), np.uint32), np.empty(len(batch), np.int64)
-        call.owners, call.positions = owners.ctypes.data, positions.ctypes.data
+        owners = positions = None
+        if locates:
+            owners, positions = np.empty(len(batch), np.uint32), np.empty(len(batch), np.int64)
+            call.owners, call.positions = owners.ctypes.data, positions.ctypes.data
+        self._kernel.at_hand = functools.partial(_packets_of, batch)
         self._kernel.streams_take(self._engine, ctypes.byref(call))
+        self._kernel.at_hand = None
         return msgspec.structs.replace(self._results(), owners=owners, positions=positions)
 
     def _clocks(self, batch: PacketBatch) -> tuple[NDArray[np.int64], tuple[NDArray[np.int64], NDArray[np.int64]]]:

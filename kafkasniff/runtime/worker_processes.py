@@ -7,6 +7,7 @@ the next message that it cannot send or receive.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import multiprocessing
 import os
@@ -20,8 +21,9 @@ from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
-from kafkasniff.errors import KafkasniffError, OutOfMemoryError, is_out_of_memory
+from kafkasniff.errors import KafkasniffError, MissingKernelError, OutOfMemoryError, is_out_of_memory
 from kafkasniff.native.allocation import keep_freed_memory
+from kafkasniff.native.library import kernel
 from kafkasniff.runtime.stop_signals import STOP_SIGNALS, left_to_parent
 
 __all__ = ["COLLECTION", "Background", "Work", "Workers", "end_with_parent"]
@@ -157,6 +159,8 @@ def _end_error(exitcode: int | None) -> KafkasniffError:
     """
     if exitcode == -signal.SIGKILL:
         return OutOfMemoryError("a worker process was killed (SIGKILL), as the kernel does when memory runs out")
+    if exitcode is not None and exitcode < 0:
+        return KafkasniffError(f"a worker process was ended by {signal.Signals(-exitcode).name}")
     return KafkasniffError(f"a worker process ended with code {exitcode}")
 
 
@@ -187,6 +191,8 @@ def _live(work: Work, task: Any, end: Connection[Any, Any]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     gc.set_threshold(*COLLECTION)
     keep_freed_memory()
+    with contextlib.suppress(MissingKernelError):
+        kernel().last_words = functools.partial(_report, end)
     try:
         work(task, end)
     except (BrokenPipeError, ConnectionResetError, EOFError):
@@ -194,6 +200,13 @@ def _live(work: Work, task: Any, end: Connection[Any, Any]) -> None:
     except Exception as error:
         with contextlib.suppress(OSError):
             end.send(_failure(error))
+
+
+def _report(end: Connection[Any, Any], line: str) -> None:
+    """A check of the kernel failed in a worker: the first process raises that."""
+    with contextlib.suppress(OSError):
+        end.send(KafkasniffError(line))
+    os._exit(os.EX_SOFTWARE)
 
 
 def _call(task: tuple[Callable[[Any], Any], Any], end: Connection[Any, Any]) -> None:

@@ -208,7 +208,7 @@ class NativeLines:
             return LineKind(text, 0)
         lack = self._detail.lack(key, is_request=is_request)
         problems = self._shape.problems(lack)
-        if self._way.rendering.headers or not self._detail.reads_body(key, is_request=is_request):
+        if self._way.rendering.headers or not self._detail.decode.bodies:
             return LineKind(text, 0, bare=True, problems=problems)
         if not plan.known_version:
             return self._unknown(text, plan, key, lack)

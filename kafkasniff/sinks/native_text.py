@@ -203,7 +203,7 @@ class NativeText:
         plan = (request_plan if is_request else response_plan)(key, version)
         shows_secrets = self._detail is not None and self._detail.decode.show_secrets
         if self._detail is not None:
-            is_read = self._detail.reads_body(key, is_request=is_request) and not self._detail.decode.headers
+            is_read = self._detail.decode.bodies and not self._detail.decode.headers
             is_unknown = not plan.known_version and not (plan.needed or plan.asks_connection)
             problems = self._detail.lack(key, is_request=is_request)
             if is_unknown and is_read:
@@ -212,7 +212,7 @@ class NativeText:
             if is_unknown and is_read and self._trees is not None:
                 # Their bytes are shown.
                 return TextTable(0)
-            if is_unknown or not self._detail.reads_body(key, is_request=is_request):
+            if is_unknown or not self._detail.decode.bodies:
                 return TextTable(0, bare=True, below=below)
         direction: Direction = "request" if is_request else "response"
         made = self._known.get((key, version, is_request))

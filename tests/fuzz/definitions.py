@@ -23,7 +23,7 @@ MEGABYTES = 128
 WORDS = tuple(
     f" {word} ".encode()
     for word in (
-        *("api", "data", "request", "response", "versions", "flexible", "header", "listeners", "formerly"),
+        *("api", "data", "request", "response", "versions", "flexible", "headers", "listeners", "formerly"),
         *("kind", "id", "releases", "nullable", "tag", "entity", "enum", "default", "secret", "config"),
         *("classic", "unaligned", "payload", "nests", "0+", "0-3"),
         *("[]", "{}", "[]?", "{}?", "string?", "bytes", "records", "int32"),

@@ -10,6 +10,10 @@ import time
 from pathlib import Path
 from typing import Final
 
+from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.schema.program import pairing_program
+from kafkasniff.native import kernel
+from kafkasniff.native.caller import Program
 from tests.fuzz import feed
 from tests.fuzz.compiled import Room, compiled
 from tests.fuzz.mutate import inputs
@@ -27,7 +31,19 @@ class _Run(ctypes.Structure):
                 *("rows", "messages", "questions"),
             )
         ),
+        ("programs", ctypes.c_uint64 * 2 * 4),
     )
+
+
+def _programs() -> list[tuple[Program | None, Program | None]]:
+    """The programs of pairing of versions with roles in different places."""
+    found = []
+    for key, version in ((0, 0), (0, 3), (0, 9), (17, 0)):
+        schemas = request_plan(key, version).schema, response_plan(key, version).schema
+        made = [None if one is None else pairing_program(one.root, reads_code=key == 17) for one in schemas]
+        request, response = (None if one is None else Program(kernel(), one) for one in made)
+        found.append((request, response))
+    return found
 
 
 def fuzz(options: argparse.Namespace) -> int:
@@ -37,6 +53,9 @@ def fuzz(options: argparse.Namespace) -> int:
     room = Room(ROOM)
     run = _Run(room.address, ROOM)
     run.random = options.seed * 2 + 1
+    programs = _programs()
+    for pair, place in zip(programs, run.programs, strict=True):
+        place[:] = [0 if one is None else one.address for one in pair]
     rng = random.Random(options.seed)
     seeds = feed.seeds()
     done = compared = 0

@@ -12,6 +12,7 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import Level
+from kafkasniff.model import Problem
 from tests.baseline.inputs import DISTURBANCES, shipped
 from tests.choice import one_in, some_pairs
 from tests.craft.batches import batch
@@ -61,6 +62,14 @@ def test_with_ports(kind: str) -> None:
     for chosen in (ports, ports[:1], [1]):
         expected = results(ByPython, [disturbed], ports=chosen)
         assert results(Inspector, [disturbed], ports=chosen) == expected
+
+
+def test_a_clients_stream_that_cannot_begin_with_a_frame() -> None:
+    """The port of TLS clients is taken as Kafka's, so their alert is the beginning of requests."""
+    alerts = batch(packets_of("tls-plaintext-client.pcap"))
+    found = results(Inspector, [alerts], ports=[44958])
+    assert [one.bytes for one in found[0] if isinstance(one, Problem) and one.kind == "frame-size"] == [None]
+    assert found == results(ByPython, [alerts], ports=[44958])
 
 
 @pytest.mark.parametrize("options", [{"headers": True}, {"exchanges": False}, {"records": "skip"}, {"max_frame": 2000}])

@@ -48,8 +48,14 @@ def test_workers_answer_and_end_with_the_block() -> None:
     assert not any(alive(pid) for _, pid, _ in found.values())
 
 
+def crash(number: int, end: Any) -> None:
+    os.kill(os.getpid(), number)
+
+
 def test_a_worker_that_dies_silently() -> None:
     with Workers(leave, [7]) as workers, pytest.raises(KafkasniffError, match="ended with code 7"):
+        list(workers.messages(120))
+    with Workers(crash, [signal.SIGSEGV]) as workers, pytest.raises(KafkasniffError, match="was ended by SIGSEGV"):
         list(workers.messages(120))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
-from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, Versions
+from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
@@ -59,10 +59,6 @@ class Api:
         """All versions."""
         return range(self.min_version, self.max_version + 1)
 
-    def is_flexible(self, version: int) -> bool:
-        """Whether a version has compact encodings and tags, including versions above the known ones."""
-        return self.flexible_since is not None and version >= self.flexible_since
-
     def request(self, version: int) -> Schema:
         """The schema of a request; raises KeyError for an unknown version."""
         if version not in self._requests:
@@ -85,21 +81,11 @@ class Api:
 
     def request_header(self, version: int) -> int:
         """The version of the request's header."""
-        exception = _exception(self.definition.request_headers, version)
-        return exception if exception is not None else 2 if self.is_flexible(version) else 1
+        return self.definition.request.header(version)
 
     def response_header(self, version: int) -> int:
         """The version of the response's header."""
-        exception = _exception(self.definition.response_headers, version)
-        # An exception for the last known version also holds for later ones (ApiVersions: brokers answer requests that
-        # they do not know, and clients must be able to decode that).
-        if exception is None and version > self.max_version:
-            exception = _exception(self.definition.response_headers, self.max_version)
-        return exception if exception is not None else 1 if self.is_flexible(version) else 0
-
-
-def _exception(headers: tuple[tuple[Versions, int], ...], version: int) -> int | None:
-    return next((header for versions, header in headers if version in versions), None)
+        return self.definition.response.header(version)
 
 
 @functools.cache

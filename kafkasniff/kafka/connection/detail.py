@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.schema.context import DecodeOptions, RecordsRenderer, RenderingOptions
 from kafkasniff.model import Problem
 
@@ -26,7 +25,7 @@ class Level(IntEnum):
     """Nothing is skipped."""
     NO_RECORDS = 1
     NO_BODIES = 2
-    """Bodies, except for Produce requests, which determine if a response will follow, and those that others need."""
+    """Bodies, except for those that other messages need."""
     NO_MESSAGES = 3
     """New exchanges are paired and counted, but not reported."""
 
@@ -113,12 +112,7 @@ class Detail:
         """The problems for messages of a kind that no later message depends on, at the current level."""
         if not self.level:
             return ()
-        has_body = self.reads_body(api_key, is_request=is_request)
-        return self._lack(api_key, is_request=is_request, has_body=has_body)
-
-    def reads_body(self, api_key: int, *, is_request: bool) -> bool:
-        """Whether bodies of messages that no later message depends on are decoded: those of Produce requests always."""
-        return self.decode.bodies or (is_request and api_key == PRODUCE)
+        return self._lack(api_key, is_request=is_request, has_body=False)
 
     def count(self, problems: tuple[Problem, ...], messages: int = 1) -> None:
         """Count messages with these problems."""

@@ -10,10 +10,10 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.apis.record_fields import each_whole
 from kafkasniff.kafka.messages.message_body import decode_body, read_body, unread
-from kafkasniff.kafka.messages.message_header import judge_tags, read_tags, read_varint
+from kafkasniff.kafka.messages.message_header import judge_tags, read_tags
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.body_forms import RenderedRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -70,8 +70,6 @@ class Decoded(msgspec.Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
     carry: object = None
     """For a request: data needed to decode its response."""
-    silent: bool = False
-    """A request that expects no response: Produce with acks 0."""
     rest: Rest | None = None
     """The body, if only the header was decoded (`read_rest`)."""
 
@@ -134,18 +132,11 @@ def decode_request(
     raw: bytes | None = None
     raw_redacted: int | None = None
     body: Body | None = None
-    silent = False
     rest: Rest | None = None
     if later and options.bodies and plan.alone and not plan.needed:
         rest = Rest(plan, data, position, end, start, options, cut, tuple(context.problems))
-        silent = key == PRODUCE and read_acks(data, position, end, version) == 0
-    elif key == PRODUCE and options.headers:
-        # Only its body determines whether a Produce request will be answered.
-        silent = read_acks(data, position, end, version) == 0
-    elif options.bodies or plan.needed or key == PRODUCE:
+    elif options.bodies or plan.needed:
         body, raw, raw_redacted = _read(plan, data, position, end, context, cut)
-        if key == PRODUCE and body is not None:
-            silent = body.get("acks") == 0
     return Decoded(
         key,
         plan.api,
@@ -161,7 +152,6 @@ def decode_request(
         tuple(context.errors) if context.errors else (),
         _problems(context) if context.problems else (),
         context.carry,
-        silent,
         rest,
     )
 
@@ -184,26 +174,6 @@ def read_rest(decoded: Decoded) -> Decoded:
         problems=_problems(context),
         rest=None,
     )
-
-
-def read_acks(data: bytes, position: int, end: int, version: int) -> int | None:
-    """`acks` of the body of a Produce request, and nothing else of it; None if it cannot be decoded.
-
-    It is preceded by the transactional id from version 3 on, a compact one from version 9 on.
-    """
-    if version >= 9:
-        length = read_varint(data, position, end)
-        if length is None:
-            return None
-        position = length[1] + max(length[0] - 1, 0)
-    elif version >= 3:
-        if position + 2 > end:
-            return None
-        (size,) = _int16(data, position)
-        if size < -1:
-            return None
-        position += 2 + max(size, 0)
-    return _int16(data, position)[0] if position + 2 <= end else None
 
 
 def decode_response(  # noqa: PLR0917 - the message's place and what its request was, in the order of decode_request

@@ -16,13 +16,16 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.secrets import CONNECT_MARKS
 from kafkasniff.model import Body, Direction
 
-__all__ = ["MessagePlan", "client_software", "request_plan", "response_plan"]
+__all__ = ["INHERITS", "MessagePlan", "client_software", "request_plan", "response_plan"]
 
 VERSION_MARGIN: Final = 5
 """A request header is plausible with a version up to this far above the last known one."""
 
 HEADER_OF_UNKNOWN: Final = 1
 """The request header version for an unknown API key; newer ones would only add tags."""
+
+INHERITS: Final = 3
+"""From this version of the header on, a request without a client id has the first one of its connection (KIP-1313)."""
 
 
 class MessagePlan(msgspec.Struct, frozen=True, eq=False):
@@ -51,6 +54,8 @@ class MessagePlan(msgspec.Struct, frozen=True, eq=False):
     """Its body is decoded even if bodies are not wanted: later messages need it, or it names the client."""
     alone: bool
     """Its decoded body depends only on its own bytes and the options, and no interpreter needs secrets."""
+    silences: bool
+    """A field of some version decides if there is a response."""
     reads_records: bool
     """`interpret` only needs decoded records: without them it has nothing to do."""
 
@@ -75,6 +80,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Me
             asks_connection=False,
             needed=False,
             alone=False,
+            silences=False,
             reads_records=False,
         )
     known = version in found.versions
@@ -101,6 +107,7 @@ def _plan(found: Api | None, key: int, version: int, direction: Direction) -> Me
         asks_connection=asks,
         needed=notes_for_later(key) or client_software(key) is not None,
         alone=schema is not None and not (reads is not None and (message.has_secrets or asks)),
+        silences=message.silences,
         reads_records=reads_records,
     )
 

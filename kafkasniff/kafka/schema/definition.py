@@ -115,6 +115,10 @@ class FieldDefinition(msgspec.Struct, frozen=True):
     """An application's bytes or text. Records are payload even without this mark."""
     nests: Nested | None = None
     """Bytes that contain a whole message (Envelope); None for all others."""
+    silences: bool = False
+    """A number of a request. If it is 0, there is no response (Produce's acks)."""
+    tokens: Versions = NONE
+    """The versions in which it names the mechanism of raw SASL tokens that follow the response."""
     fields: tuple[FieldDefinition, ...] = ()
     """For a struct."""
 
@@ -127,6 +131,12 @@ class MessageDefinition(msgspec.Struct, frozen=True):
     flexible: Versions
     """The versions with compact encodings and tag sections (KIP-482)."""
     fields: tuple[FieldDefinition, ...]
+    headers: tuple[tuple[Versions, int], ...] = ()
+    """The header version of each version, in ranges that follow each other; empty for a `data` block."""
+
+    def header(self, version: int) -> int:
+        """The header version of a version; unknown versions have that of the nearest known one."""
+        return next((header for versions, header in self.headers if version <= versions.high), self.headers[-1][1])
 
     @property
     def has_secrets(self) -> bool:
@@ -149,6 +159,11 @@ class MessageDefinition(msgspec.Struct, frozen=True):
     def has_floats(self) -> bool:
         """Whether a field of any version is a float64, or may contain one in a nested message."""
         return any(field.type == "float64" or field.nests is not None for field in with_inner(self.fields))
+
+    @property
+    def silences(self) -> bool:
+        """Whether a field of any version decides if there is a response."""
+        return any(field.silences for field in self.fields)
 
     def has_enum(self, name: str) -> bool:
         """Whether values of a field of any version are named in this table."""
@@ -182,9 +197,6 @@ class ApiDefinition(msgspec.Struct, frozen=True):
     flexible: Versions
     listeners: tuple[str, ...]
     former_names: tuple[str, ...]
-    request_headers: tuple[tuple[Versions, int], ...]
-    """Exceptions to the rule for header versions."""
-    response_headers: tuple[tuple[Versions, int], ...]
     request: MessageDefinition
     response: MessageDefinition
     mutes: Versions = NONE

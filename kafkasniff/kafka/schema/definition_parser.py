@@ -35,9 +35,9 @@ _TITLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 """The name of an API or a block."""
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _RANGE: Final = re.compile(r"([0-9]{1,9})(?:(\+)|-([0-9]{1,9}))?")
-_MARKS: Final = frozenset({"classic", "unaligned", "whole", "payload"})
+_MARKS: Final = frozenset({"classic", "unaligned", "whole", "payload", "silences"})
 """Attributes without a value."""
-_ATTRIBUTES: Final = _MARKS | {"nullable", "tag", "entity", "entity_by", "enum", "default", "secret", "nests"}
+_ATTRIBUTES: Final = _MARKS | {"nullable", "tag", "entity", "entity_by", "enum", "default", "secret", "nests", "tokens"}
 _CHOICE: Final = re.compile(r"([a-z][a-z0-9_]*)=([0-9]{1,4}:[a-z_]+(?:,[0-9]{1,4}:[a-z_]+)*)")
 """The value of `entity_by`."""
 
@@ -125,7 +125,6 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
     listeners: tuple[str, ...] = ()
     former: tuple[str, ...] = ()
     mutes, waits, marks = NONE, None, set[str]()
-    headers: dict[str, list[tuple[Versions, int]]] = {"request": [], "response": []}
     messages: dict[str, MessageDefinition] = {}
     while (top := reader.peek()) is not None:
         reader.take()
@@ -140,14 +139,11 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
                 marks.add(mark)
             case ("waits", reason, *limits):
                 waits = reason, tuple(limits)
-            case ("header", "request" | "response" as direction, number) if _NUMBER.fullmatch(number):
-                headers[direction].append((versions, int(number)))
-            case ("header", "request" | "response" as direction, number, "versions", span) if _NUMBER.fullmatch(number):
-                headers[direction].append((reader.versions(top, span, versions), int(number)))
-            case ("request" | "response" as direction,) if direction not in messages:
+            case ("request" | "response" as direction, *_) if direction not in messages:
+                headers = _headers(reader, top, versions)
                 fields = _fields(reader, 1, versions)
                 _check_nested(reader, fields)
-                messages[direction] = MessageDefinition(f"{name} {direction}", versions, flexible, fields)
+                messages[direction] = MessageDefinition(f"{name} {direction}", versions, flexible, fields, headers)
             case _:
                 raise reader.fail(top, f"unknown: {' '.join(top.words)!r}")
     if messages.keys() != {"request", "response"}:
@@ -162,8 +158,6 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
         flexible,
         listeners,
         former,
-        tuple(headers["request"]),
-        tuple(headers["response"]),
         messages["request"],
         messages["response"],
         mutes,
@@ -172,6 +166,24 @@ def parse_api(path: Traversable, text: str) -> ApiDefinition:
         from_brokers="from_brokers" in marks,
         administers="administers" in marks,
     )
+
+
+def _headers(reader: _DefinitionLines, line: _Line, versions: Versions) -> tuple[tuple[Versions, int], ...]:
+    """The header version of each version: `headers`, and `HEADER:RANGE` for all of them in their order."""
+    if line.words[1:2] != ("headers",):
+        raise reader.fail(line, f"a {line.words[0]} is followed by: headers HEADER:VERSIONS")
+    found: list[tuple[Versions, int]] = []
+    following = versions.low
+    for word in line.words[2:]:
+        number, _, span = word.partition(":")
+        covered = reader.versions(line, span, versions)
+        if not _NUMBER.fullmatch(number) or covered.low != following:
+            raise reader.fail(line, f"{word!r} is not HEADER:VERSIONS from version {following} on")
+        found.append((covered, int(number)))
+        following = covered.high + 1
+    if following <= versions.high:
+        raise reader.fail(line, f"version {following} has no header")
+    return tuple(found)
 
 
 def _check_nested(reader: _DefinitionLines, fields: tuple[FieldDefinition, ...]) -> None:
@@ -281,6 +293,10 @@ def _field(reader: _DefinitionLines, line: _Line, depth: int, parent: Versions) 
             raise reader.fail(line, f"only records are {mark}")
     secret = attributes.get("secret", "no")
     _check_hiding(reader, line, attributes, scalar)
+    for mark, kinds in (("silences", {"int8", "int16", "int32"}), ("tokens", {"string"})):
+        if mark in attributes and (scalar not in kinds or array or depth > 1 or "tag" in attributes):
+            raise reader.fail(line, f"{mark} needs a field of the body: {' or '.join(sorted(kinds))}, no array, no tag")
+    tokens = reader.versions(line, attributes["tokens"], versions) if "tokens" in attributes else NONE
     children = _fields(reader, depth + 1, versions) if scalar is None else ()
     return FieldDefinition(
         name=words[0],
@@ -299,6 +315,8 @@ def _field(reader: _DefinitionLines, line: _Line, depth: int, parent: Versions) 
         whole="whole" in attributes,
         payload="payload" in attributes,
         nests=None if nests is None else "request" if nests == "request" else "response",
+        silences="silences" in attributes,
+        tokens=tokens,
         fields=children,
     )
 

@@ -52,6 +52,10 @@ class Field(msgspec.Struct, frozen=True):
     """An application's bytes or text; `records` fields are marked, too."""
     nests: Nested | None = None
     """Bytes with a whole message, which may contain payload and secrets."""
+    silences: bool = False
+    """If it is 0, there is no response."""
+    tokens: bool = False
+    """It names the mechanism of raw SASL tokens that follow the response."""
 
 
 class Struct(msgspec.Struct, frozen=True):
@@ -132,6 +136,8 @@ def _field(definition: FieldDefinition, version: int, flexible: bool) -> Field:
         whole=definition.whole,
         payload=definition.payload or definition.type == "records",
         nests=definition.nests,
+        silences=definition.silences,
+        tokens=version in definition.tokens,
     )
 
 

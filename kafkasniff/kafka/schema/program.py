@@ -18,7 +18,7 @@ import msgspec
 from kafkasniff.kafka.schema.enums import OPERATION_BITS
 from kafkasniff.kafka.schema.layout import Field, Struct, element_size, topic_fields
 
-__all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "program_of"]
+__all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "pairing_program", "program_of"]
 
 KINDS: Final = (
     *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64"),
@@ -36,6 +36,9 @@ operations, whose names are added."""
 
 SESSION_FIELDS: Final = frozenset({"error_code", "session_id", "session_epoch"})
 """Flags in a body with a `session_id`, which lead to the added fields."""
+
+PAIRING: Final = ("none", "silences", "mechanism", "code")
+"""Roles in the programs of pairing (`kernel/stream_roles.zig`), by number."""
 
 SECRETS: Final = 1
 WHOLE_RECORDS: Final = 2
@@ -142,6 +145,28 @@ def program_of(root: Struct, *, whole_records: bool = False, roles: Sequence[int
         numbers = op.fields, op.tagged, *places[op.name], op.tag, op.size, op.next
         parts.append(_OP.pack(KINDS.index(op.kind), role, flags, *numbers))
     return b"".join([*parts, bytes(pool)])
+
+
+def pairing_program(root: Struct, *, reads_code: bool = False) -> bytes | None:
+    """The program of the beginning of a body, up to the last field that pairing reads, with their roles; None without.
+
+    `reads_code`: pairing reads the error code, too.
+    """
+    names = [_pairing_role(field, reads_code=reads_code) for field in root.fields]
+    most = max((place for place, name in enumerate(names, 1) if name), default=0)
+    if not most:
+        return None
+    beginning = msgspec.structs.replace(root, fields=root.fields[:most], tagged=())
+    roles = {field.name: PAIRING.index(name) for field, name in zip(beginning.fields, names, strict=False) if name}
+    return program_of(beginning, roles=[roles.get(op.name, 0) * (op.depth == 1) for op in ops_of(beginning)])
+
+
+def _pairing_role(field: Field, *, reads_code: bool) -> str:
+    if field.silences:
+        return "silences"
+    if field.tokens:
+        return "mechanism"
+    return "code" if reads_code and (field.type, field.array) == ("error", False) else ""
 
 
 def listing(root: Struct, title: str) -> str:

@@ -22,6 +22,8 @@ const Run = extern struct {
     rows: u64,
     messages: u64,
     questions: u64,
+    /// Programs of both directions of some versions.
+    programs: [4][2]u64,
 };
 
 const TALKS = 3;
@@ -84,7 +86,10 @@ fn answer(q: *types.Ask) callconv(.c) i32 {
     h.update(std.mem.asBytes(&[_]i64{ q.a, q.b, q.c, q.direction, q.client }));
     const x = h.final();
     switch (q.kind) {
-        .facts => return @intCast(x & 0xFF),
+        .facts => {
+            if (x & 0x300 == 0) q.out_programs = programs[x >> 10 & 3];
+            return @intCast(x & 0xFF);
+        },
         .item => {
             // It is not TLS: the item comes back.
             streams.kafkasniff_streams_item(engine, q);
@@ -113,6 +118,7 @@ fn answer(q: *types.Ask) callconv(.c) i32 {
 }
 
 var engine: *streams.Engine = undefined;
+var programs: [4][2]u64 = undefined;
 
 /// Requests and responses with small ids, in segments of any size.
 const Side = struct { seq: u32, id: i32, rest: [600]u8, size: usize };
@@ -235,7 +241,11 @@ fn tally(run: *Run, counts: bool) void {
     for (engine.rows.items) |*row| {
         if (row.kind == .opened or row.kind == .closed) continue;
         if (row.at != 0 and row.have != 0) mix(@as([*]const u8, @ptrFromInt(row.at))[0..row.have]);
-        mix(std.mem.asBytes(&[_]i64{ row.order, row.ordinal, row.time, row.packet, @backingInt(row.kind), row.flags, row.a }));
+        // In a request, `b` says that `a` is the address of a client id.
+        const inherits = row.kind == .request and row.b != 0;
+        if (inherits) mix(@as([*]const u8, @ptrFromInt(@as(u64, @bitCast(row.a))))[0..@intCast(row.b - 1)]);
+        const number = if (inherits) 0 else row.a;
+        mix(std.mem.asBytes(&[_]i64{ row.order, row.ordinal, row.time, row.packet, @backingInt(row.kind), row.flags, number }));
     }
     for (engine.endings.items) |*ending| mix(std.mem.asBytes(ending));
     for (engine.link_rows.items) |*row| mix(std.mem.asBytes(row));
@@ -251,6 +261,7 @@ fn tally(run: *Run, counts: bool) void {
 pub export fn kafkasniff_fuzz_streams(run: *Run) void {
     var random = fuzz.Random{ .state = run.random | 1 };
     const end = run.packets + run.executions;
+    programs = run.programs;
     const port: u16 = 9092;
     while (run.packets < end) {
         run.batches += 1;

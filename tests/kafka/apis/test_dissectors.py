@@ -60,6 +60,18 @@ def test_attributes_refer_to_existing_fields() -> None:
             assert f"{place.rpartition('.')[0]}.name" in siblings
 
 
+def test_headers_exist_and_fit() -> None:
+    """A flexible request has a header with tags; of responses, ApiVersions is the exception (KIP-511)."""
+    for found in apis():
+        for version in found.versions:
+            asked, answered = found.request_header(version), found.response_header(version)
+            assert data_schema("RequestHeader", asked) is not None
+            assert data_schema("ResponseHeader", answered) is not None
+            flexible = found.request(version).flexible
+            assert (asked >= 2) is flexible
+            assert (answered >= 1) is (flexible and found.name != "ApiVersions")
+
+
 def test_look_up() -> None:
     metadata = api(3)
     assert metadata is not None

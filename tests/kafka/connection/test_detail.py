@@ -59,7 +59,7 @@ def test_bounds_hold_at_the_current_level() -> None:
         (Level.NO_RECORDS, (METADATA, "response"), True, [], LeftOut()),
         (Level.NO_RECORDS, (32_000, "request"), True, [], LeftOut()),
         (Level.NO_BODIES, (METADATA, "response"), False, ["body-skipped"], LeftOut(bodies=1)),
-        (Level.NO_BODIES, (PRODUCE, "request"), True, ["records-skipped"], LeftOut(records=1)),
+        (Level.NO_BODIES, (PRODUCE, "request"), False, ["body-skipped"], LeftOut(bodies=1)),
         # A broken message has no body either, but nothing was skipped.
         (Level.NO_RECORDS, (METADATA, "response"), False, [], LeftOut()),
     ],
@@ -85,16 +85,7 @@ def test_problems_ahead_of_a_message_are_those_of_the_message(level: Level) -> N
             found = detail.lack(api_key, is_request=is_request)
             assert detail.left_out == LeftOut()
             if level:
-                has_body = detail.reads_body(api_key, is_request=is_request)
+                has_body = detail.decode.bodies
                 assert detail.omissions(api_key, is_request=is_request, has_body=has_body) == found
             else:
                 assert found == ()
-
-
-def test_bodies_that_pairing_needs_are_always_decoded() -> None:
-    """A Produce request says whether a response will follow."""
-    detail = Detail(DecodeOptions("full"))
-    detail.set(Level.NO_BODIES)
-    assert detail.reads_body(PRODUCE, is_request=True)
-    assert not detail.reads_body(PRODUCE, is_request=False)
-    assert not detail.reads_body(FETCH, is_request=True)

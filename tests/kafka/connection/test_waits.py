@@ -77,8 +77,9 @@ def test_apis_that_wait_are_those_of_the_definitions() -> None:
 
 def test_invalid_waits_in_definitions() -> None:
     for line in ("waits boredom limit", "waits data nothing", "waits data name"):
-        text = f"api 1 Wait   versions 0\n{line}\n\nrequest\n  limit   int32\n  name   string\n\nresponse\n  x   int8\n"
-        with pytest.raises(DefinitionError):
+        fields = "request headers 1:0\n  limit   int32\n  name   string\n\nresponse headers 0:0\n"
+        text = f"api 1 Wait   versions 0\n{line}\n\n{fields}"
+        with pytest.raises(DefinitionError, match=r"reason to wait|could limit a wait"):
             parse_api(None, text)  # type: ignore[arg-type]
 
 

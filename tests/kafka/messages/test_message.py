@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_acks
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_header import RequestHeader, request_header
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeOptions
 from tests.craft import kafka_bytes
-from tests.vectors.reader import vectors
 
 SHOW = DecodeOptions(show_secrets=True)
 
@@ -371,38 +370,3 @@ def test_a_produce_request_has_no_cut_batches() -> None:
         assert [problem.kind for problem in decoded.problems] == kinds
         assert decoded.body is not None
         assert decoded.body["topic_data"][0]["partition_data"][0]["records"]["truncated_bytes"] == len(extra)
-
-
-PRODUCE_VECTORS = [vector for vector in vectors() if (vector.kind, vector.key) == ("request", 0)]
-HEADERS = DecodeOptions(bodies=False, headers=True)
-
-
-def test_acks_agree_with_the_body() -> None:
-    assert {vector.version for vector in PRODUCE_VECTORS} == set(range(14))
-    for vector in PRODUCE_VECTORS:
-        data, acks = vector.data, vector.body["acks"]
-        header = request_header(data, 0, len(data))
-        assert header is not None
-        assert read_acks(data, header.length, len(data), vector.version) == acks, vector
-        assert decode_request(data, 0, len(data)).silent is (acks == 0)
-        bare = decode_request(data, 0, len(data), HEADERS)
-        assert (bare.silent, bare.body, bare.problems) == (acks == 0, None, ())
-
-
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks_at_any_place(version: int, acks: int) -> None:
-    """With a transactional id of any length before it, cut anywhere."""
-    for name in (None, "", "t" * 5, "t" * 300):
-        before = b"" if version < 3 else (kafka_bytes.string(name) if version < 9 else kafka_bytes.compact_string(name))
-        body = before + kafka_bytes.int16(acks)
-        assert read_acks(b"xx" + body + b"yy", 2, 2 + len(body), version) == acks
-        for end in range(len(body)):
-            assert read_acks(body, 0, end, version) is None
-
-
-def test_only_produce_is_silent() -> None:
-    heartbeat = kafka_bytes.request(12, 0, 1, kafka_bytes.string("g") + kafka_bytes.int32(0) + kafka_bytes.string("m"))[
-        4:
-    ]
-    assert not decode_request(heartbeat, 0, len(heartbeat)).silent

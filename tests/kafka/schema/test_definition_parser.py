@@ -21,10 +21,10 @@ SAMPLE = """\
 api 900 Sample   versions 0-5   flexible 3+
 listeners broker controller
 formerly Example
-header request 0   versions 0
-header response 0
+waits operation
+administers
 
-request
+request    headers 0:0 1:1-2 3:3+
   name         string?   1+   nullable 2-4  entity topic_name  default null
   kind         int8           enum acks
   parts        []?       2+
@@ -35,7 +35,7 @@ request
   note         string    0-1  secret config
   note         bytes     2+   classic  payload  secret  nests request
 
-response
+response   headers 0:0+
 """
 
 
@@ -44,8 +44,10 @@ def test_sample() -> None:
     assert (api.key, api.name, api.summary) == (900, "Sample", "Does something.")
     assert (str(api.versions), str(api.flexible)) == ("0-5", "3-5")
     assert (api.listeners, api.former_names) == (("broker", "controller"), ("Example",))
-    assert api.request_headers == ((Versions(0, 0), 0),)
-    assert api.response_headers == ((Versions(0, 5), 0),)
+    assert api.request.headers == ((Versions(0, 0), 0), (Versions(1, 2), 1), (Versions(3, 5), 3))
+    # Unknown versions have the header of the nearest known one.
+    assert [api.request.header(version) for version in (-1, 0, 1, 2, 3, 5, 6, 40)] == [0, 0, 1, 1, 3, 3, 3, 3]
+    assert [api.response.header(version) for version in (0, 5, 6)] == [0, 0, 0]
     assert api.response.fields == ()
     name, kind, parts, left, note, note_2 = api.request.fields
     assert (name.type, str(name.versions), str(name.nullable)) == ("string", "1-5", "2-4")
@@ -86,7 +88,7 @@ def test_sample() -> None:
     ],
 )
 def test_marks_without_effect_are_refused(field: str, detail: str) -> None:
-    text = f"api 900 Sample   versions 0\n\nrequest\n  {field}\n    y  int8\n\nresponse\n"
+    text = f"api 900 Sample   versions 0\n\nrequest headers 1:0\n  {field}\n    y  int8\n\nresponse headers 0:0\n"
     with pytest.raises(DefinitionError, match=rf"^900_sample\.txt:4: .*{detail}"):
         parse_api(PATH, text)
 
@@ -95,11 +97,12 @@ def test_a_message_nests_one_other_in_its_body() -> None:
     nesting = "bytes  secret  nests request\n"
     for fields in (f"  x  []{nesting}", f"  x  []\n    y  {nesting}", f"  x  {nesting}  y  {nesting}"):
         with pytest.raises(DefinitionError, match="nests at most one other"):
-            parse_api(PATH, f"api 900 Sample   versions 0\n\nrequest\n{fields}\nresponse\n")
+            parse_api(PATH, f"api 900 Sample   versions 0\n\nrequest headers 1:0\n{fields}\nresponse headers 0:0\n")
 
 
 def test_records_that_are_whole() -> None:
-    text = "api 900 Sample   versions 0-2\nrequest\n  x  []\n    y  records  1+  whole\nresponse\n"
+    fields = "  x  []\n    y  records  1+  whole\n"
+    text = f"api 900 Sample   versions 0-2\nrequest headers 1:0+\n{fields}response headers 0:0+\n"
     message = parse_api(PATH, text).request
     assert [cut(message, version).whole_records for version in range(3)] == [False, True, True]
     assert (message.has_records, message.has_floats, message.nested) == (True, False, None)
@@ -114,7 +117,7 @@ def test_versions() -> None:
 
 def test_what_requests_are() -> None:
     fields = "  kind  int8\n  x  []string  entity_by kind=0:group_id,2:topic_name\n"
-    text = f"api 900 Sample   versions 0\n{{}}\nrequest\n{fields}response\n"
+    text = f"api 900 Sample   versions 0\n{{}}\nrequest headers 1:0\n{fields}response headers 0:0\n"
     plain, marked = (
         parse_api(PATH, text.format("")),
         parse_api(PATH, text.format("reports\nfrom_brokers\nadministers\n")),
@@ -139,7 +142,15 @@ def test_what_requests_are() -> None:
         (3, "api 900 Sample   versions 0-5   extra 6", 3, "unknown option"),
         (3, "api 900 Sample   versions", 3, "lacks a value"),
         (4, "listener broker", 4, "unknown"),
-        (6, "header request 0   versions 7", 6, "not within"),
+        (9, "request", 9, "followed by: headers"),
+        (9, "request    0:0+", 9, "followed by: headers"),
+        (9, "request    headers", 9, "version 0 has no header"),
+        (9, "request    headers 0:0 1:1-4", 9, "version 5 has no header"),
+        (9, "request    headers 0:0-1 1:1+", 9, "not HEADER:VERSIONS from version 2 on"),
+        (9, "request    headers 0:0 1:2+", 9, "not HEADER:VERSIONS from version 1 on"),
+        (9, "request    headers x:0+", 9, "not HEADER:VERSIONS from version 0 on"),
+        (9, "request    headers 1", 9, "not a range"),
+        (9, "request    headers 1:0-7", 9, "not within"),
         (10, "  name         strin", 10, "not a type"),
         (10, "  name         []{}", 10, "not a type"),
         (10, "  name         int32?", 10, "has no null"),

@@ -10,7 +10,7 @@ from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.layout import Field, Struct, cut, element_size, topic_fields
 
 TEXT = """api 900 Sample   versions 0-3   flexible 2+
-request
+request headers 1:0-1 2:2+
   id        int32
   name      string?  1+    nullable 2+
   things    []
@@ -18,7 +18,7 @@ request
     value   bytes    1+
   extra     int64    2+   tag 1
   first     int16    2+   tag 0
-response
+response headers 0:0-1 1:2+
   error_code  error
 """
 
@@ -64,4 +64,5 @@ def test_minimum_sizes(version: int, size: int) -> None:
     ],
 )
 def test_fields_with_a_topics_name_and_id(fields: str, found: tuple[str | None, str | None]) -> None:
-    assert topic_fields(layout(0, f"api 900 Sample   versions 0\nrequest\n{fields}\nresponse\n").fields) == found
+    text = f"api 900 Sample   versions 0\nrequest headers 1:0\n{fields}\nresponse headers 0:0\n"
+    assert topic_fields(layout(0, text).fields) == found

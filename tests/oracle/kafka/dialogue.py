@@ -20,6 +20,7 @@ from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Problem
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from tests.oracle.kafka.acks import is_silent
 from tests.oracle.kafka.correlation import elapsed, precedes
 from tests.oracle.kafka.early import EarlyResponses
 from tests.oracle.kafka.event_log import EventLog
@@ -36,6 +37,7 @@ class Dialogue(ExchangeEnds):
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
 
     __slots__ = (
+        "_client_id",
         "_early",
         "_offered",
         "_ordinal",
@@ -53,6 +55,8 @@ class Dialogue(ExchangeEnds):
         """Mechanism of an unanswered SaslHandshake v0: tokens may follow if the answer was lost."""
         self._early = EarlyResponses()
         self._ordinal = 0
+        self._client_id: str | bytes | None = None
+        """The first one of a request."""
         self.memory = ConnectionMemory()
         self.opening: Opening | None = Opening()
         """Until the first answer that is neither a greeting nor authentication, or until something does not fit."""
@@ -142,16 +146,21 @@ class Dialogue(ExchangeEnds):
         assert decoded.correlation_id is not None
         assert decoded.api_key is not None
         assert decoded.api_version is not None
-        hidden = detail.hides and not request_plan(decoded.api_key, decoded.api_version).needed
+        plan = request_plan(decoded.api_key, decoded.api_version)
+        client_id = decoded.client_id
+        if self._client_id is None:
+            self._client_id = client_id
+        if plan.header > 2 and client_id is None:
+            client_id = self._client_id
+        silent = is_silent(frame.data, frame.start, frame.end)
+        hidden = detail.hides and not plan.needed
         if hidden:
             detail.left_out.requests += 1
         else:
             problems = _incomplete(frame)
             if detail.level:
                 problems += detail.omissions(decoded.api_key, is_request=True, has_body=decoded.body is not None)
-            self._log.events.append(
-                MessageEvent(self._log.order, ordinal, frame, True, decoded, decoded.client_id, problems)
-            )
+            self._log.events.append(MessageEvent(self._log.order, ordinal, frame, True, decoded, client_id, problems))
         repeats = decoded.correlation_id == self._last_id
         self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
         self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
@@ -165,15 +174,15 @@ class Dialogue(ExchangeEnds):
             decoded.api_key,
             decoded.api_version,
             decoded.correlation_id,
-            decoded.client_id,
+            client_id,
             frame.first_time,
             frame.time_ns,
-            silent=decoded.silent,
+            silent=silent,
             mechanism=mechanism,
             carry=decoded.carry,
             hidden=hidden,
         )
-        if decoded.silent and self.opening is not None and self.opening.heard:
+        if silent and self.opening is not None and self.opening.heard:
             # The client continued to produce: a broker that closes the connection now refuses a batch, not the client.
             self.opening = None
         if self._early:
