@@ -27,6 +27,7 @@ from kafkasniff.analysis.known_clusters import ALONE, Known
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Accumulator", "Parameters", "TableReading"]
 
@@ -77,6 +78,8 @@ class Accumulator(ABC, Generic[P]):
     essential: ClassVar[tuple[str, ...]] = ()
     """Columns without which the answer says little, the most useful first: a narrow screen hides them last."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
+    names: LearnedNames | None = None
+    """Names learned from captures that were read to their end; None: rows already have all known names."""
     clusters: Known = ALONE
     """Which brokers belong to one cluster, if that is known when the answer is needed."""
     hosts: Hosts | None = None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.partials import Partials
+from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["ALONE", "Known"]
 
@@ -42,14 +43,23 @@ class Known(msgspec.Struct, frozen=True):
         found = brokers.dictionary_encode()
         return pa.array([self.group(one) for one in found.dictionary.to_pylist()], pa.string()).take(found.indices)
 
-    def folded(self, part: Partials) -> pa.Table:
-        """Rows of a partial answer, brokers in the key `cluster` replaced by their `group`; equal rows combined."""
+    def folded(self, part: Partials, names: LearnedNames | None = None) -> pa.Table:
+        """Rows of a partial answer, brokers in the key `cluster` replaced by their `group`; equal rows combined.
+
+        `names`: topics in the key `topic` are replaced by their names, too.
+        """
         table = part.table()
-        if not table.num_rows:
+        columns: dict[str, Any] = {}
+        if names is not None and table.num_rows and "topic" in table.column_names:
+            topics = table.column("topic").combine_chunks().dictionary_encode()
+            known = [names.topic(one) or one for one in topics.dictionary.to_pylist()]
+            columns["topic"] = pa.array(known, pa.string()).take(topics.indices)
+        if table.num_rows and "cluster" in table.column_names:
+            columns["cluster"] = self.groups(table.column("cluster"))
+        if not columns:
             return table
         merged = Partials(part.shape)
-        columns = {name: table.column(name) for name in table.column_names}
-        merged.add({**columns, "cluster": self.groups(table.column("cluster"))})
+        merged.add({**{name: table.column(name) for name in table.column_names}, **columns})
         return merged.table()
 
 

@@ -15,7 +15,6 @@ from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel, names, sessions
-from kafkasniff.native.caller import Caller
 from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.names import FIRST_PLACES, LineNames, MessageSession, NativeNames
@@ -79,7 +78,7 @@ def test_followed_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_there_are_only_so_many_enums() -> None:
-    style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters, Caller(kernel()))
+    style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters)
     assert [style.add_enum([]) for _ in range(MAX_ENUMS)][-1] == FIRST_ENUM + MAX_ENUMS - 1
     assert style.add_enum([]) is None
 

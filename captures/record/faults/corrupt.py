@@ -1,4 +1,4 @@
-"""Recordings of damaged record batches, and of what stands in front of a broker: other clusters, limits."""
+"""Recordings of damaged record batches, and of load balancers: to another cluster, with limits."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _end(*ends: socket.socket) -> None:
 
 
 def _limited(stage: Stage, every: str, **limits: float) -> None:
-    """A load balancer with a limit in front of a broker, and two producers of a record every so many seconds."""
+    """A load balancer with a limit, and two producers: of a record each 200 ms, and each `every` seconds."""
     broker = stage.broker(start=False)
     broker.choose_ports()
     port = stage.free_port()

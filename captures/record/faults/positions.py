@@ -143,7 +143,7 @@ def _transaction(stage: Stage, timeout_ms: int) -> None:
 
 
 def _held_back(stage: Stage, killed: bool) -> None:
-    """A transaction that nobody ends, or of 7 seconds, with records of another producer behind its first one."""
+    """A transaction that nobody ends, or of 7 seconds, with records of another producer after its first one."""
     broker = stage.broker()
     stage.clients.append(_LIBRDKAFKA)
     stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))

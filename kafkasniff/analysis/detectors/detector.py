@@ -35,9 +35,8 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReadin
 from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.wording import subject as subject_of
-from kafkasniff.analysis.partials import Partials, Shape
+from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
-from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
 
@@ -66,8 +65,6 @@ class Detector(Accumulator[P]):
     """It needs to know which brokers are of one cluster."""
     tallies: ClassVar[tuple[Any, ...]] = ()
     """The `Tally`s among the attributes of its class."""
-    names: LearnedNames | None = None
-    """Names learned from captures that were read to their end; None: rows already have all known names."""
 
     def __init__(self, parameters: P | None = None) -> None:
         """Raises UsageError for thresholds that are invalid."""
@@ -123,20 +120,7 @@ class Detector(Accumulator[P]):
 
         Brokers in a column `cluster` become clusters if there are several; null: unknown, or there is only one.
         """
-        part = self.parts[name]
-        table = part.table()
-        columns: dict[str, Any] = {}
-        if self.names is not None and table.num_rows and "topic" in table.column_names:
-            topics = table.column("topic").combine_chunks().dictionary_encode()
-            names = [self.names.topic(one) or one for one in topics.dictionary.to_pylist()]
-            columns["topic"] = pa.array(names, pa.string()).take(topics.indices)
-        if table.num_rows and "cluster" in table.column_names:
-            columns["cluster"] = self.clusters.groups(table.column("cluster"))
-        if not columns:
-            return table
-        merged = Partials(part.shape)
-        merged.add({**{field: table.column(field) for field in table.column_names}, **columns})
-        return merged.table()
+        return self.clusters.folded(self.parts[name], self.names)
 
     def evidence(self, name: str) -> dict[tuple[Any, ...], tuple[Evidence, ...]]:
         """The contents of a partial answer of `evidence_shape`, by its keys, the earliest first."""

@@ -38,12 +38,6 @@ _PRODUCER: Final = (
     ("partition", pa.int32()),
     ("producer_id", pa.int64()),
 )
-_FOLDED: Final[dict[str, Any]] = {
-    **dict.fromkeys(("records", "repeated_records", "duplicate_errors", "out_of_order_errors"), sum),
-    "first": min,
-    "last": max,
-}
-"""Factor that combines the numbers of one producer and partition into one."""
 
 
 class RepeatedSequenceThresholds(Parameters, frozen=True, kw_only=True):
@@ -129,15 +123,9 @@ class RepeatedSequences(Detector[RepeatedSequenceThresholds]):
         producers: dict[tuple[Any, ...], dict[str, Any]] = {}
         retries = self.asked["retries"]
         assert isinstance(retries, Retries)
-        retries.clusters = self.clusters
+        retries.clusters, retries.names = self.clusters, self.names
         for row in retries.sequences():
-            if self.names is not None:
-                row["topic"] = self.names.topic(row["topic"]) or row["topic"]
-            known = producers.setdefault((*(row[name] for name, _ in _PRODUCER), row["producer_epoch"]), row)
-            if known is not row:
-                # A topic that was also named by its id.
-                for name, how in _FOLDED.items():
-                    known[name] = how([one for one in (known[name], row[name]) if one is not None] or [None])
+            producers[*(row[name] for name, _ in _PRODUCER), row["producer_epoch"]] = row
         # A broker stores the numbers of an epoch in order: whatever precedes a stored one is stored, too.
         came = {key for key, (stored, lacking) in order.items() if stored >= lacking}
         return [

@@ -62,7 +62,7 @@ UNANSWERED: Final = "tls-unanswered"
 TOO_LARGE: Final = "request-too-large"
 """A connection that the broker closed at a request that is larger than all that it answered."""
 LARGE: Final = 1 << 14
-"""Smaller requests are no reason for a broker to close a connection."""
+"""Brokers do not close connections because of smaller requests."""
 
 MAX_VERSIONS: Final = 1 << 16
 """Versions of APIs that brokers answered, by endpoint."""

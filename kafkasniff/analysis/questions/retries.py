@@ -184,7 +184,7 @@ class Retries(Accumulator[Parameters]):
     def sequences(self) -> list[dict[str, Any]]:
         """Rows of kind `sequence`, each with its `cluster` where there are several; times in nanoseconds."""
         names = [name for name, _ in _NUMBERED]
-        steps = self.clusters.folded(self.parts["steps"])
+        steps = self.clusters.folded(self.parts["steps"], self.names)
         keys, number = keys_of(steps, names)
         position, step = (integers(steps.column(name)) for name in ("position", "step"))
         order = np.lexsort((position, number))
@@ -195,7 +195,7 @@ class Retries(Accumulator[Parameters]):
         repeats = np.bincount(number, weights=np.where(times > 1, (times - 1) * length, 0), minlength=keys.num_rows)
         repeated = {tuple(key.values()): int(count) for key, count in zip(keys.to_pylist(), repeats, strict=True)}
         found = []
-        for row in self.clusters.folded(self.parts["producers"]).to_pylist():
+        for row in self.clusters.folded(self.parts["producers"], self.names).to_pylist():
             count = repeated.get(tuple(row[name] for name in names), 0)
             if count or row["duplicate_errors"] or row["out_of_order_errors"]:
                 found.append({**row, "kind": "sequence", "repeated_records": count})
