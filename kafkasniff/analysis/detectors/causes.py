@@ -215,7 +215,7 @@ def _is_part(effect: Finding, cause: Finding) -> bool:
         return True
     if effect.detector == "metadata-storms" and cause.detector == "connection-churn":
         return True  # each new client asks once
-    slow = cause.subject.get("trouble") in _NETWORK or effect.values.get("replicas")
+    slow = cause.subject.get("trouble") in _NETWORK or bool(effect.values.get("replicas"))
     mere = effect.detector in _MERE or (effect.detector in _SLOW and slow)
     return mere and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
 
