@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "BROKER",
     "MEANINGS",
     "TIME",
     "broker_endpoint",
@@ -37,10 +38,11 @@ __all__ = [
     "record_bytes",
     "repeated",
     "table_of",
-    "with_broker",
     "with_topics",
 ]
 
+BROKER: Final = "_broker"
+"""Column with `broker_endpoint`, if it was made before, for several readers."""
 TIME: Final = pa.timestamp("us", tz="UTC")
 """Type of times in answers."""
 MEANINGS: Final = {
@@ -178,15 +180,10 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
 
 
-def with_broker(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """With the column `broker`, which is `broker_endpoint`."""
-    return batch if "broker" in batch.schema.names else batch.append_column("broker", broker_endpoint(batch))
-
-
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
-    """`address:port` of the broker, IPv6 in brackets; the column `broker` of rows that have it already."""
-    if "broker" in batch.schema.names:
-        return column(batch, "broker")
+    """`address:port` of the broker, IPv6 in brackets; the column `BROKER` of rows that have it already."""
+    if BROKER in batch.schema.names:
+        return column(batch, BROKER)
     address, port = column(batch, "broker_ip"), column(batch, "broker_port").cast(pa.string())
     bracketed = pc.if_else(
         pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address

@@ -183,7 +183,7 @@ def _row(timed: Timed, *, topics: bool) -> tuple[Any, ...]:
         *((None, None) if broker is None else (broker.address, broker.port)),
         None if seen is None else text(seen.client_id),
         None if client is None else client.address,
-        named,
+        list(named),
         exchange.connection_id,
         exchange.retransmits,
         *((None, None) if marks is None else (marks.duration, marks.latency)),

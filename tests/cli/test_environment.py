@@ -176,7 +176,7 @@ def test_messages_that_nobody_reads(error: Exception) -> None:
 
 
 def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.get_terminal_size", lambda _: os.terminal_size((77, 20)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((77, 20)))
     assert environment(width=None).width == 77
     assert environment(width=50).width == 50
 

@@ -118,14 +118,12 @@ class Denied(Detector[DeniedThresholds]):
             ({**row, "principal": principals.get(row["connection"])}, evidence)
             for row, evidence in self._denials.rows(self)
         ]
-        named = [
-            {**row, "principal": principals.get(row["connection"])} for row in self.resolved("resources").to_pylist()
-        ]
         resources: dict[tuple[Any, ...], Counter[tuple[str | None, str | None]]] = {}
-        for row in named:
-            resources.setdefault((row["error_code"], *_actor(row)), Counter())[row["resource"], row["api"]] += row[
-                "count"
-            ]
+        for row in self.resolved("resources").to_pylist():
+            row["principal"] = principals.get(row["connection"])
+            # A topic may be known by its id alone.
+            name = row["resource"] if self.names is None else self.names.topic(row["resource"]) or row["resource"]
+            resources.setdefault((row["error_code"], *_actor(row)), Counter())[name, row["api"]] += row["count"]
         # Who is denied the same things is one case: an ACL for all of them is missing.
         together: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in tallies:

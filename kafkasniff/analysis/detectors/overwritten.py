@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, named, only, with_broker
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, exploded, floor_divided, in_any, named, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
 from kafkasniff.analysis.detectors.tally import CLUSTER, CLUSTER_COLUMNS, clusters
@@ -71,7 +71,7 @@ class OverwrittenRecords(Detector[OverwrittenThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", ["Produce"]), pc.is_valid(column(batch, "time_ns"))))
-        batch = with_broker(batch)
+        batch = batch.append_column("broker", broker_endpoint(batch))
         rows = named(exploded(batch, [*ORDER, *CLUSTER_COLUMNS, "broker"]))
         stored = pc.and_(pc.equal(column(rows, "error_code"), 0), pc.greater_equal(column(rows, "offset"), 0))
         rows = only(rows, pc.and_(stored, pc.greater(column(rows, "record_count"), 0)))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.columns import in_any, only, with_broker
+from kafkasniff.analysis.columns import BROKER, broker_endpoint, in_any, only
 from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
 from kafkasniff.analysis.detectors.detector import Detector, united
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
@@ -27,7 +27,7 @@ __all__ = ["MAX_FINDINGS", "Detectors"]
 
 MAX_THRESHOLD: Final = 1 << 56
 """Largest value of a threshold: two years in nanoseconds. Twice that still fits where it is compared."""
-_MORE: Final = ("broker", "_endpoints")
+_MORE: Final = (BROKER, "_endpoints")
 """Columns that no detector asks for: the broker's endpoint, made once for all, and what only staged rows have."""
 MAX_FINDINGS: Final = 100
 """Maximum number of findings of one detector, since thousands of clients may do the same thing."""
@@ -80,7 +80,7 @@ class Detectors:
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table."""
         if "broker_ip" in batch.schema.names:
-            batch = with_broker(batch)
+            batch = batch.append_column(BROKER, broker_endpoint(batch))
         more = [name for name in _MORE if name in batch.schema.names]
         for reading, readers in self._shared.get(table, ()):
             rows = batch.select([*reading.columns, *more])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, TIME, column, datetimes, in_any, only, table_of, with_broker
+from kafkasniff.analysis.columns import ORDER, TIME, broker_endpoint, column, datetimes, in_any, only, table_of
 from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of
 from kafkasniff.analysis.group_history import history
 from kafkasniff.analysis.partials import Shape
@@ -59,7 +59,7 @@ class Rebalances(Accumulator[Parameters]):
         silent = pc.and_(in_any(batch, "api", ["Heartbeat"]), pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0))
         batch = only(batch, pc.invert(silent))
         names = next(iter(self.reads().values())).columns
-        batch = with_broker(batch)
+        batch = batch.append_column("broker", broker_endpoint(batch))
         names = (*names, "broker")
         rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         events = [event for row in rows if (event := event_of(dict(zip(names, row, strict=True)))) is not None]
