@@ -22,9 +22,12 @@ from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter as parse
+from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports import counted as counted_rows
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows.resolve import Resolver
+from kafkasniff.tables.rows.sessions import HeldSessions
 from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, one_in
 from tests.conftest import ROOT, shipped_captures
@@ -114,8 +117,8 @@ def test_names_and_open_exchanges_come_at_the_end() -> None:
 
 
 def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str, Any]]], Numbers, int]:
-    """The rows that `stats` gets, with software that is known at the end; numbers; exchanges in columns."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    """The rows that `stats` gets, with the names that are known at the end; numbers; exchanges in columns."""
+    found: dict[str, list[pa.RecordBatch]] = defaultdict(list)
     numbers, columns = Numbers(), 0
 
     def seen(events: Sequence[Any]) -> None:
@@ -124,7 +127,7 @@ def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str
         numbers.feed(events)
 
     def take(rows: pa.RecordBatch, table: str) -> None:
-        found[table] += rows.to_pylist()
+        found[table].append(rows)
 
     rows = CountedRows(ExportOptions(), take, bodies=Overview().bodies | Detectors().bodies, events=seen)
     with open_captures([str(capture)]) as source:
@@ -135,11 +138,15 @@ def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str
                 rows.feed(part)
             rows.feed(rest)
     learned = rows.end()
-    for row in found["exchanges"]:
-        known = learned.learned_facts.software.get(row["connection_id"])
-        if row["software_name"] is None and known is not None:
-            row["software_name"], row["software_version"] = known
-    return {table: sorted(some, key=repr) for table, some in found.items()}, numbers, columns
+    final: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for table, some in found.items():
+        whole = pa.Table.from_batches(some)
+        if table == "exchanges":
+            whole = whole.sort_by([("connection_id", "ascending"), ("exchange_id", "ascending")])
+        resolver = Resolver(learned, HeldSessions(), body_json)
+        for one in (done for part in whole.combine_chunks().to_batches() for done in resolver.rows(table, part)):
+            final[table] += one.to_pylist()
+    return {table: sorted(rows, key=repr) for table, rows in final.items()}, numbers, columns
 
 
 def numbered(numbers: Numbers, rows: Sequence[dict[str, Any]]) -> list[tuple[int | None, int | None]]:
