@@ -52,7 +52,7 @@ def staged(capture: str, piece: int = 7) -> list[pa.RecordBatch]:
 
 @pytest.fixture(scope="module")
 def batches() -> list[pa.RecordBatch]:
-    """Of messages that name their topics: no row waits for a name."""
+    """Their messages name topics, so no row waits for a name."""
     return staged("old-message-formats.pcap")
 
 
