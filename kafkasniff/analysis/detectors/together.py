@@ -54,8 +54,15 @@ class Detectors:
         self._beside = () if named else (UndecodedTraffic(),)
         self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
         readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
-        self._reads = united(*(one.reads() for one in readers))
-        self._shared = {table: _shared(readers, table) for table in self._reads}
+        reads = united(*(one.reads() for one in readers))
+        self._shared = {table: _shared(readers, table) for table in reads}
+        # Their rows are selected by API.
+        by_api = {
+            table: TableReading(("api",), reads[table].apis, reads[table].optional)
+            for table, shared in self._shared.items()
+            if any(reading.apis is not None for reading, _ in shared)
+        }
+        self._reads = united(reads, by_api)
         self.bodies = WantedBodies(Clusters.bodies() if self._clusters else None)
         """The bodies that are needed as JSON."""
         for one in self.detectors:
@@ -85,7 +92,7 @@ class Detectors:
         for reading, readers in self._shared.get(table, ()):
             rows = batch.select([*reading.columns, *more])
             if reading.apis is not None:
-                rows = only(rows, in_any(rows, "api", reading.apis))
+                rows = only(rows, in_any(batch, "api", reading.apis))
             for one in readers if rows.num_rows else ():
                 one.update(rows, table)
 
