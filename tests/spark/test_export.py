@@ -134,7 +134,7 @@ def test_both_engines_make_the_same_partitions(
     monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", 5)
     capture = tmp_path / "dates.pcap"
     capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
-    captures = [capture, CAPTURES / "java-codecs.pcap"]
+    captures = [capture, CAPTURES / "old-message-formats.pcap"]
     local = run(captures, tmp_path / "local")
     result = by_spark(spark, captures, tmp_path / "spark", shards=2)
     # Stage 1 decided on too few rows: its files were dropped.
