@@ -115,8 +115,9 @@ def _by_kernel(kernel: Any, data: bytes, kinds: Sequence[Kind], places: Sequence
         # The kernel may stop early, when its output is full.
         chosen = items[at : at + AT_ONCE]
         made = renderer.bodies(data, chosen, chosen["start"].tolist())
+        # Bodies of earlier versions may be odd.
         sizes += [
-            size_of(place) if body is None or body.odd is not None else len(body.json)
+            size_of(place) if body is None or getattr(body, "odd", None) is not None else len(body.json)
             for place, body in zip(places[at : at + len(made)], made, strict=True)
         ]
     seconds = time.process_time() - begin
