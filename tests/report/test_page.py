@@ -215,6 +215,7 @@ def test_any_string_anywhere(wire: str, text: str) -> None:
     assert "\ufffd" not in found.text.replace(wire, "").replace(text, "")
 
 
+@pytest.mark.extended
 def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of everything than is shown, with names as long as Kafka allows that grow where they are escaped."""
     monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")

@@ -103,6 +103,7 @@ def test_a_field_in_the_tree_decides() -> None:
     drive(steps, ROOT / "captures" / "java-codecs.pcap")
 
 
+@pytest.mark.extended
 def test_menu() -> None:
     cases = [
         ("Produce", "record", {"Produce", "Fetch"}),

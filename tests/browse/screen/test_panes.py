@@ -45,6 +45,7 @@ def styled(pane: BytesPane, line: int) -> str:
     return "".join(one.text for one in strip if one.style is not None and one.style.underline)
 
 
+@pytest.mark.extended
 def test_fields_are_found_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_view, "MAX_CHILDREN", 4)
 

@@ -30,6 +30,7 @@ def lines(pane: RowPane) -> list[str]:
     return [pane.render_line(y).text.rstrip() for y in range(pane.size.height)]
 
 
+@pytest.mark.extended
 def test_table_and_forms_and_a_record_as_a_whole() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         table = await opened(app, pilot)

@@ -156,6 +156,7 @@ def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
     assert person.seen.rindex(b"\x1b[?25h") > person.seen.rfind(b"\x1b[?25l")
 
 
+@pytest.mark.extended
 def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.live.findings.FINDINGS_SECONDS", 0.1)
     monkeypatch.setattr("kafkasniff.live.findings.FINDINGS_REST", 1)
@@ -268,6 +269,7 @@ def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path)
     assert rows(tmp_path / "out", "exchanges")
 
 
+@pytest.mark.extended
 def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Path) -> None:
     def said(*arguments: str) -> list[str]:
         wire.stopped.clear()
@@ -302,6 +304,7 @@ def sent_spans(wire: Wire, *arguments: object) -> tuple[Result, dict[str, int], 
         return result, Counter(span.name for span in receiver.spans), receiver.metrics
 
 
+@pytest.mark.extended
 def test_spans_beside_messages(wire: Wire) -> None:
     result, spans, metrics = sent_spans(wire)
     assert result.code == 0
