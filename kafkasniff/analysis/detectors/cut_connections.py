@@ -33,7 +33,7 @@ __all__ = ["CutConnections"]
 MAX_USED: Final = 1 << 17
 """Maximum number of connections that are known to have served a request, the earliest."""
 _OPENING: Final = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
-_IN_USE: Final = 0.5
+_IN_USE: Final = 0.25
 """The client was silent for less than this fraction of the connection's life."""
 _ALIKE: Final = 0.1
 """Ages differ from their median by at most this fraction."""
