@@ -115,23 +115,24 @@ class StuckStableOffsets(Detector[StuckThresholds]):
         # The longest wait of each partition after which the offset moved.
         usual: dict[tuple[Any, ...], int] = {}
         for row, _ in blocked:
-            if highest[_place(row)] > row["last_stable_offset"]:
+            row["moved"] = highest[_place(row)] > row["last_stable_offset"]
+            if row["moved"]:
                 usual[_place(row)] = max(usual.get(_place(row), 0), _lasted(row))
         found: dict[tuple[Any, ...], list[tuple[Row, tuple[Evidence, ...], Row | None]]] = {}
         for row, evidence in stuck:
-            moved = usual.get(_place(row), 0) >= _lasted(row) * _LIKE
+            is_usual = usual.get(_place(row), 0) >= _lasted(row) * _LIKE
             writer = written.get((*_place(row), row["last_stable_offset"]))
             name = None if writer is None else writer["transactional_id"]
-            found.setdefault((row["cluster"], name, moved), []).append((row, evidence, writer))
-        for (cluster, name, moved), rows in found.items():
+            found.setdefault((row["cluster"], name, is_usual), []).append((row, evidence, writer))
+        for (cluster, name, is_usual), rows in found.items():
             rows.sort(key=lambda one: (-_lasted(one[0]), _label(one[0])))
-            yield self._finding(cluster, name, moved, rows)
+            yield self._finding(cluster, name, is_usual, rows)
 
     def _finding(
         self,
         cluster: str | None,
         name: str | None,
-        moved: bool,
+        is_usual: bool,
         rows: list[tuple[Row, tuple[Evidence, ...], Row | None]],
     ) -> Finding:
         worst, _, writer = rows[0]
@@ -158,9 +159,9 @@ class StuckStableOffsets(Detector[StuckThresholds]):
             key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0),
         )
         return self.finding(
-            "note" if moved else "warning",
+            "note" if is_usual else "warning",
             f"{whose} held back {plural(waiting, 'record')} of {labels}{in_cluster(self.clusters, cluster)} from "
-            f"read_committed consumers, for {elapsed(lasted)}{'' if moved else ', and it did not end'}",
+            f"read_committed consumers, for {elapsed(lasted)}{'' if worst['moved'] else ', and it did not end'}",
             meaning=(
                 "The last stable offset does not move beyond the first record of an open transaction: read_committed "
                 "consumers get no later record, of any producer."
@@ -185,7 +186,8 @@ class StuckStableOffsets(Detector[StuckThresholds]):
                 "records": waiting,
                 "last_stable_offset": worst["last_stable_offset"],
                 "high_watermark": worst["high_watermark"],
-                "moved": moved,
+                "moved": worst["moved"],
+                "usual": is_usual,
                 "partitions": [_label(row) for row, _, _ in rows[:MAX_EVIDENCE]],
             },
         )
