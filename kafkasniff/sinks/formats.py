@@ -98,7 +98,12 @@ class Format(NamedTuple):
 
 def _open_text(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
     from kafkasniff.sinks.text import TextSink
+    from kafkasniff.sinks.text_columns import FILE_COLUMNS, column_widths
 
+    if settings.terminal:
+        from kafkasniff.sinks.terminal import TerminalOutput
+
+        stream = TerminalOutput(stream, settings.width, settings.encoding)
     return TextSink(
         stream,
         verbosity=settings.verbosity,
@@ -110,6 +115,7 @@ def _open_text(stream: ByteOutput, settings: SinkSettings) -> FormatSink:
         captures=settings.captures,
         names=settings.names,
         payload=settings.payload,
+        columns=column_widths(settings.width) if settings.terminal else FILE_COLUMNS,
     )
 
 

@@ -17,7 +17,7 @@ from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
-from kafkasniff.sinks.text_columns import EndsColumn, PaddedColumn
+from kafkasniff.sinks.text_columns import FILE_COLUMNS, ColumnWidths, EndsColumn, PaddedColumn
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable, word
@@ -80,7 +80,7 @@ class TextSink:
     them. `colour`: with ANSI colours; `encoding`: of the stream, characters that it lacks are escaped; `width`: columns
     available for the tree and the bytes; `captures`: show where another capture begins; `names`: address, or
     address:port, → the name shown for it, from the captures' name records or the user; may grow while lines are
-    written; `payload`: how payload is shown.
+    written; `payload`: how payload is shown; `columns`: their widths at the beginning.
     """
 
     def __init__(
@@ -96,6 +96,7 @@ class TextSink:
         captures: bool = False,
         names: Mapping[str, str] | None = None,
         payload: Payload = SHOWN,
+        columns: ColumnWidths = FILE_COLUMNS,
     ) -> None:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
@@ -118,11 +119,11 @@ class TextSink:
         self._capture: str | None = None
         self._day = ""
         arrows = ("→", "←") if self._encodable("→←") else (">", "<")
-        self._ends = EndsColumn({} if names is None else names, self._paint, arrows)
-        self._apis = PaddedColumn(12)
-        self._exchange_width = 4
-        self._correlation_width = 7
-        self._clients = PaddedColumn(8)
+        self._ends = EndsColumn({} if names is None else names, self._paint, arrows, columns.ends)
+        self._apis = PaddedColumn(columns.api)
+        self._exchange_width = columns.exchange
+        self._correlation_width = columns.correlation
+        self._clients = PaddedColumn(columns.client)
 
     def _encodable(self, text: str) -> bool:
         try:

@@ -7,13 +7,13 @@ earlier results must not be kept without looking at its `width`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafkasniff.model import Endpoint
 from kafkasniff.text.paint import Paint
 from kafkasniff.text.printable import display_width, word
 
-__all__ = ["LINE_CACHE", "EndsColumn", "PaddedColumn", "PaddedEnds"]
+__all__ = ["FILE_COLUMNS", "LINE_CACHE", "ColumnWidths", "EndsColumn", "PaddedColumn", "PaddedEnds", "column_widths"]
 
 LINE_CACHE: Final = 4096
 """Maximum numbers of cached connections, APIs and client ids with padded columns."""
@@ -22,6 +22,28 @@ NAME_WIDTH: Final = 40
 
 PaddedEnds = tuple[Endpoint | None, Endpoint | None, str, str]
 """The ends of a connection, client first, and their column on a request and on a response."""
+
+
+class ColumnWidths(NamedTuple):
+    """Widths of the columns of a listing at its beginning."""
+
+    ends: int
+    api: int
+    exchange: int
+    correlation: int
+    client: int
+
+
+FILE_COLUMNS: Final = ColumnWidths(ends=0, api=12, exchange=4, correlation=7, client=8)
+_NARROW: Final = ColumnWidths(ends=36, api=16, exchange=6, correlation=9, client=14)
+_WIDE: Final = ColumnWidths(ends=44, api=25, exchange=7, correlation=11, client=24)
+_WIDE_TERMINAL: Final = 180
+"""Columns of a terminal from which nearly every endpoint, API and client id has room."""
+
+
+def column_widths(terminal: int) -> ColumnWidths:
+    """Widths for a terminal of this many columns: what is usual has room, so that nothing moves during reading."""
+    return _WIDE if terminal >= _WIDE_TERMINAL else _NARROW
 
 
 class PaddedColumn:
@@ -53,15 +75,16 @@ class EndsColumn:
     """The column of both ends of a connection, with an arrow between them; cached by the connection's number.
 
     `names`: address, or address:port, → the name shown for it; may grow. `arrows`: from client to broker and back.
+    `width`: at the beginning.
     """
 
     __slots__ = ("_arrows", "_names", "_paint", "cleared", "ready", "width")
 
-    def __init__(self, names: Mapping[str, str], paint: Paint, arrows: tuple[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], paint: Paint, arrows: tuple[str, str], width: int) -> None:
         self._names = names
         self._paint = paint
         self._arrows = arrows
-        self.width = 0
+        self.width = width
         self.cleared = 0
         """How often `ready` was cleared: earlier results would now be padded or named differently."""
         self.ready: dict[int | None, PaddedEnds] = {}

@@ -71,7 +71,7 @@ ARROWS = ("→", "←")
 
 
 def test_ends() -> None:
-    column = EndsColumn({}, PLAIN, ARROWS)
+    column = EndsColumn({}, PLAIN, ARROWS, 0)
     assert column.pad(1, ONE_END, OTHER_END)[2:] == (
         "10.0.0.1:50000 → 10.0.0.2:9092",
         "10.0.0.1:50000 ← 10.0.0.2:9092",
@@ -86,7 +86,7 @@ def test_ends() -> None:
 
 def test_names() -> None:
     names = {"10.0.0.1": "app", "10.0.0.2": "host", "10.0.0.2:9092": "kafka-1"}
-    column = EndsColumn(names, PLAIN, ARROWS)
+    column = EndsColumn(names, PLAIN, ARROWS, 0)
     assert column.pad(1, ONE_END, OTHER_END)[2] == "app:50000 → kafka-1:9092"
     assert column.pad(2, ONE_END, Endpoint("10.0.0.2", 9093))[2].rstrip() == "app:50000 → host:9093"
     names["10.0.0.9"] = "n" * 500
@@ -95,7 +95,7 @@ def test_names() -> None:
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_columns, "LINE_CACHE", 5)
-    column, ends = PaddedColumn(4), EndsColumn({}, PLAIN, ARROWS)
+    column, ends = PaddedColumn(4), EndsColumn({}, PLAIN, ARROWS, 0)
     for number in range(50):
         column.pad(number, "a")
         ends.pad(number, ONE_END, OTHER_END)
