@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kafkasniff.report.cells import MAX_DETAIL
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.svg import SERIES, colour
-from kafkasniff.text.printable import WORD_WIDTH, word
+from kafkasniff.text.printable import WORD_WIDTH, cut, word
 from kafkasniff.text.times import clock_time, date_of
 
 __all__ = [
@@ -55,6 +56,7 @@ class TimeAxis:
     """The time axis of all charts: from the first span to the end of the last one."""
 
     def __init__(self, contents: Contents) -> None:
+        self._worst = next((one for one in contents.findings if one.severity != "note"), None)
         starts = [row["start"] for row in contents.traffic if row["start"] is not None]
         self.width = contents.width
         self.low = min(starts, default=0)
@@ -78,6 +80,26 @@ class TimeAxis:
     def span(self, start: int) -> Spec:
         """The columns x and x2 of a span."""
         return {"x": start / 1e6, "x2": (start + self.width) / 1e6}
+
+    def over(self, spec: Spec) -> Spec:
+        """A chart over time, with a band for the time of the worst finding, if that has a duration."""
+        worst = self._worst
+        if worst is None or worst.first is None or worst.last is None or worst.first == worst.last:
+            return spec
+        names = ("data", "mark", "encoding")
+        time = {"x": worst.first / 1e6, "x2": worst.last / 1e6, "caption": cut(worst.title, MAX_DETAIL)}
+        band: Spec = {
+            "data": {"values": [time]},
+            "mark": {"type": "rect", "opacity": 0.14, "clip": True},
+            "encoding": {
+                "x": self.encoding(),
+                "x2": {"field": "x2"},
+                "color": {"value": colour("red")},
+                "description": {"field": "caption"},
+            },
+        }
+        before = {name: part for name, part in spec.items() if name not in names}
+        return {**before, "layer": [band, {name: spec[name] for name in names}]}
 
     def caption(self, time_ns: int) -> str:
         """A time as text, as precise as the chart needs."""
@@ -130,9 +152,9 @@ def colours_of(legend: Mapping[str, str]) -> Spec:
     return {"field": "series", "type": "nominal", "scale": scale, "legend": None}
 
 
-def amounts_axis(name: str, most: int) -> Spec:
+def amounts_axis(name: str, most: int, **extent: int) -> Spec:
     """The numeric axis from 0 to `most`."""
-    axis: Spec = {"title": None, "tickCount": 4, "format": "~s"}
+    axis: Spec = {"title": None, "tickCount": 4, "format": "~s", **extent}
     if most <= MAX_COUNTED:
         # Otherwise there would be halves of an exchange.
         axis["values"] = list(range(most + 1))

@@ -76,7 +76,7 @@ def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
             "description": {"field": "caption"},
         },
     }
-    return Drawing(spec)
+    return Drawing(axis.over(spec))
 
 
 def latency_histogram(counts: Sequence[int]) -> Drawing | None:

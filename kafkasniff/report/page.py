@@ -17,6 +17,7 @@ import msgspec
 from kafkasniff.analysis.detectors import SEVERITIES, Evidence, Finding
 from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
+from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError
 from kafkasniff.report.cells import address, moment
@@ -46,6 +47,8 @@ MAX_VALUE: Final = 400
 MAX_VALUES: Final = 20
 """Maximum number of values of a finding."""
 
+_NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""Units of durations at the end of a value's name."""
 _FOLDER: Final = Path(__file__).parent / "page"
 
 
@@ -55,6 +58,15 @@ class _Tile(msgspec.Struct, frozen=True):
     name: str
     value: str
     bad: bool = False
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """What happened, in one sentence."""
+
+    kind: str
+    """A severity, or clear."""
+    text: str
+    more: str
 
 
 class _Shown(msgspec.Struct, frozen=True):
@@ -118,9 +130,9 @@ def page_of(
         more_sources=max(len(sources) - MAX_SOURCES, 0),
         when=_when(contents),
         broken=broken,
+        verdict=_verdict(contents),
         tiles=_tiles(contents),
         undecoded=visibility_lines(answer.visibility),
-        all_clear=_sentence(all_clear(answer.visibility)),
         findings=_findings(contents, contents.findings, numbers, "finding", days=days),
         more_findings=contents.more_findings,
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
@@ -152,7 +164,23 @@ def _policy(style: str, script: str) -> str:
 
 
 def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _verdict(contents: Contents) -> _Verdict:
+    """What happened: the first finding that is not a note, or that there is none."""
+    troubles = [one for one in contents.findings if one.severity != "note"]
+    notes = len(contents.findings) - len(troubles)
+    if not troubles:
+        more = f"{plural(notes, 'note')} below." if notes else ""
+        return _Verdict("clear", _sentence(all_clear(contents.answer.visibility)), more)
+    others = [
+        plural(number, f"more {severity}")
+        for severity in SEVERITIES[:2]
+        if (number := sum(one.severity == severity for one in troubles[1:]))
+    ]
+    more = f"{' and '.join(others)} below." if others else ""
+    return _Verdict(troubles[0].severity, _sentence(cut(troubles[0].title, MAX_SENTENCE)), more)
 
 
 def _name(sources: Sequence[str]) -> str:
@@ -229,17 +257,29 @@ def _span(finding: Finding, *, days: bool) -> str:
 
 
 def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
-    """Values by name, safe to show; unknown ones are omitted."""
-    return [
-        (word(name).replace("_", " "), _value(value))
-        for name, value in list(values.items())[:MAX_VALUES]
-        if value is not None
-    ]
+    """Values by name, safe to show; what is unknown, empty or does not hold is omitted."""
+    said = [(name, value) for name, value in values.items() if value or (value == 0 and value is not False)]
+    return [_labelled(word(name), value) for name, value in said[:MAX_VALUES]]
+
+
+def _labelled(name: str, value: Any) -> tuple[str, str]:
+    """A name without its unit, and the value with it."""
+    label, (stem, _, unit) = name.replace("_", " "), name.rpartition("_")
+    if value is True:
+        return label, ""
+    if isinstance(value, int | float):
+        if unit in _NANOSECONDS:
+            return stem.replace("_", " "), duration(round(value * _NANOSECONDS[unit]))
+        if unit == "bytes":
+            return label, amount(round(value))
+        if name == "share":
+            return label, f"{value:.0%}"
+    return label, _value(value)
 
 
 def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return cut(", ".join(f"{word(one)}: {_value(value[one])}" for one in list(value)[:MAX_VALUES]), MAX_VALUE)
     if isinstance(value, list | tuple):
         return cut(", ".join(_value(one) for one in value[:MAX_VALUES]), MAX_VALUE)
     if isinstance(value, float):

@@ -14,10 +14,14 @@ from xml.etree import ElementTree
 from kafkasniff.errors import MissingExtraError
 from kafkasniff.report.wide_characters import StandIns
 
-__all__ = ["MAX_SVG", "SERIES", "cleaned", "colour", "svg_of"]
+__all__ = ["FULL_WIDTH", "HALF_WIDTH", "MAX_SVG", "SERIES", "WIDTH", "cleaned", "colour", "svg_of"]
 
 WIDTH: Final = 360
-"""Width of all charts in SVG units: that of a phone. The page puts as many side by side as fit."""
+"""Width of charts in SVG units: that of a phone. The page puts as many side by side as fit."""
+HALF_WIDTH: Final = 550
+"""Width of charts that are one of two in a section."""
+FULL_WIDTH: Final = 1120
+"""Width of a chart that is as wide as the page."""
 HEIGHT: Final = 150
 FONT: Final = "Arial, Liberation Sans, Helvetica, sans-serif"
 """Fonts with the same metrics if one of the first three is installed: space for labels is computed when the picture is
@@ -82,8 +86,8 @@ def _config() -> dict[str, Any]:
     }
 
 
-def svg_of(spec: dict[str, Any], label: str) -> str:
-    """A chart as SVG, `WIDTH` wide; `label`: a description for screen readers.
+def svg_of(spec: dict[str, Any], label: str, width: int = WIDTH) -> str:
+    """A chart as SVG; `label`: a description for screen readers.
 
     Raises MissingExtraError if vl-convert is not installed.
     """
@@ -93,7 +97,7 @@ def svg_of(spec: dict[str, Any], label: str) -> str:
         raise MissingExtraError("report", "vl-convert-python", "report") from None
     whole = {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
-        "width": WIDTH,
+        "width": width,
         "height": HEIGHT,
         "autosize": {"type": "fit", "contains": "padding"},
         "padding": {"left": 8, "top": 6, "right": 8, "bottom": 2},

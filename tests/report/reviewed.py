@@ -66,9 +66,9 @@ def make(path: Path) -> str:
     """Write the page, and return the specifications of its charts. The current folder must be the checkout."""
     charts: list[str] = []
 
-    def noted(spec: dict[str, Any], label: str) -> str:
-        charts.append(f"== {label}\n{json.dumps(shortened(spec), indent=1, ensure_ascii=False)}")
-        return svg_of(spec, label)
+    def noted(spec: dict[str, Any], label: str, width: int) -> str:
+        charts.append(f"== {label}\n{width} wide: {json.dumps(shortened(spec), indent=1, ensure_ascii=False)}")
+        return svg_of(spec, label, width)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("kafkasniff.report.charts.svg_of", noted)

@@ -22,7 +22,7 @@ NOON = 1_795_003_200 * SECOND
 
 
 def axis(*starts: int | None, width: int = SECOND) -> TimeAxis:
-    contents: Any = SimpleNamespace(traffic=[{"start": start} for start in starts], width=width)
+    contents: Any = SimpleNamespace(traffic=[{"start": start} for start in starts], width=width, findings=[])
     return TimeAxis(contents)
 
 

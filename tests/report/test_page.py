@@ -14,7 +14,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.detectors import Detectors, Evidence, Finding
+from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.analysis.detectors.finding import Severity
 from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.report import contents as contents_module
@@ -151,7 +152,7 @@ def test_little_that_could_be_decoded() -> None:
 
 def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
     # Charts of hostile words have their own test; drawing them takes most of the time.
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
     evil = [*EVIL.values(), EVIL_MARKUP]
     found: list[Elements] = []
     for names in (evil, [f"benign-{number}" for number in range(len(evil))]):
@@ -166,13 +167,44 @@ def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in benign.tags]
 
 
+def found_here(severity: Severity, title: str, **values: object) -> Finding:
+    return Finding(
+        detector="crafted", severity=severity, title=title, meaning="", advice="", subject={"partition": 0},
+        count=1, first=None, last=None, values=values,
+    )  # fmt: skip
+
+
+def page_with(*findings: Finding) -> Elements:
+    whole = msgspec.structs.replace(contents(exchanges=[exchange()]), findings=list(findings))
+    return checked(page_of(whole, ["a"]))
+
+
+def test_it_opens_with_what_happened() -> None:
+    error, warning, note = (found_here(one, f"broker 1 {one}") for one in SEVERITIES)
+    several = page_with(error, error, warning, warning)
+    assert "UTC Broker 1 error. 1 more error and 2 more warnings below." in several.text
+    assert "UTC Broker 1 warning. theme" in page_with(warning, note).text
+    assert "UTC No problems found. 2 notes below." in page_with(note, note).text
+    clear = page_with()
+    assert "UTC No problems found. theme" in clear.text
+    assert "#findings" not in [each["href"] for tag, each in clear.tags if tag == "a"]
+
+
+def test_values_have_units_and_no_empty_ones() -> None:
+    values = {"lasted_ms": 1500.0, "idle_s": 3, "bytes": 2_000, "share": 0.25, "leaders_moved": {"1": 2}, "refused": 0}
+    text = page_with(found_here("error", "x", back=True, controller=False, absences=[], before=None, **values)).text
+    assert "back · lasted 1.50 s · idle 3.00 s · bytes 2.0 kB · share 25% · leaders moved 1: 2 · refused 0" in text
+    assert "partition 0" in text
+    assert not {"controller", "absences", "before"} & set(text.split())
+
+
 def test_hostile_findings_and_sources() -> None:
     whole = contents(exchanges=[exchange("Produce", exchange_id=0, client_id=EVIL_MARKUP)])
     finding = Finding(
         detector=EVIL_MARKUP, severity="error", title=EVIL_MARKUP, meaning=EVIL_MARKUP, advice=EVIL_MARKUP,
         subject={EVIL_MARKUP: EVIL_MARKUP, "list": [EVIL_MARKUP, 3], "none": None}, count=1, first=None, last=None,
         evidence=(Evidence(1, 0, None, EVIL_MARKUP), Evidence(1, None, 5, ""), Evidence(77, 1, 5, "elsewhere")),
-        values={"limit": 3.14159, "whole": 1_000_000, "flag": True},
+        values={"limit": 3.14159, "whole": 1_000_000, EVIL_MARKUP: True},
     )  # fmt: skip
     found = checked(page_of(msgspec.structs.replace(whole, findings=[finding]), [EVIL_MARKUP, "b"]))
     assert "alert(1)" in found.text
@@ -218,7 +250,7 @@ def test_any_string_anywhere(wire: str, text: str) -> None:
 @pytest.mark.extended
 def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More of everything than is shown, with names as long as Kafka allows that grow where they are escaped."""
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
     rows = []
     for number in range(1, 251):
         name = f"{number:04}" + "<" * 245

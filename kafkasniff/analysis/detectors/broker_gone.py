@@ -276,7 +276,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             subject={"broker": broker},
             count=len(links),
             first=absence.first_ns,
-            last=max(_time(link) for link in links),
+            last=max([*map(_time, links), *([] if back is None else [back])]),
             evidence=tuple(
                 Evidence(link.connection_id, None, link.time_ns, _note(link)) for link in links[:MAX_EVIDENCE]
             ),

@@ -68,7 +68,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     first: int | None
     """Time of the first of them; null if the captures have no times."""
     last: int | None
-    """Time of the last of them."""
+    """Time of the last of them; of an outage, its end if that is known."""
     evidence: tuple[Evidence, ...] = ()
     """The earliest of them, at most ten (`MAX_EVIDENCE`)."""
     values: dict[str, Any] = {}
