@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES, FilterField, record_field
-from kafkasniff.filters.literals import KINDS, api_names, error_names, suggestion, value_of
+from kafkasniff.filters.literals import KINDS, error_names, value_of
 from kafkasniff.filters.paths import path_field
 from kafkasniff.filters.patterns import compile_pattern
 from kafkasniff.filters.syntax import (
@@ -28,6 +28,8 @@ from kafkasniff.filters.syntax import (
     wrong,
 )
 from kafkasniff.filters.tree import And, Compare, Not, Operator, Or, Predicate
+from kafkasniff.kafka.apis.dissectors import api_names
+from kafkasniff.text.suggestions import suggestion
 
 __all__ = ["MAX_PATTERN", "parse_filter"]
 
@@ -103,7 +105,7 @@ def _field(name: Name, keys: _Keys) -> FilterField:
     if root == "body":
         hint = "; bodies are request.… and response.…"
     else:
-        hint = suggestion(name.text, FIELDS) or "; `kafkasniff help filters` lists the fields"
+        hint = suggestion(name.text, FIELDS, "`kafkasniff help filters` lists the fields")
     raise wrong(name.column, f'unknown field "{shown}"{hint}')
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Final, get_args
 
@@ -18,8 +16,9 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.enums import enum_by_name
 from kafkasniff.kafka.schema.errors import error_by_name, error_codes, error_name
 from kafkasniff.model import Status
+from kafkasniff.text.suggestions import suggestion
 
-__all__ = ["KINDS", "api_names", "error_names", "suggestion", "value_of"]
+__all__ = ["KINDS", "error_names", "value_of"]
 
 MAX_DIGITS: Final = 32
 """Maximum length of a number: an int64 has 20 characters, and very long ones take time to convert."""
@@ -52,18 +51,6 @@ KINDS: Final = {
     "time": "a time (2026-11-21T04:00:00Z)",
 }
 """Descriptions of kinds, for messages."""
-
-
-def suggestion(word: str, words: Iterable[str]) -> str:
-    """`; did you mean …?` if one of the words is close, else empty."""
-    by_lower = {one.lower(): one for one in words}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]}?" if close else ""
-
-
-def api_names() -> dict[int, str]:
-    """Names of all APIs by key."""
-    return {key: api.name for key in dissectors.api_keys() if (api := dissectors.api(key)) is not None}
 
 
 def error_names() -> dict[int, str]:
@@ -169,8 +156,7 @@ def _api_key(constant: Constant) -> int:
     name = unescaped(constant)
     found = dissectors.api_by_name(name)
     if found is None:
-        hint = suggestion(name, api_names().values()) or "; `kafkasniff api` lists them"
-        raise wrong(constant.column, f"no API is called {_shown(constant)}{hint}")
+        raise wrong(constant.column, str(dissectors.unknown_api(name[:MAX_QUOTED])))
     return found.key
 
 

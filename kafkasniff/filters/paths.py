@@ -6,7 +6,6 @@ checked.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
@@ -14,6 +13,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.filters.fields import MILLISECOND, FilterField, Kind
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
+from kafkasniff.text.suggestions import closest
 
 __all__ = ["RECORDS", "path_field"]
 
@@ -114,10 +114,10 @@ def _unknown(
     if keys is not None:
         owner = " or ".join(api.name for key in sorted(keys) if (api := dissectors.api(key)) is not None)
         owner = f"no version of {owner}" if owner else "no API of these keys"
-    close = difflib.get_close_matches(names[place], there, n=1)
-    if close:
+    close = closest(names[place], there)
+    if close is not None:
         rest = "".join(f".{name}" for name in names[place + 1 :])
-        return f'{owner} has "{path}"; did you mean {before}.{close[0]}{rest}?'
+        return f'{owner} has "{path}"; did you mean {before}.{close}{rest}?'
     if there and len(there) <= _FEW:
         return f'{owner} has "{path}"; the names are {", ".join(there)}'
     return f'{owner} has "{path}"; `kafkasniff api NAME` lists the fields'

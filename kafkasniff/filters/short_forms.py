@@ -22,10 +22,7 @@ def api_filter(names: Sequence[str]) -> Predicate | None:
             # Any number: APIs that are newer than the definitions have keys, too.
             keys.append(int(name))
             continue
-        found = dissectors.api_by_name(name)
-        if found is None:
-            raise UsageError(f"no API is called {name!r}; `kafkasniff api` lists them")
-        keys.append(found.key)
+        keys.append(dissectors.find_api(name).key)
     return any_of(Compare("api", "==", key) for key in keys)
 
 

@@ -23,7 +23,6 @@ USAGE = [
     ("decode", "Missing argument"),
     ("stats", "CAPTURE|DIR"),
     ("check", "CAPTURE|DIR"),
-    ("audit x", "--target"),
     ("diff {capture}", "Missing argument"),
     ("analyze", "--list"),
     ("analyze latency", "DIR"),
@@ -42,7 +41,7 @@ USAGE = [
     ("diff {capture} {capture} --significance 1", "--significance"),
     # -- names
     ("decodee", "decodee"),
-    ("stat {capture}", "no such command: stat. Did you mean stats?"),
+    ("stat {capture}", "no such command: stat; did you mean stats?"),
     ("no/such.pcap", "no such command, and no such file: no/such.pcap"),
     ("no/such.pcap stats", "no such command, and no such file: no/such.pcap"),
     ("-f tcp -r {capture}", "-f is the capture filter of live; to select exchanges, use -Y EXPR"),
@@ -95,7 +94,8 @@ USAGE = [
     ("decode-bytes --api 0 00", "--response"),
     ("decode-bytes 'hello world!'", "base64"),
     # -- values
-    ("decode x --api Nonsense", "no API is called 'Nonsense'"),
+    ("decode x --api Nonsense", "no API is called 'Nonsense'; `kafkasniff api` lists them"),
+    ("decode x --api Prodce", "no API is called 'Prodce'; did you mean Produce?"),
     ("decode x --host nowhere", "'nowhere' is not an address"),
     ("decode x --slower-than soon", "'soon' is not a duration"),
     ("decode x --since then", "'then' is not a time"),

@@ -284,7 +284,7 @@ def test_results_match_the_json_lines(name: str) -> None:
         ("topic =~ '('", "column 10: not a regular expression: missing )"),
         (f"topic =~ '{'a' * (MAX_PATTERN + 1)}'", "column 10: a pattern of more than 1,000 characters"),
         ("api =~ 'nothing'", "column 8: the pattern matches no name of apis"),
-        ("api == 'Fetsh'", 'column 8: no API is called "Fetsh"; did you mean Fetch?'),
+        ("api == 'Fetsh'", "column 8: no API is called 'Fetsh'; did you mean Fetch?"),
         ("error == 'NOT_LEADER'", "did you mean NOT_LEADER_OR_FOLLOWER?"),
         ("error == 1.5kB", "column 10: error is an error, by name or code, not 1.5kB"),
         ("status == 'done'", 'column 11: "done" is not a status; the statuses are answered, no_response'),

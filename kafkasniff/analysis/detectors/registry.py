@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 from importlib import import_module
 from typing import Any, Final
 
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.errors import UsageError
+from kafkasniff.text.suggestions import suggestion
 
 __all__ = ["DETECTORS", "SECURITY", "detector_names", "find_detector"]
 
@@ -85,10 +85,8 @@ def find_detector(name: str) -> type[Detector[Any]]:
     wanted = name.strip().replace("_", "-").lower()
     module = dict(DETECTORS).get(wanted)
     if module is None:
-        close = [one for one in detector_names() if wanted and one.startswith(wanted)]
-        close = close or difflib.get_close_matches(wanted, detector_names(), n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]}?" if close else "`kafkasniff check --list` lists them"
-        raise UsageError(f"no detector is called {name!r}; {hint}")
+        hint = suggestion(wanted, detector_names(), "`kafkasniff check --list` lists them")
+        raise UsageError(f"no detector is called {name!r}{hint}")
     for value in vars(import_module(module)).values():
         if isinstance(value, type) and issubclass(value, Detector) and getattr(value, "name", None) == wanted:
             return value

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import UsageError
+from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.accumulator import Accumulator
@@ -44,10 +44,8 @@ def find_question(name: str) -> type[Accumulator[Any]]:
     """The question of a name. Raises UsageError, with a suggestion, if there is none."""
     wanted = name.replace("_", "-").lower()
     if wanted not in _QUESTIONS:
-        close = [one for one in _QUESTIONS if wanted and one.startswith(wanted)]
-        close = close or difflib.get_close_matches(wanted, _QUESTIONS, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]}?" if close else "`kafkasniff analyze --list` lists them"
-        raise UsageError(f"no question is called {name!r}; {hint}")
+        hint = suggestion(wanted, _QUESTIONS, "`kafkasniff analyze --list` lists them")
+        raise UsageError(f"no question is called {name!r}{hint}")
     module, attribute = _QUESTIONS[wanted]
     found: type[Accumulator[Any]] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found

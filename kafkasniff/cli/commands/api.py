@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import click
@@ -14,7 +13,7 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.output import MIN_WIDTH, UNLIMITED
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
-from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
+from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case, unknown_api
 from kafkasniff.kafka.apis.releases import find_release, first_release, releases, removed_in, spoken_by
 from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
 from kafkasniff.kafka.schema.definition import DataDefinition
@@ -91,11 +90,7 @@ def _find(name: str) -> Api | DataDefinition:
             return definition
     if name.lstrip("-").isdecimal():
         raise UsageError(f"no API has the key {name}: keys range from {min(api_keys())} to {max(api_keys())}")
-    names = {found.name.lower(): found.name for key in api_keys() if (found := api(key)) is not None}
-    names |= {data_name.lower(): data_name for data_name in data_definitions()}
-    close = difflib.get_close_matches(wanted.replace("_", ""), names, n=1, cutoff=0.5)
-    hint = f"did you mean {names[close[0]]}?" if close else "`kafkasniff api` lists them"
-    raise UsageError(f"no API is called {name!r}; {hint}")
+    raise unknown_api(name, data_definitions())
 
 
 def _api(name: str) -> Api:

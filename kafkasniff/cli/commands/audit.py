@@ -26,7 +26,11 @@ __all__ = ["audit_command"]
 
 @click.command("audit", cls=SectionedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("--target", required=True, metavar="RELEASE", help="Release that the brokers will run, such as 4.0.")
+@click.option(
+    "--target",
+    metavar="RELEASE",
+    help="Release that the brokers will run, such as 4.0. Default: the latest that kafkasniff knows.",
+)
 @click.option(
     "--from",
     "older",
@@ -57,8 +61,9 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
     from kafkasniff.cli.running.asked_captures import exported
+    from kafkasniff.kafka.apis.releases import releases
 
-    versions, offers = ClientVersions(VersionParameters(target=options["target"], all=True)), Offers()
+    versions, offers = ClientVersions(VersionParameters(target=options["target"] or releases()[-1], all=True)), Offers()
     older = None if options["older"] is None else _older(options["older"], versions.release)
     broken = False
     with contextlib.ExitStack() as around:

@@ -94,12 +94,9 @@ def _api_key(kind: str, name: str | None, version: int | None) -> int | None:
         raise UsageError("a response does not contain its API and version: give --api and --version")
     if name.isdecimal():
         return int(name)
-    from kafkasniff.kafka.apis import dissectors
+    from kafkasniff.kafka.apis.dissectors import find_api
 
-    found = dissectors.api_by_name(name)
-    if found is None:
-        raise UsageError(f"no API is called {name!r}; `kafkasniff api` lists them")
-    return found.key
+    return find_api(name).key
 
 
 def _read(environment: Environment, data: str) -> bytes:

@@ -198,11 +198,10 @@ def _lines(context: click.Context, topic: str | None, section: tuple[str, ...]) 
         return
     command = group.get_command(parent, topic)
     if command is None:
-        import difflib
+        from kafkasniff.text.suggestions import suggestion
 
-        near = difflib.get_close_matches(topic, (*TOPICS, *_commands(context)), 1)
-        hint = f"did you mean {near[0]}?" if near else f"the topics are {', '.join(TOPICS)}"
-        raise UsageError(f"no such command or topic: {topic}; {hint}")
+        hint = suggestion(topic, (*TOPICS, *_commands(context)), f"the topics are {', '.join(TOPICS)}")
+        raise UsageError(f"no such command or topic: {topic}{hint}")
     under = click.Context(command, info_name=topic, parent=parent)
     words = list(section)
     while words and isinstance(command, click.Group) and words[0] in command.list_commands(under):

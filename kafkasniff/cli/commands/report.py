@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, Final
 
 import click
 
@@ -18,10 +19,17 @@ from kafkasniff.runtime.addresses import name_of
 
 __all__ = ["report_command"]
 
+DEFAULT_PAGE: Final = "report.html"
+
 
 @click.command("report", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")
-@click.option("-o", "--output", required=True, metavar="FILE", help="Write the page to FILE; `-` is stdout.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help=f"Write the page to FILE; `-` is stdout. Default: {DEFAULT_PAGE}, unless that exists.",
+)
 @reading_options
 @hosts_option
 @traceback_option
@@ -38,6 +46,11 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     predicate = take_predicate(options)
     captures, folders = divide_sources(environment, sources, filtered=predicate is not None)
     output, hosts = options.pop("output"), take_hosts(options)
+    named = output is not None
+    if not named:
+        output = DEFAULT_PAGE
+        if os.path.lexists(output):
+            raise UsageError(f"{output} exists: to replace it, or to write to another file, use -o FILE")
     if output == "-" and environment.stdout_tty:
         raise UsageError("the report cannot be written to a terminal: name a file with -o")
     _need_parts()
@@ -70,6 +83,8 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
         file.write(page)
+        if not named and not quiet:
+            environment.say(f"wrote {output}")
     else:
         with Output(environment) as stream:
             stream.write(page)

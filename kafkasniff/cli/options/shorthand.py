@@ -74,9 +74,7 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
     """The message for a first word that is neither a command nor a file."""
-    import difflib
+    from kafkasniff.text.suggestions import suggestion
 
-    near = difflib.get_close_matches(first, list(commands), 1)
-    if near:
-        return f"no such command: {first}. Did you mean {near[0]}?"
-    return f"no such command, and no such file: {first}"
+    hint = suggestion(first, commands)
+    return f"no such command: {first}{hint}" if hint else f"no such command, and no such file: {first}"

@@ -7,19 +7,31 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.errors import DefinitionError
+from kafkasniff.errors import DefinitionError, UsageError
 from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
 from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
+from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["Api", "api", "api_by_name", "api_keys", "message_of", "snake_case"]
+__all__ = [
+    "Api",
+    "api",
+    "api_by_name",
+    "api_keys",
+    "api_names",
+    "find_api",
+    "message_of",
+    "snake_case",
+    "unknown_api",
+]
 
 _FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
 
@@ -136,3 +148,22 @@ def api_by_name(name: str) -> Api | None:
         if found is not None and wanted in (former.lower() for former in found.former_names):
             return found
     return None
+
+
+def api_names() -> dict[int, str]:
+    """Names of all APIs by key."""
+    return {key: found.name for key in api_keys() if (found := api(key)) is not None}
+
+
+def find_api(name: str) -> Api:
+    """As `api_by_name`; raises UsageError with a suggestion."""
+    found = api_by_name(name)
+    if found is None:
+        raise unknown_api(name)
+    return found
+
+
+def unknown_api(name: str, others: Iterable[str] = ()) -> UsageError:
+    """The error for a name that is neither an API's nor one of `others`."""
+    hint = suggestion(name, (*api_names().values(), *others), "`kafkasniff api` lists them")
+    return UsageError(f"no API is called {name!r}{hint}")

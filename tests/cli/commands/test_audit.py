@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from kafkasniff.cli.environment import Exit
+from kafkasniff.kafka.apis.releases import releases
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -205,6 +206,10 @@ def test_clients_too_old_for_4_0(name: str) -> None:
     assert found == {one for one in sent(name) if one[2] < OLDEST.get(one[1], 0) and one[0] != "1"}
     assert bool(found) == (name not in ("java-2.0", "java-2.4"))
     assert all(one["kind"] == "too-old" for client in answer["clients"] for one in client["findings"])
+
+
+def test_without_a_target_it_is_the_latest_release(capture: Path) -> None:
+    assert audited(capture) == audited(capture, "--target", releases()[-1])
 
 
 def test_too_many_clients_at_once(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,7 @@ def test_an_interrupt_shows_what_was_read(
 
     if name == "report":
         pytest.importorskip("vl_convert")
-        monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+        monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
     monkeypatch.setattr(CountedRows, "feed", interrupted)
     result = kafkasniff(name, capture, "-o", tmp_path / "out")
     assert result.code == 128 + signum

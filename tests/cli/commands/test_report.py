@@ -28,7 +28,7 @@ def without_slow_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "kafkasniff.report.contents.Detectors", partial(Detectors, ["unanswered-requests", "plaintext-credentials"])
     )
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label: "")
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
 
 
 def test_a_page_private_to_its_owner(capture: Path, tmp_path: Path) -> None:
@@ -43,6 +43,19 @@ def test_a_page_private_to_its_owner(capture: Path, tmp_path: Path) -> None:
     path.chmod(0o644)
     assert kafkasniff("report", capture, "-o", path).code == Exit.OK
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_without_a_name_it_says_where_the_page_is(
+    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = kafkasniff("report", capture)
+    assert (result.code, result.err) == (Exit.OK, "kafkasniff: wrote report.html\n")
+    page = Path("report.html")
+    page.write_text("somebody's")
+    result = kafkasniff("report", capture)
+    assert (result.code, page.read_text()) == (Exit.USAGE, "somebody's")
+    assert result.err.startswith("kafkasniff: report.html exists: to replace it")
 
 
 def test_names_of_addresses(capture: Path, tmp_path: Path) -> None:
