@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from rich.cells import cell_len
+from rich.cells import cell_len, chop_cells
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -13,12 +14,15 @@ from rich.text import Text
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import ReportColumn
 
-__all__ = ["FittedTable"]
+__all__ = ["FittedTable", "wrapped"]
 
 MIN_TEXT: Final = 20
 """Columns of text are at least this wide while others can be hidden: names must not wrap into slivers."""
 GAP: Final = 2
 """Spaces between two columns."""
+_WORD: Final = re.compile(r"\S+\s*|\s+")
+_PIECE: Final = re.compile(r"[^-_./:,@]+[-_./:,@]*\s*|[-_./:,@]+\s*")
+"""A part of a name, with its separators."""
 
 
 class FittedTable:
@@ -74,7 +78,8 @@ class FittedTable:
     def _table(self, max_width: int, *, with_rows: bool) -> Table:
         shown, _ = self._choice(max_width)
         table = Table(box=None, header_style=self._style, pad_edge=False, padding=(0, GAP, 0, 0))
-        for place, width in zip(shown, self._widths(shown, max_width), strict=True):
+        widths = dict(zip(shown, self._widths(shown, max_width), strict=True))
+        for place, width in widths.items():
             column = self._columns[place]
             table.add_column(
                 column.heading,
@@ -84,8 +89,13 @@ class FittedTable:
                 overflow="ellipsis" if column.clipped else "fold",
             )
         for cells in self._rows if with_rows else ():
-            table.add_row(*(_text(cells[place]) for place in shown))
+            table.add_row(*(self._cell(cells[place], place, width) for place, width in widths.items()))
         return table
+
+    def _cell(self, cell: str | Text, place: int, width: int) -> Text:
+        column = self._columns[place]
+        wraps = isinstance(cell, str) and not (_whole(column) or column.clipped)
+        return Text(wrapped(cell, width)) if wraps and isinstance(cell, str) else _text(cell)
 
     def _choice(self, width: int) -> tuple[list[int], list[str]]:
         """Places of the columns to show, and headings of those hidden."""
@@ -111,6 +121,31 @@ class FittedTable:
             widths[place] = max(min(widths[place], room // left), 1)
             room -= widths[place]
         return list(widths.values())
+
+
+def wrapped(text: str, width: int) -> str:
+    """The text in lines of at most `width` columns. Words that are longer break after separators, if they have some."""
+    if _width(text) <= width:
+        return text
+    lines: list[str] = []
+    for line in text.split("\n"):
+        lines.append("")
+        for part in _parts(line, width):
+            if cell_len((lines[-1] + part).rstrip()) <= width:
+                lines[-1] += part
+            else:
+                lines.append(part)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _parts(text: str, width: int) -> Iterator[str]:
+    """Words with the spaces after them; a word that does not fit in pieces."""
+    for word in _WORD.findall(text):
+        if cell_len(word.rstrip()) <= width:
+            yield word
+            continue
+        for piece in _PIECE.findall(word):
+            yield from chop_cells(piece, width) if cell_len(piece.rstrip()) > width else [piece]
 
 
 def _whole(column: ReportColumn) -> bool:

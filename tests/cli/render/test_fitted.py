@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from kafkasniff.cli.render.fitted import MIN_TEXT, FittedTable
+from kafkasniff.cli.render.fitted import MIN_TEXT, FittedTable, wrapped
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.report.cells import ReportColumn
 from kafkasniff.text.printable import display_width
@@ -112,3 +112,24 @@ def test_rows_that_need_no_wrapping_are_those_of_rich(
     lines = [line.rstrip() for line in buffer.getvalue().splitlines()]
     assert as_text([table], width=width, coloured=False).splitlines() == lines
     assert table.plain_rows(200) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "lines"),
+    [
+        ("connect-cluster-worker-1-shared-admin", 26, ["connect-cluster-worker-1-", "shared-admin"]),
+        ("orders.payments_v2", 10, ["orders.", "payments_", "v2"]),
+        ("one two three", 8, ["one two", "three"]),
+        ("abcdefgh", 3, ["abc", "def", "gh"]),
+        ("漢字漢字", 5, ["漢字", "漢字"]),
+    ],
+)
+def test_names_break_where_their_parts_end(text: str, width: int, lines: list[str]) -> None:
+    assert wrapped(text, width).split("\n") == lines
+
+
+@given(st.text("ab-_. 漢"), st.integers(2, 20))
+def test_wrapped_text_fits_and_is_complete(text: str, width: int) -> None:
+    lines = wrapped(text, width).split("\n")
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(display_width(line) <= width for line in lines) or text == lines[0]
