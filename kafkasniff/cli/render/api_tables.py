@@ -16,7 +16,7 @@ from kafkasniff.kafka.apis.coverage import PairCount, Proof, version_ranges
 from kafkasniff.kafka.apis.dissectors import Api
 from kafkasniff.kafka.apis.releases import Spoken, first_release, is_stable, removed_in
 from kafkasniff.kafka.schema.definition import DataDefinition, FieldDefinition, Versions
-from kafkasniff.kafka.schema.enums import enum_by_name
+from kafkasniff.kafka.schema.enums import API_KEY, enum_by_name
 from kafkasniff.kafka.schema.layout import Field, Struct
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.report.cells import ReportColumn
@@ -214,7 +214,9 @@ def _enums(names: dict[str, None]) -> Iterator[RenderableType]:
     table.add_column(overflow="fold")
     for name in names:
         enum = enum_by_name(name)
-        if enum is not None:
+        if name == API_KEY:
+            table.add_row(f"enum {name}", "the APIs, as `kafkasniff api` lists them")
+        elif enum is not None:
             values = (v.name if v.text == v.name else f"{v.text} {v.name}" for v in enum.values)
             table.add_row(f"enum {name}", ", ".join(values))
     yield table

@@ -8,10 +8,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafkasniff.errors import DefinitionError, UsageError
-from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
+from kafkasniff.kafka.schema.data_files import api_files, read_text
 from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
@@ -19,7 +19,7 @@ from kafkasniff.model import Direction
 from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+    pass
 
 __all__ = [
     "Api",
@@ -32,8 +32,6 @@ __all__ = [
     "snake_case",
     "unknown_api",
 ]
-
-_FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
 
 
 def snake_case(name: str) -> str:
@@ -100,28 +98,15 @@ class Api:
         return self.definition.response.header(version)
 
 
-@functools.cache
-def _files() -> dict[int, tuple[str, Traversable]]:
-    """Key → (name in snake_case, file)."""
-    found: dict[int, tuple[str, Traversable]] = {}
-    for path in sorted_files(data_folder()):
-        if match := _FILE.fullmatch(path.name):
-            key = int(match[1])
-            if key in found:
-                raise DefinitionError(f"{path}:1: key {key} is also in {found[key][1].name}")
-            found[key] = (match[2], path)
-    return found
-
-
 def api_keys() -> tuple[int, ...]:
     """The keys of all APIs, ascending."""
-    return tuple(_files())
+    return tuple(api_files())
 
 
 @functools.lru_cache(maxsize=1024)  # more than there are keys; keys that do not exist come from the wire
 def api(key: int) -> Api | None:
     """The API of a key; None if unknown. Raises DefinitionError if its file does not parse."""
-    entry = _files().get(key)
+    entry = api_files().get(key)
     if entry is None:
         return None
     name, path = entry
@@ -140,10 +125,10 @@ def message_of(key: int, direction: Direction) -> MessageDefinition | None:
 def api_by_name(name: str) -> Api | None:
     """The API of a name (`ListOffsets`, `list_offsets`, any case, former names too); None if unknown."""
     wanted = name.replace("_", "").lower()
-    for key, (file_name, _) in _files().items():
+    for key, (file_name, _) in api_files().items():
         if file_name.replace("_", "") == wanted:
             return api(key)
-    for key in _files():
+    for key in api_files():
         found = api(key)
         if found is not None and wanted in (former.lower() for former in found.former_names):
             return found

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import DefinitionError
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["data_folder", "read_data", "read_text", "sorted_files"]
+__all__ = ["api_files", "data_folder", "read_data", "read_text", "sorted_files"]
+
+_API_FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
 
 
 @functools.cache
@@ -40,6 +43,19 @@ def read_data(name: str) -> tuple[Traversable, list[tuple[int, str]]]:
         raise DefinitionError(f"{path}: {error.strerror or 'there is no such file'}") from error
     lines = enumerate(text.splitlines(), 1)
     return path, [(number, line.rstrip()) for number, line in lines if line.strip() and not line.startswith("#")]
+
+
+@functools.cache
+def api_files() -> dict[int, tuple[str, Traversable]]:
+    """API key → (name in snake_case, file), by key. Raises DefinitionError if two files have one key."""
+    found: dict[int, tuple[str, Traversable]] = {}
+    for path in sorted_files(data_folder()):
+        if match := _API_FILE.fullmatch(path.name):
+            key = int(match[1])
+            if key in found:
+                raise DefinitionError(f"{path}:1: key {key} is also in {found[key][1].name}")
+            found[key] = (match[2], path)
+    return found
 
 
 def sorted_files(folder: Traversable) -> list[Traversable]:

@@ -8,11 +8,13 @@ from typing import Final
 import msgspec
 
 from kafkasniff.errors import DefinitionError
-from kafkasniff.kafka.schema.data_files import read_data
+from kafkasniff.kafka.schema.data_files import api_files, read_data
 from kafkasniff.kafka.schema.uuids import uuid_text
 
-__all__ = ["OPERATION_BITS", "Enum", "EnumValue", "enum_by_name", "enum_names", "enum_text"]
+__all__ = ["API_KEY", "OPERATION_BITS", "Enum", "EnumValue", "enum_by_name", "enum_names", "enum_text"]
 
+API_KEY: Final = "api_key"
+"""The table of fields with API keys, from the names of their files."""
 OPERATION_BITS: Final = "acl_operation_bits"
 """The table of fields with sets of operations."""
 
@@ -60,7 +62,14 @@ def _table() -> dict[str, Enum]:
                 current.append(EnumValue(text, " ".join(words)))
             case _:
                 raise DefinitionError(f"{path}:{number}: neither `enum NAME KIND CLASS` nor a value with its name")
-    return {name: Enum(name, *heads[name], tuple(values[name])) for name in heads}
+    tables = {name: Enum(name, *heads[name], tuple(values[name])) for name in heads}
+    return {**tables, API_KEY: _api_keys()}
+
+
+def _api_keys() -> Enum:
+    """The APIs by key: each has its own file."""
+    names = [EnumValue(str(key), name.title().replace("_", "")) for key, (name, _) in api_files().items()]
+    return Enum(API_KEY, "code", "org.apache.kafka.common.protocol.ApiKeys", tuple(names))
 
 
 def enum_by_name(name: str) -> Enum | None:

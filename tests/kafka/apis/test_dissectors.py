@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case
+from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, api_names, snake_case
 from kafkasniff.kafka.apis.releases import first_release
 from kafkasniff.kafka.schema.data_files import data_folder
 from kafkasniff.kafka.schema.data_schemas import data_definition, data_definitions, data_schema
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.enums import enum_by_name
+from kafkasniff.kafka.schema.enums import API_KEY, enum_by_name, enum_names
 
 ENTITIES = {None, "topic_name", "broker_id", "group_id", "producer_id", "transactional_id"}
 CLIENT = {"software_name", "software_version"}
@@ -130,3 +130,8 @@ def test_file_names() -> None:
     assert list(map(snake_case, ("LastKnownELR", "offset"))) == ["last_known_elr", "offset"]
     names = sorted(path.name for path in data_folder().glob("[0-9]*.txt"))
     assert names == [f"{found.key:03d}_{snake_case(found.name)}.txt" for found in apis()]
+
+
+def test_names_of_files_are_names_of_apis() -> None:
+    """Fields with API keys show the names of the APIs."""
+    assert enum_names(API_KEY) == api_names()
