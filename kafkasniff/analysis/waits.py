@@ -14,12 +14,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.columns import column, in_any, integers
-from kafkasniff.kafka.connection.waits import waiting_apis
+from kafkasniff.kafka.connection.waits import LONG_POLLS, long_poll_apis, waiting_apis
 
-__all__ = ["WAIT_COLUMNS", "excused_us", "may_have_waited", "with_sender", "work_us"]
+__all__ = [
+    "LONG_POLL_COLUMNS",
+    "WAIT_COLUMNS",
+    "excused_us",
+    "is_long_poll",
+    "may_have_waited",
+    "with_sender",
+    "work_us",
+]
 
 WAIT_COLUMNS: Final = ("api", "sender", "behind_us", "muted_us", "wait_us", "waits_for")
 """Columns that the functions of this module need, besides `latency_us`."""
+LONG_POLL_COLUMNS: Final = ("api", "wait_us", "waits_for")
+"""Columns that `is_long_poll` needs."""
 _BLAMED: Final = "replicas"
 _OTHERS: Final = ("replica", "quorum")
 UNKNOWN_US: Final = 1 << 50
@@ -61,6 +71,17 @@ def may_have_waited(batch: pa.RecordBatch) -> pa.Array:
     """Whether the broker waited as requested, or may have: its response time does not show its speed."""
     waited = _excusable(batch) & (integers(column(batch, "wait_us")) > 0)
     return pa.array(waited | _unknown(batch))
+
+
+def is_long_poll(batch: pa.RecordBatch) -> pa.Array:
+    """Whether a request asks the broker to wait for data, or for members of a group, by `LONG_POLL_COLUMNS`.
+
+    Its latency shows when these came, not how fast the broker is.
+    """
+    wait = column(batch, "wait_us")
+    asks = pc.and_(in_any(batch, "waits_for", LONG_POLLS), pc.fill_null(pc.greater(wait, 0), False))
+    unknown = pc.and_(pc.is_null(wait), in_any(batch, "api", sorted(long_poll_apis())))
+    return pc.or_(asks, unknown)
 
 
 def with_sender(batch: pa.RecordBatch, labels: pa.Array | None = None) -> pa.Array:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.connection.waits import role_of
+from kafkasniff.kafka.connection.waits import long_poll_apis, role_of
 from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
 from kafkasniff.live.lag import GroupLags
 from kafkasniff.live.outstanding import OpenRequests
@@ -188,7 +188,7 @@ class TopModel:
     @staticmethod
     def _response(message: Message, size: int, parts: Iterable[Counts]) -> None:
         failed = 1 if message.errors else 0
-        if message.latency_ns is None:
+        if message.latency_ns is None or message.api in long_poll_apis():
             for counts in parts:
                 counts.responses += 1
                 counts.received += size

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from kafkasniff.analysis.overview.answer import TopicStats
+from kafkasniff.analysis.overview.answer import ApiStats, TopicStats
+from kafkasniff.kafka.connection.waits import long_poll_apis
 from kafkasniff.report.cells import (
     ALWAYS,
     CLUSTER,
@@ -39,6 +40,7 @@ MIDDLE: Final = 2
 WIDE: Final = 3
 HUGE: Final = 4
 """Levels of optional columns."""
+WAITS: Final = "waits"
 MAX_VERSIONS: Final = 4
 """Version ranges shown per API."""
 
@@ -54,6 +56,12 @@ def _compression(row: TopicStats) -> str:
     return f"{codecs} ({row.compression_ratio:.1f}x)"
 
 
+def _median(row: ApiStats) -> str:
+    """The median latency; there is none if all exchanges are long polls."""
+    return WAITS if row.latency is None and row.responses and row.api in long_poll_apis() else _p50(row)
+
+
+_p50: Final = latency_of("p50_us")
 _SENT: Final = ReportColumn("sent", bytes_of("request_bytes"), number=True, level=WIDE)
 _RECEIVED: Final = ReportColumn("received", bytes_of("response_bytes"), number=True, level=WIDE)
 _BOTH: Final = ReportColumn(
@@ -91,7 +99,7 @@ APIS: Final = [
     ReportColumn("count", count_of("exchanges"), number=True),
     ERRORS,
     _UNANSWERED,
-    ReportColumn("p50", latency_of("p50_us"), number=True),
+    ReportColumn("p50", _median, number=True),
     ReportColumn("p90", latency_of("p90_us"), number=True, level=NARROW),
     ReportColumn("p99", latency_of("p99_us"), number=True),
     ReportColumn("max", latency_of("max_us"), number=True, level=NARROW),

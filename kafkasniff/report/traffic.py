@@ -17,6 +17,7 @@ from kafkasniff.analysis.overview.section import TEXT, api_labels
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.percentiles import middle_of
 from kafkasniff.analysis.questions.errors import error_codes
+from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 from kafkasniff.report.spans import START, OverTime
 
 __all__ = ["EDGES", "QUANTILES", "ErrorsOverTime", "LatenciesOverTime", "TrafficOverTime", "histogram"]
@@ -88,19 +89,19 @@ class ErrorsOverTime(OverTime):
 
 
 class LatenciesOverTime(OverTime):
-    """Distributions of each API's latencies, by span and in total."""
+    """Distributions of each API's latencies without long polls, by span and in total."""
 
     name: ClassVar[str] = "report-latencies"
     summary: ClassVar[str] = "Distributions of latencies over time."
 
     def reads(self) -> Mapping[str, TableReading]:
-        return {"exchanges": TableReading(("time_ns", "api", "api_key", "latency_us"))}
+        return {"exchanges": TableReading(("time_ns", "api", "api_key", "latency_us", *LONG_POLL_COLUMNS))}
 
     def counted(self) -> Mapping[str, Shape]:
         return {"latencies": distribution_shape((START, ("api", TEXT)))}
 
     def count(self, batch: pa.RecordBatch, starts: pa.Array) -> None:
-        known = pc.is_valid(column(batch, "latency_us"))
+        known = pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(is_long_poll(batch)))
         keys = {"start": starts.filter(known), "api": api_labels(batch).filter(known)}
         self.parts["latencies"].add(distribution_rows(keys, column(batch, "latency_us").filter(known)))
 

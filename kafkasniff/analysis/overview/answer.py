@@ -70,7 +70,7 @@ class ApiStats(Exchanges, kw_only=True):
     versions: list[int]
     """Versions used, ascending."""
     latency: LatencyStats | None = None
-    """Null if no latency is known."""
+    """Without long polls (requests that ask the broker to wait for data or members); null if there is no other."""
 
 
 class BrokerStats(Exchanges, kw_only=True):

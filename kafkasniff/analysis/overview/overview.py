@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
+from kafkasniff.analysis.columns import only
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     ApiStats,
@@ -38,6 +39,7 @@ from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
+from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
@@ -85,6 +87,7 @@ class Overview:
         for part in self._parts:
             for table, reading in part.reads().items():
                 wanted[table] += reading.columns
+        wanted["exchanges"] += LONG_POLL_COLUMNS
         return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
     @property
@@ -102,7 +105,7 @@ class Overview:
         self._seen.add(table)
         for part in self._parts:
             if table in part.reads():
-                part.update(batch, table)
+                part.update(only(batch, pc.invert(is_long_poll(batch))) if part is self._latency else batch, table)
 
     def merge(self, other: Overview) -> None:
         """Merge another's rows."""

@@ -19,6 +19,7 @@ from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Message
 
 __all__ = [
+    "LONG_POLLS",
     "UNLIMITED_NS",
     "Role",
     "Turns",
@@ -27,6 +28,7 @@ __all__ = [
     "WaitReason",
     "answers_at_once",
     "asked_limit_ns",
+    "long_poll_apis",
     "planned_role",
     "role_of",
     "throttle_ns",
@@ -39,6 +41,8 @@ WaitReason = Literal["data", "members", "leader", "replicas", "operation"]
 """data: for the minimum bytes of a fetch; members: JoinGroup, for the others to join; leader: SyncGroup of a member
 that does not lead, for the assignment; replicas: Produce with acks all, for the replicas in sync; operation: for the
 cluster to complete the request (topics, partitions, leaders)."""
+LONG_POLLS: Final[tuple[WaitReason, ...]] = ("data", "members", "leader")
+"""Waits for something that is no work of the cluster."""
 Role = Literal["client", "replica", "quorum"]
 """Sender of a request that has a replica id: a client; a broker that replicates partitions; a node that replicates the
 metadata log of KRaft (controllers, and brokers as observers)."""
@@ -115,6 +119,12 @@ def waiting_apis() -> dict[str, WaitReason]:
         if plan is not None and plan.reason is not None and api is not None:
             found[api.name] = plan.reason
     return found
+
+
+@cache
+def long_poll_apis() -> frozenset[str]:
+    """The APIs whose requests may be long polls, by name."""
+    return frozenset(api for api, reason in waiting_apis().items() if reason in LONG_POLLS)
 
 
 def answers_at_once(api_key: int | None, api_version: int | None) -> bool:
