@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from kafkasniff.filters.record_paths import MAX_JSON, json_part
+from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.model import Body, Exchange
@@ -44,6 +45,8 @@ class RecordRow(NamedTuple):
     """Escaped; the topic's id if its name is unknown."""
     partition: int | None
     record: Body
+    offset: int | None = None
+    """The one that the broker gave the record of a Produce request, if that was accepted; else as in the record."""
 
     @property
     def time(self) -> str:
@@ -78,10 +81,31 @@ class RecordRow(NamedTuple):
 def records(exchange: Exchange) -> Iterator[RecordRow]:
     """The records of request and response, in order."""
     messages = [one for one in (exchange.request, exchange.response) if one is not None]
+    given = _given_offsets(exchange)
     for number, message in enumerate(messages):
         layout = layout_of(message)
         if layout is not None and layout.records and isinstance(message.body, dict):
-            yield from _in_struct(RecordRow(number, "", "", None, {}), layout, message.body)
+            for row in _in_struct(RecordRow(number, "", "", None, {}), layout, message.body):
+                # Producers count from 0 in each batch, brokers on from the first record of the partition.
+                place = row.topic, row.partition
+                offset = given.get(place, row.record["offset"])
+                if place in given:
+                    given[place] += 1
+                yield row._replace(offset=offset)
+
+
+def _given_offsets(exchange: Exchange) -> dict[tuple[str, int | None], int]:
+    """The offset of the first record of each partition that a Produce response accepts."""
+    response = exchange.response
+    if response is None or response.api_key != PRODUCE or not isinstance(response.body, dict):
+        return {}
+    found = {}
+    for topic in response.body.get("responses") or ():
+        name = topic.get("_topic_name", topic.get("name", topic.get("topic_id")))
+        for partition in topic.get("partition_responses") or ():
+            if partition.get("error_code") == 0 and partition.get("base_offset", -1) >= 0:
+                found[_name(name), partition.get("index")] = partition["base_offset"]
+    return found
 
 
 def _in_struct(around: RecordRow, layout: Struct, body: Body) -> Iterator[RecordRow]:
@@ -152,7 +176,7 @@ def whole_record(row: RecordRow, form: ValueForm) -> Iterator[str]:
     """A whole record as lines."""
     record = row.record
     yield f"topic {row.topic or '-'} · partition {'-' if row.partition is None else row.partition}"
-    yield f"offset {record['offset']} · time {row.time}"
+    yield f"offset {row.offset} · time {row.time}"
     if row.schema:
         yield f"schema {row.schema} (key/value)"
     for name in ("key", "value"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 import kafkasniff
@@ -13,7 +14,7 @@ from tests.conftest import ROOT
 
 
 def row(**record: object) -> RecordRow:
-    return RecordRow(0, "", "orders", 3, {"offset": 7, "timestamp": 0, "key": None, "value": None, **record})
+    return RecordRow(0, "", "orders", 3, {"offset": 7, "timestamp": 0, "key": None, "value": None, **record}, 7)
 
 
 def whole(one: RecordRow, form: module.ValueForm = "text") -> str:
@@ -46,6 +47,27 @@ def test_records_of_requests_and_responses(capture: str, api: str, message: int,
     for one in found:
         assert (one.message, one.topic, one.partition) == (message, topic, 0)
         assert at(nodes[message], one.path) is one.record
+
+
+@pytest.mark.parametrize("capture", ["java-0.9", "java-1.1", "java-group-consumer", "librdkafka-codecs"])
+def test_produced_records_have_the_offsets_that_consumers_see(capture: str) -> None:
+    rows: dict[int, list[RecordRow]] = {0: [], 1: []}
+    for exchange in kafkasniff.read(ROOT / "captures" / f"{capture}.pcap"):
+        for row in records(exchange) if exchange.response and not exchange.response.errors else ():
+            rows[row.message].append(row)
+    produced, fetched = rows.values()
+    seen = {(row.topic, row.partition, row.offset): row.record["value"] for row in fetched}
+    places = [(row.topic, row.partition, row.offset) for row in produced]
+    assert len(set(places)) == len(places) > 0
+    both = [(seen[place], row.record["value"]) for place, row in zip(places, produced, strict=True) if place in seen]
+    assert both
+    assert all(one == other for one, other in both)
+
+
+def test_without_an_answer_a_produced_record_keeps_its_own_offset() -> None:
+    exchange = exchange_of("java-0.9", "Produce")
+    (first, *_) = records(msgspec.structs.replace(exchange, response=None))
+    assert first.offset == first.record["offset"]
 
 
 def test_forms() -> None:

@@ -132,7 +132,7 @@ class RecordTable(RowPane):
     def _cells(self, row: RecordRow) -> list[str]:
         return [
             "-" if row.partition is None else str(row.partition),
-            str(row.record["offset"]),
+            str(row.offset),
             row.cell("key", self.form),
             row.cell("value", self.form),
             row.time,
