@@ -76,6 +76,28 @@ def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Seque
     assert severities == expected
 
 
+def hasty(number: int, waited: float, every: float) -> Talk:
+    """A consumer that lets the broker wait for 5 s, and closes its connection before."""
+    one = Talk("10.0.1.9", 53_000 + number, after=every * number)
+    fetch = {"max_wait_ms": 5000, "min_bytes": 1, "max_bytes": 1, "topics": []}
+    one.ask("Fetch", 4, fetch, None, then=waited)
+    return one.ended()
+
+
+@pytest.mark.parametrize(
+    ("waits", "every", "expected"),
+    [([2.0, 2.1, 2.0], 2.2, ["error"]), ([2.0, 2.1, 2.0], 6, []), ([0.2] * 3, 0.3, []), ([2.0, 2.1], 2.2, [])],
+    ids=["timeout", "ends-each-time", "short-lived", "twice"],
+)
+def test_a_client_that_gives_up_before_its_own_wait_is_over(
+    tmp_path: Path, waits: Sequence[float], every: float, expected: Sequence[str]
+) -> None:
+    scene = [talk(1, [0.1] * 8), *(hasty(number, wait, every) for number, wait in enumerate(waits))]
+    findings = found(tmp_path / "a.pcap", scene, "unanswered-requests")
+    assert [one.severity for one in findings] == expected
+    assert all("after 2 s, but lets the broker wait for 5 s" in one.title for one in findings)
+
+
 def paused(number: int, pauses: int, *, wait: float = 0.4, fastest: float = 0.01) -> Talk:
     """A client of two requests per second; each second, one of them waits."""
     one = Talk(f"10.0.1.{number}", 51_000 + number, broker=("10.0.0.9", 9092))
