@@ -74,7 +74,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
     those that an outage (`transport-trouble`) or a broker that answered nothing (`late-answers`) explains.
 
     A client that closes several connections after the same time without a response has a timeout that is too short: an
-    error, also if the broker may still wait, since the request asks for it (`fetch.max.wait.ms`).
+    error. So has one that closes them while the broker may still wait, as the request asks (`fetch.max.wait.ms`).
 
     Caveats: exports do not say who closed a connection. Loss without a visible gap (a capture filter, a second network
     path) looks the same. A JoinGroup may wait for longer than its own rebalance timeout.
@@ -189,7 +189,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         what = plural(len(rows), f"{apis} request")
         came = f"; {plural(later, 'response')} came after that" if later else ""
         replicas = all(one.replicas for one in given_up)
-        allowed = max((one.due_ns or 0) - one.row["time_ns"] for one in given_up)
+        # Others may have waited for this one.
+        allowed = max((one.due_ns or 0) - one.row["time_ns"] for one in given_up if one.row is row)
         early = allowed > waited
         asks = f", but lets the broker wait for {elapsed(allowed)}" if early else f" without a response{came}"
         return self.finding(
