@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +17,10 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client
-from kafkasniff.analysis.offers import highest
+from kafkasniff.analysis.offers import is_controller, offered_in
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
-from kafkasniff.kafka.apis.named_apis import METADATA
 
 __all__ = ["ClientsAtControllers"]
 
@@ -42,7 +40,7 @@ class ClientsAtControllersThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
-    """Clients that reach a controller's listener: it offers no Metadata, and they can do nothing there.
+    """Clients that reach a controller's listener: it offers neither Produce nor Metadata.
 
     Such a client asks for versions (ApiVersions), learns that the listener is of no use, and waits or asks again. Nodes
     of the cluster and tools for controllers (`bootstrap.controllers`) send other requests.
@@ -80,7 +78,12 @@ class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
         other = only(batch, pc.invert(asking))
         self.parts["served"].add({**clients(other, broker=True), "count": np.ones(other.num_rows, np.int64)})
         batch = only(batch, pc.and_(asking, pc.is_valid(column(batch, "response_body"))))
-        batch = only(batch, pc.fill_null(looked_up(batch, "response_body", _is_controller, pa.bool_()), False))
+        batch = only(
+            batch,
+            pc.fill_null(
+                looked_up(batch, "response_body", lambda text: is_controller(offered_in(text)), pa.bool_()), False
+            ),
+        )
         self._asked.add(self, batch, clients(batch, broker=True))
 
     def findings(self) -> Iterator[Finding]:
@@ -97,7 +100,7 @@ class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
                 row,
                 evidence,
                 "error",
-                f"{client(row)} connects to {row['broker']}, which is a controller: it offers no Metadata",
+                f"{client(row)} connects to {row['broker']}, which is a controller and serves no clients",
                 meaning=(
                     "The listener belongs to a controller of the quorum. It serves brokers and administrative tools; "
                     "it names no brokers and takes no records. The client can do nothing there."
@@ -111,15 +114,6 @@ class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
                 subject=pair,
                 values={"attempts": row["count"]},
             )
-
-
-def _is_controller(text: str) -> bool | None:
-    """Whether a listener with this answer to ApiVersions serves no clients; None: unknown."""
-    try:
-        offered = highest(msgspec.json.decode(text))
-    except msgspec.DecodeError:
-        return None
-    return METADATA not in offered if offered else None
 
 
 def _is_node(client_id: str | None) -> bool:
