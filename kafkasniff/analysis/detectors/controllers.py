@@ -78,12 +78,8 @@ class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
         other = only(batch, pc.invert(asking))
         self.parts["served"].add({**clients(other, broker=True), "count": np.ones(other.num_rows, np.int64)})
         batch = only(batch, pc.and_(asking, pc.is_valid(column(batch, "response_body"))))
-        batch = only(
-            batch,
-            pc.fill_null(
-                looked_up(batch, "response_body", lambda text: is_controller(offered_in(text)), pa.bool_()), False
-            ),
-        )
+        found = looked_up(batch, "response_body", lambda text: is_controller(offered_in(text)), pa.bool_())
+        batch = only(batch, found)
         self._asked.add(self, batch, clients(batch, broker=True))
 
     def findings(self) -> Iterator[Finding]:
