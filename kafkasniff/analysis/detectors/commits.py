@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only
+from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only, with_client
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -61,11 +61,13 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         return {
-            "exchanges": TableReading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))
+            "exchanges": TableReading(
+                (*ORDER, "api", "group_id", "problems", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",)
+            )
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, in_any(batch, "api", ["OffsetCommit"]))
+        batch = with_client(only(batch, in_any(batch, "api", ["OffsetCommit"])))
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
         self._commits.add(self, batch, {**_keys(batch), "span": span})
 
