@@ -132,8 +132,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     again. The finding is an error, too, if the consumer did not continue in the capture, or if a member of a group
     without an offset neither asks where to start nor reads (`auto.offset.reset=none`).
 
-    Caveats: consumers that read nothing are only reported if all brokers are in the capture. A program may set its
-    position itself. How far it had read before the capture is unknown.
+    Caveats: consumers that read nothing are only reported if all brokers are in the capture, and no data of theirs is
+    missing. A program may set its position itself. How far it had read before the capture is unknown.
     """
 
     name: ClassVar[str] = "offsets-out-of-range"

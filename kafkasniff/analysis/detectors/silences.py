@@ -59,11 +59,16 @@ PARTS: Final = 10
 PART_NS: Final = SLOT_NS // PARTS
 DIGITS: Final = 12
 """… as digits of this many bits of two numbers, which are sums. A broker that answers more is not silent anyway."""
+GAP_NS: Final = 10_000_000_000
+"""For this long after a gap in a connection, a request may wait for one that is not in the capture."""
+MAX_GAPS: Final = 1 << 16
+"""Maximum number of gaps that are remembered, the earliest."""
 MAX_SLOTS: Final = 1 << 19
 """Maximum number of such spans that are remembered, the earliest."""
 MAX_PAUSES: Final = 64
 """Maximum number of a broker's pauses that are examined for one request."""
 FOREVER: Final = (1 << 63) - 1
+_GAPS: Final = ("tcp-gap", "stream-resync")
 _HALVES: Final = ("early", "late")
 _HALF: Final = PARTS // len(_HALVES)
 
@@ -143,6 +148,7 @@ class OwedResponses(Detector[P]):
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
             TRANSPORT: TableReading(transport, optional=True),
+            "problems": TableReading(("connection_id", "time_ns", "kind"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -170,6 +176,9 @@ class OwedResponses(Detector[P]):
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+            "gaps": Shape(
+                keys=(*connection, ("time_ns", pa.int64())), order=("time_ns",), keep="earliest", bound=MAX_GAPS
+            ),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -179,6 +188,9 @@ class OwedResponses(Detector[P]):
             batch = only(batch, in_any(batch, "ended_by", ("client",)))
             left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
             self.parts["left"].add(left)
+        elif table == "problems":
+            batch = only(batch, in_any(batch, "kind", _GAPS))
+            self.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
         elif table == "connections":
             end = column(batch, "end_time_ns")
             # Acknowledgements of the broker's data would show that responses are missing (`lost`).
@@ -231,13 +243,20 @@ class OwedResponses(Detector[P]):
         return LATE_NS
 
     def owed(self) -> list[Owed]:
-        """The requests whose responses were late or missing, by time, without those that an outage explains."""
+        """The requests whose responses were late or missing, by time, without those that an outage explains.
+
+        Nor those near a gap: what the broker was doing meanwhile, or its response, may be in it.
+        """
         end = self.end_ns
         ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
         stuck: dict[int, list[tuple[int, int]]] = {}
         for outage in outages(self, LATE_NS):
             for row in outage.rows:
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
+        for row in self.parts["gaps"].table().to_pylist():
+            if row["time_ns"] is not None:
+                span = row["time_ns"] - 1, row["time_ns"] + GAP_NS
+                stuck.setdefault(row["connection_id"], []).append(span)
         found = []
         known = ways(self)
         table = self.parts["owed"].table()

@@ -85,7 +85,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
     parameters_type = UnansweredThresholds
 
     def reads(self) -> Mapping[str, TableReading]:
-        problems = TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True)
+        problems = TableReading(("connection_id", "exchange_id", "time_ns", "kind", "detail"), optional=True)
         return {**super().reads(), "problems": problems}
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -103,8 +103,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         return self.thresholds.given_up
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        super().update(batch, table)
         if table != "problems":
-            super().update(batch, table)
             if table == TABLE:
                 batch = only(batch, in_any(batch, "ended_by", ["broker"]))
                 self.parts["by_broker"].add({"connection_id": column(batch, "connection_id")})
@@ -164,6 +164,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             over = left.get(one.connection_id)
             if over is None or one.due_ns is None or over - one.due_ns >= self.thresholds.after:
                 continue
+            if one.row["client_id"] is None:
+                continue  # it may be several
             early = over < one.due_ns
             if not early and over - one.due_ns < self.kept_ns:
                 continue
@@ -304,7 +306,7 @@ def _in_a_row(given_up: Sequence[Owed], waited: int) -> bool:
     if any((one.due_ns or 0) - one.row["time_ns"] > LONGEST_WAIT_NS for one in given_up):
         return False
     times = sorted(one.row["time_ns"] for one in given_up)
-    return times[-1] - times[0] <= 2 * waited * (len(times) - 1)
+    return bool(times[-1] - times[0] <= 2 * waited * (len(times) - 1))
 
 
 def _note(row: dict[str, Any]) -> str:
