@@ -35,7 +35,6 @@ ALLOWED = {
     "cli/running/capture_usage.py": NEGOTIATION,
     "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",
     "otlp/spans.py": "OpenTelemetry's types of operations: send, receive, settle",
-    "analysis/detectors/broker_versions.py": "a listener that does not offer Produce is one of controllers",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
     "tls/record.py": "no API: a type of TLS records with the name of one",
 }

@@ -38,6 +38,7 @@ __all__ = [
     "record_bytes",
     "repeated",
     "table_of",
+    "with_client",
     "with_topics",
 ]
 
@@ -91,6 +92,15 @@ def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     if pa.types.is_large_string(values.type):
         values = values.cast(pa.string())
     return values
+
+
+def with_client(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Exchanges whose client id is known, or missing in the request. If it was cut off, all clients look like one."""
+    missing = pc.is_null(column(batch, "client_id"))
+    if not missing.true_count:
+        return batch
+    cut = pc.match_substring(pc.binary_join(column(batch, "problems"), " "), "header-truncated")
+    return only(batch, pc.invert(pc.and_(missing, pc.fill_null(cut, False))))
 
 
 def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:

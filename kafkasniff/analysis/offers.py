@@ -13,9 +13,9 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReadin
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
+from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
 
-__all__ = ["Offers", "highest"]
+__all__ = ["Offers", "highest", "is_controller", "offered_in"]
 
 
 class Offers(Accumulator[Parameters]):
@@ -50,7 +50,7 @@ class Offers(Accumulator[Parameters]):
         names = [*self._dimensions.names, "response_body"]
         rows = pa.table({**self._dimensions.arrays(batch), "response_body": column(batch, "response_body")})
         different = rows.group_by(names).aggregate([]).to_pylist()
-        offered = {text: highest(_decoded(text)) for text in {row["response_body"] for row in different}}
+        offered = {text: offered_in(text) for text in {row["response_body"] for row in different}}
         columns: dict[str, list[Any]] = {name: [] for name in (*self._dimensions.names, "api_key", "highest")}
         for row in different:
             for key, version in offered[row.pop("response_body")].items():
@@ -75,6 +75,16 @@ def highest(body: Any) -> dict[int, int]:
         if isinstance(key, int) and isinstance(version, int):
             found[key] = version
     return found
+
+
+def is_controller(offered: Mapping[int, int]) -> bool:
+    """Whether a listener that offers these versions is one of controllers, which serve no clients."""
+    return bool(offered) and PRODUCE not in offered
+
+
+def offered_in(text: str) -> dict[int, int]:
+    """The same as `highest` from the body as in the table; empty if it is invalid, too."""
+    return highest(_decoded(text))
 
 
 def _decoded(text: str) -> Any:

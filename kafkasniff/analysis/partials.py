@@ -10,7 +10,9 @@ Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the b
   every order of updates. Only if that does not suffice are groups dropped.
 - `heaviest`: the groups with the least weight are dropped and counted. A group that reappears is too low by at most
   `Lost.undercount` (the idea of Misra and Gries' frequent items). Only here does the answer depend on the order of
-  updates, within that error.
+  updates, within that error, and only above the bound. It has to: a group that is light so far may become the
+  heaviest, so what is dropped depends on what has come. Independent of the order would be a choice that ignores
+  weights (`sampled`), which would miss the heaviest groups, or memory for all groups.
 - `earliest`: the first rows by `Shape.order` stay: the same rows in every order of updates. A measure in `order`
   must be one that only falls when rows are folded (`min`, or `first`).
 - `sampled`: rows stay whose hash ends in enough zero bits: the same sample in every order of updates.

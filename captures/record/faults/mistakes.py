@@ -24,6 +24,7 @@ _QUICK_FAILURES = {
     "log.flush.start.offset.checkpoint.interval.ms": "1000",
 }
 _FREEZE_S = 4
+_LONG_WAIT = ("fetch.max.wait.ms=5000", "fetch.min.bytes=1000000")
 
 
 def members(word: str, broker: RealBroker, seconds: float, number: int, *settings: str) -> Sequence[str]:
@@ -347,6 +348,20 @@ FAULTS = [
         f"a producer with acks=all and the usual timeouts; the follower stands still for {_FREEZE_S} seconds",
         _patient,
         looks_like="request-timeout-short.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "fetch-wait-long.pcap",
+        "a consumer at the end of a log lets the broker wait for 5 s (fetch.max.wait.ms), and itself waits for 2 s "
+        "(request.timeout.ms)",
+        _one("reads", 14, 0, "client.id=hasty", *_LONG_WAIT, "request.timeout.ms=2000"),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "fetch-wait-allowed.pcap",
+        "the same with request.timeout.ms=8000",
+        _one("reads", 14, 0, "client.id=hasty", *_LONG_WAIT, "request.timeout.ms=8000"),
+        looks_like="fetch-wait-long.pcap",
         sniff=_OPEN,
     ),
     Fault(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from ..distribution import DEFAULT_VERSION
 from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import java, rdkafka
@@ -49,7 +50,36 @@ def _controller(stage: Stage, reached: bool) -> None:
         time.sleep(12)
 
 
+def _at_controller(stage: Stage) -> None:
+    """Producers whose bootstrap server is the listener of the controller."""
+    broker = stage.broker()
+    controller = f"127.0.0.1:{broker.port('CONTROLLER')}"
+    with stage.recording(broker.port("CONTROLLER")):
+        stage.start(rdkafka(stage, 8, controller, client_id="shop"))
+        stage.run(java(stage, 6, controller, client_id="billing"))
+
+
+def _tool_at_controller(stage: Stage) -> None:
+    broker = stage.broker()
+    stage.clients.append(f"Apache Kafka's Java client {DEFAULT_VERSION}")
+    with stage.recording(broker.port("CONTROLLER")):
+        stage.run(java_waits("quorum", f"127.0.0.1:{broker.port('CONTROLLER')}"))
+
+
 FAULTS = [
+    Fault(
+        "client-at-controller.pcap",
+        "two producers whose bootstrap.servers is the listener of the controller",
+        _at_controller,
+        sniff=_OPEN,
+    ),
+    Fault(
+        "tool-at-controller.pcap",
+        "a tool that asks the controller for the state of the quorum (bootstrap.controllers)",
+        _tool_at_controller,
+        looks_like="client-at-controller.pcap",
+        sniff=_OPEN,
+    ),
     Fault(
         "leaders-move.pcap",
         "the leaders of two topics move between two brokers, once a second",

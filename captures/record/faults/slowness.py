@@ -49,6 +49,28 @@ def _pauses(times: int) -> Callable[[Stage], None]:
     return play
 
 
+def _throttled(stopped_s: float) -> Callable[[Stage], None]:
+    """The second of two brokers gets no CPU for a part of each 100 ms, for three seconds."""
+
+    def play(stage: Stage) -> None:
+        first = stage.broker(properties=QUICK_SESSIONS)
+        second = stage.broker(properties=QUICK_SESSIONS, controller=first)
+        for topic, replicas in (("throttled", "2"), ("free", "1")):
+            stage.run(java_waits("topic", first.bootstrap(), topic, replicas))
+        with stage.recording(first.port(), second.port()):
+            for topic in ("throttled", "free"):
+                for name in ("one", "two"):
+                    writes = {"client_id": f"{name}-{topic}", "acks": "1", "linger_ms": "0", "every": ".04"}
+                    stage.start(rdkafka(stage, 7, first.bootstrap(), topic, **writes))
+            time.sleep(3)
+            for _ in range(30):
+                pause(second, stopped_s)
+                time.sleep(0.1 - stopped_s)
+            time.sleep(1)
+
+    return play
+
+
 def _slow_link(
     delay_s: float, bytes_per_s: float, *, at_clients: bool, size: int = 7, seconds: float = 9, every: str = ".2"
 ) -> Callable[[Stage], None]:
@@ -110,6 +132,19 @@ FAULTS = [
         f"the same, once for {PAUSE_S} s",
         _pauses(1),
         looks_like="broker-pauses.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "broker-throttled.pcap",
+        "the process of one of two brokers stands still for 80 of each 100 ms, as with a limit of CPU; four producers",
+        _throttled(0.08),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "broker-throttled-little.pcap",
+        "the same for 5 of each 100 ms",
+        _throttled(0.005),
+        looks_like="broker-throttled.pcap",
         sniff=_OPEN,
     ),
     Fault(

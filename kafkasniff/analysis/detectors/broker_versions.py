@@ -16,7 +16,7 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import BROKER, Tally
 from kafkasniff.analysis.detectors.wording import plural
-from kafkasniff.analysis.offers import highest
+from kafkasniff.analysis.offers import is_controller, offered_in
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.releases import releases, spoken_by
@@ -29,8 +29,6 @@ MAX_OFFERS: Final = 1 << 12
 MAX_APIS: Final = 256
 """Maximum number of APIs of an answer that are compared; Kafka has 95."""
 SHOWN: Final = 4
-PRODUCE: Final = 0
-"""Controller listeners do not offer it and are not peers of brokers."""
 
 
 class MixedVersionsThresholds(Parameters, frozen=True, kw_only=True):
@@ -156,11 +154,8 @@ class _Offer(NamedTuple):
 
 def _offer(text: str) -> str | None:
     """The highest versions as text that is equal for equal ones; None if the answer is not from a broker."""
-    try:
-        found = highest(msgspec.json.decode(text))
-    except msgspec.DecodeError:
-        return None
-    if PRODUCE not in found:
+    found = offered_in(text)
+    if not found or is_controller(found):
         return None
     return msgspec.json.encode(sorted(found.items())[:MAX_APIS]).decode()
 

@@ -22,7 +22,14 @@ CROWD: Final = 10
 MAX_WORST: Final = 20
 """Maximum number of clients that a combined finding names."""
 _ALL_CLIENTS: Final = frozenset(
-    {"late-answers", "other-clusters", "tls-failures", "unanswered-requests", "wrong-protocol"}
+    {
+        "clients-at-controllers",
+        "late-answers",
+        "other-clusters",
+        "tls-failures",
+        "unanswered-requests",
+        "wrong-protocol",
+    }
 )
 """Detectors of what a broker does, for all of its clients."""
 _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "producer_id", "producer_epoch"}
@@ -47,6 +54,7 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "growing-lag": ("stuck-stable-offsets", "hanging-transactions"),
     "stuck-stable-offsets": ("hanging-transactions",),
     "wrong-protocol": ("broker-gone",),
+    "tls-failures": ("bad-certificate",),
     "repeated-sequences": ("broker-gone", "hidden-errors", "not-leader", "late-answers"),
     "overwritten-records": ("broker-gone",),
     "offsets-out-of-range": ("overwritten-records", "missing-topics"),
@@ -54,21 +62,21 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Detectors, error codes and kinds of trouble that may explain the findings of another, the likeliest first. For error
 codes, see `dissectors/errors.txt`."""
-_MERE: Final = frozenset({"connection-churn", "stuck-stable-offsets", "unanswered-requests"})
-"""Detectors whose findings become a part of their cause, unless they are worse: they show the same connections."""
-_SLOW: Final = frozenset({"late-answers", "slow-broker"})
-"""The same if the network is the cause, or a follower for which the broker waited."""
-_SPECIFIC: Final = frozenset(
-    {
-        "damaged-records",
-        "fenced-producers",
-        "missing-topics",
-        "offsets-out-of-range",
-        "repeated-deliveries",
+_ANY: Final = ()
+_PARTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "connection-churn": _ANY,
+    "stuck-stable-offsets": _ANY,
+    "unanswered-requests": _ANY,
+    "late-answers": ("broker-gone", *_NETWORK),
+    "slow-broker": ("broker-gone", *_NETWORK),
+    "metadata-storms": ("connection-churn",),
+    "hidden-errors": (
+        *("damaged-records", "fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries"),
         "shared-instances",
-    }
-)
-"""Detectors that judge an error code by what came of it: its own finding becomes a part of theirs."""
+    ),
+}
+"""Detectors whose findings become a part of these causes, unless they are worse: the cause's finding says it all. Those
+of `hidden-errors` always do, since these causes judge an error code by what came of it."""
 SHOWN: Final = 3
 """Effects that a sentence names."""
 MAX_EFFECTS: Final = 20
@@ -158,9 +166,9 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     ordered = worst_first(findings)
     by_kind: dict[str, list[int]] = {}
     for place, one in enumerate(ordered):
-        for kind in {one.detector, _code_of(one), one.subject.get("trouble")} - {None}:
-            if len(by_kind.setdefault(str(kind), [])) < MAX_CANDIDATES:
-                by_kind[str(kind)].append(place)
+        for kind in _kinds_of(one):
+            if len(by_kind.setdefault(kind, [])) < MAX_CANDIDATES:
+                by_kind[kind].append(place)
     cause: dict[int, int] = {}
     for place, one in enumerate(ordered):
         likely = (other for kind in _causes_of(one) for other in by_kind.get(kind, ()))
@@ -211,13 +219,11 @@ def _chain(cause: Mapping[int, int], place: int) -> list[int]:
 
 def _is_part(effect: Finding, cause: Finding) -> bool:
     """Whether the cause's finding says it all."""
-    if effect.detector == "hidden-errors" and cause.detector in _SPECIFIC:
-        return True
-    if effect.detector == "metadata-storms" and cause.detector == "connection-churn":
-        return True  # each new client asks once
-    slow = cause.subject.get("trouble") in _NETWORK or bool(effect.values.get("replicas"))
-    mere = effect.detector in _MERE or (effect.detector in _SLOW and slow)
-    return mere and SEVERITIES.index(cause.severity) <= SEVERITIES.index(effect.severity)
+    causes = _PARTS.get(effect.detector)
+    if causes is None or (causes != _ANY and _kinds_of(cause).isdisjoint(causes)):
+        return False
+    worse = SEVERITIES.index(effect.severity) < SEVERITIES.index(cause.severity)
+    return effect.detector == "hidden-errors" or not worse
 
 
 def _with_effects(cause: Finding, effects: Sequence[str]) -> Finding:
@@ -228,6 +234,11 @@ def _with_effects(cause: Finding, effects: Sequence[str]) -> Finding:
         meaning=f"{cause.meaning} Effects: {titles}{more}.",
         values={**cause.values, "effects": list(effects[:MAX_EFFECTS])},
     )
+
+
+def _kinds_of(finding: Finding) -> set[str]:
+    """What it may be called among the causes of others."""
+    return {str(kind) for kind in (finding.detector, _code_of(finding), finding.subject.get("trouble")) if kind}
 
 
 def _code_of(finding: Finding) -> str | None:
@@ -263,5 +274,5 @@ def _may_cause(cause: Finding, effect: Finding) -> bool:
         return True
     until = cause.first if cause.last is None else cause.last
     # Times of churn are those of whole spans.
-    soon = LATE_NS if effect.detector in _MERE else SOON_NS
+    soon = LATE_NS if _PARTS.get(effect.detector) == _ANY else SOON_NS
     return cause.first <= effect.first + soon and effect.first <= until + LATE_NS

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only
+from kafkasniff.analysis.columns import ORDER, column, exploded, floor_divided, in_any, only, with_client
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -61,11 +61,13 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         return {
-            "exchanges": TableReading((*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",))
+            "exchanges": TableReading(
+                (*ORDER, "api", "group_id", "problems", *CLIENT_COLUMNS, *CLUSTER_COLUMNS), ("OffsetCommit",)
+            )
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, in_any(batch, "api", ["OffsetCommit"]))
+        batch = with_client(only(batch, in_any(batch, "api", ["OffsetCommit"])))
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
         self._commits.add(self, batch, {**_keys(batch), "span": span})
 
@@ -104,6 +106,22 @@ _REFUSED: Final = (22, 25, REBALANCE_IN_PROGRESS, 82, 110, 113)
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345), FENCED_MEMBER_EPOCH, STALE_MEMBER_EPOCH
 (KIP-848)."""
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit")
+_PASSING: Final = (
+    "The group was rebalancing. The member can commit after it has rejoined.",
+    "Nothing if it is rare; otherwise find out why the group rebalances (rebalance-storms).",
+)
+_OUTSIDE: Final = (
+    "The commit names no member: it comes from an administrator (kafka-consumer-groups.sh --reset-offsets), or from a "
+    "program that chooses its partitions itself (assign). While the group has members, only these may commit.",
+    "Stop all members of the group before you set its offsets. Give programs that use assign a group.id of their own.",
+)
+_LATE: Final = (
+    "The group had moved on without this member. The new owner of its partitions reads and processes everything since "
+    "its last commit again.",
+    "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are revoked; make processing "
+    "idempotent.",
+)
+"""Meaning and advice."""
 
 
 class RefusedCommitThresholds(Parameters, frozen=True, kw_only=True):
@@ -115,7 +133,8 @@ class RefusedCommitThresholds(Parameters, frozen=True, kw_only=True):
 class RefusedCommits(Detector[RefusedCommitThresholds]):
     """Commits refused because the group had moved on: the member, generation or epoch is outdated.
 
-    The records may be processed twice.
+    The records may be processed twice. A commit that names no member is a program's or an administrator's that sets the
+    offsets of a group while its members run.
     """
 
     name: ClassVar[str] = "refused-commits"
@@ -123,12 +142,24 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
     parameters_type = RefusedCommitThresholds
     parts_clusters = True
 
-    _refused = Tally("refused", (*CLIENT, *_GROUP, ("error_code", pa.int64())), sums=("partitions",))
+    _refused = Tally(
+        "refused", (*CLIENT, *_GROUP, ("error_code", pa.int64()), ("outside", pa.bool_())), sums=("partitions",)
+    )
 
     def reads(self) -> Mapping[str, TableReading]:
         return {
             "exchanges": TableReading(
-                (*ORDER, "api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "error_count", "partitions"), _COMMITS
+                (
+                    *ORDER,
+                    "api",
+                    "group_id",
+                    "member_id",
+                    *CLIENT_COLUMNS,
+                    *CLUSTER_COLUMNS,
+                    "error_count",
+                    "partitions",
+                ),
+                _COMMITS,
             )
         }
 
@@ -145,6 +176,7 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
         keys = {
             **_keys(batch),
             "error_code": column(parts, "error_code").take(pa.array(firsts)),
+            "outside": pc.fill_null(pc.equal(column(batch, "member_id"), ""), False),
         }
         self._refused.add(self, batch, keys, partitions=counts)
 
@@ -153,28 +185,15 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
             if row["count"] < self.thresholds.at_least:
                 continue
             name, passing = error_name(row["error_code"]), row["error_code"] == REBALANCE_IN_PROGRESS
+            meaning, advice = _PASSING if passing else _OUTSIDE if row["outside"] else _LATE
             yield self.row_finding(
                 row,
                 evidence,
                 "note" if passing else "warning",
                 f"{plural(row['count'], 'commit')} of {client(row)} to group {word(row['group_id'])}"
                 f"{in_cluster(self.clusters, row['cluster'])} refused with {name}",
-                meaning=(
-                    "The group was rebalancing. The member can commit after it has rejoined."
-                    if passing
-                    else (
-                        "The group had moved on without this member. The new owner of its partitions reads and "
-                        "processes everything since its last commit again."
-                    )
-                ),
-                advice=(
-                    "Nothing if it is rare; otherwise find out why the group rebalances (rebalance-storms)."
-                    if passing
-                    else (
-                        "Do less work between polls, or raise max.poll.interval.ms; commit when partitions are "
-                        "revoked; make processing idempotent."
-                    )
-                ),
+                meaning=meaning,
+                advice=advice,
                 subject=("client_id", "client_ip", "group_id", "error_code"),
                 values={"commits": row["count"], "partitions": row["partitions"]},
             )

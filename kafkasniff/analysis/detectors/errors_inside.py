@@ -448,7 +448,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             severity,
             title,
             meaning=self._meaning(code, error, settles, cases),
-            advice=f"{(error and error.advice) or _UNKNOWN}.",
+            advice=f"{(error and error.advice_in(apis[0][0])) or _UNKNOWN}.",
             subject={
                 "client_id": lead["client_id"] if one_client else None,
                 "client_ip": lead["client_ip"] if len({ip for _, ip in who}) == 1 else None,

@@ -18,6 +18,12 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("error", "warning", "note")
 """Worst first."""
 _LASTING: Final = frozenset(
     {
+        "acks-zero",
+        "all-topics",
+        "frequent-commits",
+        "skewed-partitions",
+        "small-batches",
+        "uncompressed-batches",
         "plaintext-credentials",
         "plaintext-scram",
         "old-tls",
@@ -26,7 +32,7 @@ _LASTING: Final = frozenset(
         "without-authentication",
     }
 )
-"""Detectors of what is as it always was: what has happened comes before it."""
+"""Detectors of what is as it always was, such as settings and habits: what has happened comes before it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -64,7 +64,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
     A broker that answered nothing while several connections waited, or for long, is reported once, for all its clients;
     an error if that lasts until the end of the capture. A leader whose requests with acks=all wait for it meanwhile is
     not reported. A broker that does so again and again, even for fractions of a second, is reported once, as a warning.
-    Responses that an outage of the network held up (`transport-trouble`) do not count.
+    Responses that an outage of the network held up (`transport-trouble`) do not count, nor those near a gap in the
+    capture.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
     throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.

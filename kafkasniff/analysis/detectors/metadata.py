@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only
+from kafkasniff.analysis.columns import ORDER, column, floor_divided, in_any, integers, only, with_client
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
@@ -53,13 +53,13 @@ class FrequentMetadata(Detector[StormThresholds]):
         }
 
     def reads(self) -> Mapping[str, TableReading]:
-        return united(super().reads(), {"exchanges": TableReading(ORDER, ("Metadata",))})
+        return united(super().reads(), {"exchanges": TableReading((*ORDER, "problems"), ("Metadata",))})
 
     def shapes(self) -> Mapping[str, Shape]:
         return {"evidence": evidence_shape((("span", pa.int64()), *CLIENT))}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, in_any(batch, "api", ["Metadata"]))
+        batch = with_client(only(batch, in_any(batch, "api", ["Metadata"])))
         self.asked["storms"].update(batch)
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
         self.parts["evidence"].add(evidence_columns(batch, {"span": span, **clients(batch)}))

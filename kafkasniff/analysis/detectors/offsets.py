@@ -132,8 +132,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     again. The finding is an error, too, if the consumer did not continue in the capture, or if a member of a group
     without an offset neither asks where to start nor reads (`auto.offset.reset=none`).
 
-    Caveats: consumers that read nothing are only reported if all brokers are in the capture. A program may set its
-    position itself. How far it had read before the capture is unknown.
+    Caveats: consumers that read nothing are only reported if all brokers are in the capture, and no data of theirs is
+    missing. A program may set its position itself. How far it had read before the capture is unknown.
     """
 
     name: ClassVar[str] = "offsets-out-of-range"
@@ -150,7 +150,9 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions", "request_body")
         return {
             "exchanges": TableReading(own, ("Fetch", "ListOffsets", "OffsetCommit", "OffsetFetch", *_MEMBER)),
-            "connections": TableReading(("end_time_ns", "broker_ip", "broker_port"), optional=True),
+            "connections": TableReading(
+                ("end_time_ns", "client_ip", "broker_ip", "broker_port", "bytes_lost"), optional=True
+            ),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -163,6 +165,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             "read": Shape(keys=CLIENT, measures=(("last", number, "max"),)),
             "members": Shape(keys=(*CLIENT, _GROUP), measures=(("left", number, "max"),)),
             "brokers": Shape(keys=BROKER),
+            "gaps": Shape(keys=(("client_ip", pa.string()),)),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end", number, "max"),)),
             "commits": Shape(
                 keys=(_GROUP, *_PARTITION, ("connection_id", number)),
@@ -176,6 +179,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         if table == "connections":
             self.parts["whole"].add({"one": [0], "end": [pc.max(column(batch, "end_time_ns")).as_py()]})
             self.parts["brokers"].add({"broker": broker_endpoint(batch)})
+            gaps = only(batch, pc.greater(column(batch, "bytes_lost"), 0))
+            self.parts["gaps"].add({"client_ip": column(gaps, "client_ip")})
             return
         self._is_member(only(batch, in_any(batch, "api", _MEMBER)))
         self._committed(only(batch, in_any(batch, "api", ["OffsetCommit", "OffsetFetch"])))
@@ -267,9 +272,13 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             tuple(row[name] for name in _WHO): row["left"] or 0 for row in self.parts["members"].table().to_pylist()
         }
         lost = {tuple(row[name] for name in (*_WHO, "topic", "partition")) for row, _ in self._lost()}
+        # What a client has read may be in a gap of the capture.
+        gaps = set(self.parts["gaps"].table().column("client_ip").to_pylist())
         found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in self._absent.rows(self):
             who, since = tuple(row[name] for name in _WHO), row["first"]
+            if row["client_ip"] in gaps:
+                continue
             if since is None or who not in left or (*who, row["topic"], row["partition"]) in lost:
                 continue
             idle = read.get((row["client_id"], row["client_ip"]), 0) < since

@@ -22,6 +22,7 @@ from kafkasniff.analysis.columns import (
 )
 from kafkasniff.analysis.detectors.silences import (
     LATE_NS,
+    PART_NS,
     SLOT_NS,
     Answers,
     Owed,
@@ -47,6 +48,12 @@ ALONE: Final = 5
 """Pauses that are reported although one connection alone waited each time …"""
 ALONE_SHARE: Final = 0.05
 """… for this share of the time, if fewer segments were sent again."""
+SHORT_NS: Final = 2 * PART_NS
+"""Shorter pauses count if several connections waited each time …"""
+SHORT: Final = 20
+"""… this often …"""
+SHORT_SHARE: Final = 0.05
+"""… for this share of the time."""
 MAX_HELD: Final = 1 << 16
 """Maximum number of late responses that are kept, the earliest."""
 
@@ -80,7 +87,7 @@ def held_shapes() -> dict[str, Shape]:
         "held": Shape(
             keys=keys, order=("slot", *ORDER), keep="earliest", group=("broker", "slot"), each=EACH, bound=MAX_HELD
         ),
-        "fastest": Shape(keys=PAIR, measures=fastest),
+        "fastest": Shape(keys=(*PAIR, ("api", pa.string()), ("replicas", pa.bool_())), measures=fastest),
     }
 
 
@@ -88,21 +95,23 @@ def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`."""
     batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "time_ns"))))
     pair = {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
-    detector.parts["fastest"].add({**pair, "fastest_us": column(batch, "latency_us")})
+    replicas = pc.fill_null(pc.equal(column(batch, "waits_for"), "replicas"), False)
+    kind = {"api": with_sender(batch), "replicas": replicas}
+    detector.parts["fastest"].add({**pair, **kind, "fastest_us": column(batch, "latency_us")})
     work = work_us(batch)
     # Brokers let clients wait whose authentication fails.
     mask = (work >= HELD_US) & ~in_any(batch, "api", _AUTHENTICATION).to_numpy(zero_copy_only=False)
     batch, work = only(batch, pa.array(mask)), work[mask]
+    kind = {name: values.filter(pa.array(mask)) for name, values in kind.items()}
     end = pc.add(column(batch, "time_ns"), pc.multiply(column(batch, "latency_us"), 1000))
     detector.parts["held"].add(
         {
             "slot": floor_divided(end, SLOT_NS),
             **order_columns(batch),
             **clients(batch, broker=True),
-            "api": with_sender(batch),
+            **kind,
             "due_ns": integers(end) - work * 1000,
             "end_ns": end,
-            "replicas": pc.fill_null(pc.equal(column(batch, "waits_for"), "replicas"), False),
         }
     )
 
@@ -115,18 +124,23 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
     A response is due when the fastest one to the same address could be there. Responses that waited in a queue of the
     network do not count.
     """
-    fastest = {
-        (row["client_ip"], row["broker"]): row["fastest_us"] * 1000
-        for row in detector.parts["fastest"].table().to_pylist()
-    }
+    fastest: dict[tuple[Any, ...], int] = {}
+    """By address and broker, and also by kind of request."""
+    for row in detector.parts["fastest"].table().to_pylist():
+        pair, took = (row["client_ip"], row["broker"]), row["fastest_us"] * 1000
+        fastest[pair] = min(fastest.get(pair, took), took)
+        fastest[*pair, row["api"], row["replicas"]] = took
     known = ways(detector)
     queued = {pair for pair, way in known.items() if way.queued}
-    owed = []
+    owed: list[Owed] = []
+    beyond: list[Owed] = []
+    """Requests that waited for longer than the fastest to the same address, and than the fastest of their kind."""
     for row in detector.parts["held"].table().to_pylist():
         pair = row["client_ip"], row["broker"]
-        due = row["due_ns"] + fastest.get(pair, 0)
-        if due < row["end_ns"] and pair not in queued:
-            owed.append(Owed(row, row["broker"], row["connection_id"], due, row["end_ns"], row["replicas"]))
+        for waited, kind in ((owed, pair), (beyond, (*pair, row["api"], row["replicas"]))):
+            due = row["due_ns"] + fastest.get(kind, 0)
+            if due < row["end_ns"] and pair not in queued:
+                waited.append(Owed(row, row["broker"], row["connection_id"], due, row["end_ns"], row["replicas"]))
     answers = Answers(detector)
     every = answers.missing(owed, PAUSE_NS)
     together = without_leaders([one for one in every if one.connections >= connections], owed)
@@ -142,7 +156,13 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
         pairs = {(one.row["client_ip"], one.broker) for one in pauses.owed}
         if sum(known[pair].again for pair in pairs & known.keys()) < len(pauses.each):
             found.append(pauses)
-    return found
+    pausing = {one.broker for one in found}
+    short = [
+        one
+        for one in answers.missing((one for one in beyond if _is_work(one)), SHORT_NS, fine=True)
+        if one.connections >= connections and pausing.isdisjoint(one.brokers)
+    ]
+    return [*found, *_by_broker(without_leaders(short, beyond), answers, max(times, SHORT), max(share, SHORT_SHARE))]
 
 
 def _by_broker(pauses: Iterable[Silence], answers: Answers, times: int, share: float) -> list[Pauses]:

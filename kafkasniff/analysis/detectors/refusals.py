@@ -87,6 +87,12 @@ class _Refusal(msgspec.Struct, frozen=True):
         return max((time for time, who in times if who == client(self.row)), default=None)
 
 
+_RENEW_TOKEN: Final = (
+    "Renew the delegation token before its expiry, and create a new one after its maximum lifetime "
+    "(delegation.token.expiry.time.ms, delegation.token.max.lifetime.ms)."
+)
+
+
 class SaslThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `SaslFailures`."""
 
@@ -319,8 +325,7 @@ class SaslFailures(Detector[SaslThresholds]):
                 )
             )
             advice = (
-                "Renew the delegation token before its expiry, and create a new one after its maximum lifetime "
-                "(delegation.token.expiry.time.ms, delegation.token.max.lifetime.ms)."
+                _RENEW_TOKEN
                 if one.by_token
                 else "Check that the client gets a new token in time (sasl.login.refresh.* of OAUTHBEARER), and the "
                 "clocks of client, broker and token server."
@@ -328,6 +333,9 @@ class SaslFailures(Detector[SaslThresholds]):
                 else "Find out when the user's credentials were changed or deleted, and give the client the new ones; "
                 "most clients read their password at the start only."
             )
+        elif one.by_token:
+            meaning = "The broker does not know this delegation token, or no longer: it has expired, or was removed."
+            advice = _RENEW_TOKEN
         else:
             meaning = (
                 "The broker does not know the user, or the password or token is wrong. Older clients only show it as a "

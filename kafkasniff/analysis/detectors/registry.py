@@ -46,6 +46,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("throttled-clients", "kafkasniff.analysis.detectors.throttling"),
     ("empty-fetches", "kafkasniff.analysis.detectors.fetching"),
     ("unreached-listeners", "kafkasniff.analysis.detectors.listeners"),
+    ("clients-at-controllers", "kafkasniff.analysis.detectors.controllers"),
     ("other-clusters", "kafkasniff.analysis.detectors.other_clusters"),
     ("mixed-broker-versions", "kafkasniff.analysis.detectors.broker_versions"),
     ("connection-churn", "kafkasniff.analysis.detectors.churn"),

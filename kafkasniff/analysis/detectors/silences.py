@@ -8,17 +8,27 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, in_any, only, order_columns
+from kafkasniff.analysis.columns import (
+    ORDER,
+    broker_endpoint,
+    column,
+    floor_divided,
+    in_any,
+    integers,
+    only,
+    order_columns,
+)
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
 from kafkasniff.analysis.detectors.ways import WAY_COLUMNS, add_ways, ways, ways_shapes
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, with_sender, work_us
+from kafkasniff.analysis.waits import WAIT_COLUMNS, Integers, excused_us, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 
 __all__ = [
@@ -44,11 +54,26 @@ MAX_REQUESTS: Final = 100_000
 """Maximum number of requests that were not answered in time that are examined, the earliest."""
 SLOT_NS: Final = 200_000_000
 """A broker's first and last response are remembered for each span of this length, so no longer pause is missed."""
+PARTS: Final = 10
+"""Each such span has this many parts; responses are counted in each of them …"""
+PART_NS: Final = SLOT_NS // PARTS
+DIGITS: Final = 12
+"""… as digits of this many bits of two numbers, which are sums. A broker that answers more is not silent anyway."""
+GAP_NS: Final = 10_000_000_000
+"""For this long after a gap in a connection, a request may wait for one that is not in the capture."""
+MAX_GAPS: Final = 1 << 16
+"""Maximum number of gaps that are remembered, the earliest."""
 MAX_SLOTS: Final = 1 << 19
 """Maximum number of such spans that are remembered, the earliest."""
 MAX_PAUSES: Final = 64
 """Maximum number of a broker's pauses that are examined for one request."""
 FOREVER: Final = (1 << 63) - 1
+_GAPS: Final = ("tcp-gap", "stream-resync")
+_HALVES: Final = ("early", "late")
+_HALF: Final = PARTS // len(_HALVES)
+
+_Gaps = tuple[Integers, Integers, npt.NDArray[np.bool_]]
+"""Beginnings and ends of times, and whether the capture ends with it."""
 
 
 class Owed(msgspec.Struct, frozen=True):
@@ -123,6 +148,7 @@ class OwedResponses(Detector[P]):
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
             TRANSPORT: TableReading(transport, optional=True),
+            "problems": TableReading(("connection_id", "time_ns", "kind"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -133,7 +159,8 @@ class OwedResponses(Detector[P]):
         keys = (*order, *CLIENT, *BROKER, *text, *times, *flags)
         high: Any = ("end_ns", pa.int64(), "max")
         one: Any = (("one", pa.int8()),)
-        span: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        counts: Any = tuple((half, pa.int64(), "sum") for half in _HALVES)
+        span: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"), *counts)
         connection: Any = (("connection_id", pa.int64()),)
         return {
             **stalls_shapes(),
@@ -149,6 +176,9 @@ class OwedResponses(Detector[P]):
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+            "gaps": Shape(
+                keys=(*connection, ("time_ns", pa.int64())), order=("time_ns",), keep="earliest", bound=MAX_GAPS
+            ),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -158,6 +188,9 @@ class OwedResponses(Detector[P]):
             batch = only(batch, in_any(batch, "ended_by", ("client",)))
             left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
             self.parts["left"].add(left)
+        elif table == "problems":
+            batch = only(batch, in_any(batch, "kind", _GAPS))
+            self.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
         elif table == "connections":
             end = column(batch, "end_time_ns")
             # Acknowledgements of the broker's data would show that responses are missing (`lost`).
@@ -180,7 +213,7 @@ class OwedResponses(Detector[P]):
         time = time.filter(known)
         slot = floor_divided(time, SLOT_NS)
         broker = broker_endpoint(batch).filter(known)
-        self.parts["answers"].add({"slot": slot, "broker": broker, "first": time, "last": time})
+        self.parts["answers"].add({"slot": slot, "broker": broker, "first": time, "last": time, **_in_parts(time)})
         missing = in_any(batch, "status", ["unanswered", "open"])
         long = pc.fill_null(pc.greater_equal(column(batch, "latency_us"), self.kept_ns // 1000), False)
         batch = only(batch, pc.or_(missing, long))
@@ -210,13 +243,20 @@ class OwedResponses(Detector[P]):
         return LATE_NS
 
     def owed(self) -> list[Owed]:
-        """The requests whose responses were late or missing, by time, without those that an outage explains."""
+        """The requests whose responses were late or missing, by time, without those that an outage explains.
+
+        Nor those near a gap: what the broker was doing meanwhile, or its response, may be in it.
+        """
         end = self.end_ns
         ends = {row["connection_id"]: row["end_ns"] for row in self.parts["connections"].table().to_pylist()}
         stuck: dict[int, list[tuple[int, int]]] = {}
         for outage in outages(self, LATE_NS):
             for row in outage.rows:
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
+        for row in self.parts["gaps"].table().to_pylist():
+            if row["time_ns"] is not None:
+                span = row["time_ns"] - 1, row["time_ns"] + GAP_NS
+                stuck.setdefault(row["connection_id"], []).append(span)
         found = []
         known = ways(self)
         table = self.parts["owed"].table()
@@ -283,8 +323,24 @@ class Answers:
         slots = self._slots.get(broker)
         return int(slots[-1]["last"] - slots[0]["first"]) if slots else 0
 
-    def missing(self, owed: Iterable[Owed], at_least_ns: int) -> list[Silence]:
-        """Times of at least `at_least_ns` in which a broker that owed these responses answered nothing, in order."""
+    def _gaps(self, broker: str, fine: bool) -> _Gaps:
+        """Times between responses of a broker."""
+        slots = self._slots.get(broker)
+        if not slots:
+            none = np.empty(0, np.int64)
+            return none, none, none.astype(np.bool_)  # it may not be a broker
+        if fine:
+            parts = np.array([slot["slot"] * PARTS + part for slot in slots for part in _parts(slot)], np.int64)
+            return (parts[:-1] + 1) * PART_NS, parts[1:] * PART_NS, np.zeros(len(parts) - 1, np.bool_)
+        starts = np.array([0, *(row["last"] for row in slots)], np.int64)
+        ends = np.array([*(row["first"] for row in slots), max(self._end_ns or 0, slots[-1]["last"])], np.int64)
+        return starts, ends, np.arange(len(ends)) == len(ends) - 1
+
+    def missing(self, owed: Iterable[Owed], at_least_ns: int, *, fine: bool = False) -> list[Silence]:
+        """Times of at least `at_least_ns` in which a broker that owed these responses answered nothing, in order.
+
+        `fine`: also those within a slot, in whole parts of it, and only those that are over.
+        """
         if self._end_ns is None:
             return []
         by_broker: dict[str, list[Owed]] = {}
@@ -293,20 +349,27 @@ class Answers:
         found = [
             silence
             for broker, some in by_broker.items()
-            for silence in _of_broker(broker, some, self._slots.get(broker, ()), self._end_ns, at_least_ns)
+            for silence in _of_broker(broker, some, self._gaps(broker, fine), at_least_ns)
         ]
         return sorted(found, key=lambda one: (one.first_ns, one.brokers))
 
 
-def _of_broker(
-    broker: str, owed: Sequence[Owed], slots: Sequence[dict[str, Any]], end_ns: int, at_least_ns: int
-) -> Iterable[Silence]:
-    if not slots:
-        return  # it may not be a broker
-    starts = np.array([0, *(row["last"] for row in slots)], np.int64)
-    ends = np.array([*(row["first"] for row in slots), max(end_ns, slots[-1]["last"])], np.int64)
+def _in_parts(times: pa.Array) -> dict[str, Integers]:
+    """A response at each of these times, as digits of the halves of its slot."""
+    part = integers(times) % SLOT_NS // PART_NS
+    digit = np.left_shift(1, DIGITS * (part % _HALF))
+    return {half: np.where(part // _HALF == place, digit, 0) for place, half in enumerate(_HALVES)}
+
+
+def _parts(slot: Mapping[str, Any]) -> list[int]:
+    """The parts of a slot in which there was a response."""
+    digits = ((slot[half] >> (DIGITS * place)) % (1 << DIGITS) for half in _HALVES for place in range(_HALF))
+    return [part for part, digit in enumerate(digits) if digit]
+
+
+def _of_broker(broker: str, owed: Sequence[Owed], gaps: _Gaps, at_least_ns: int) -> Iterable[Silence]:
+    starts, ends, is_last = gaps
     long = ends - starts >= at_least_ns
-    is_last = np.arange(len(ends)) == len(ends) - 1
     starts, ends, is_last = starts[long], ends[long], is_last[long]
     pauses: dict[int, list[Owed]] = {}
     for one in owed:

@@ -87,7 +87,8 @@ _CAUSES: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "client-certificate": (
         "the client has no certificate, but the broker requires one",
-        "The listener requires client certificates (ssl.client.auth=required).",
+        "The listener requires client certificates (ssl.client.auth=required). Clients also send none if theirs is not "
+        "from an authority that the broker names in its request.",
         _CLIENTS_OWN,
     ),
     "client-refused": (

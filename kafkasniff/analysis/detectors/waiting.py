@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -27,10 +27,26 @@ MAX_CLIENTS: Final = 1 << 17
 """Maximum number of clients whose last request is known, the busiest."""
 SPREAD: Final = 0.2
 """Largest difference of times that count as the same, as a fraction."""
+EARLY: Final = 3
+"""So many connections in a row show that a client gives up before the wait that it asks for is over: programs that end
+also close connections within such waits …"""
+EARLY_NS: Final = 1_000_000_000
+"""… and after at least this time."""
+LONGEST_WAIT_NS: Final = 86_400_000_000_000
+"""Longer waits are unknown ones."""
 MAX_NOTE: Final = 200
 """Maximum number of characters of a problem's detail that are kept."""
 
 _NS_PER_MS: Final = 1_000_000
+_IMPATIENT: Final = (
+    "The client closes connections after a constant time, its request timeout, while the broker does what the request "
+    "asks for: it waits until there is enough to send, or until the wait is over. Whatever takes longer than the "
+    "timeout never arrives, and the client connects again each time."
+)
+_PATIENCE: Final = (
+    "Set the client's timeout (request.timeout.ms; socket.timeout.ms of librdkafka) above the wait that it asks for "
+    "(fetch.max.wait.ms of consumers, max.poll.interval.ms of group members), or lower that wait."
+)
 
 
 class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
@@ -58,7 +74,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
     those that an outage (`transport-trouble`) or a broker that answered nothing (`late-answers`) explains.
 
     A client that closes several connections after the same time without a response has a timeout that is too short: an
-    error.
+    error. So has one that closes them while the broker may still wait, as the request asks (`fetch.max.wait.ms`).
 
     Caveats: exports do not say who closed a connection. Loss without a visible gap (a capture filter, a second network
     path) looks the same. A JoinGroup may wait for longer than its own rebalance timeout.
@@ -69,7 +85,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
     parameters_type = UnansweredThresholds
 
     def reads(self) -> Mapping[str, TableReading]:
-        problems = TableReading(("connection_id", "exchange_id", "kind", "detail"), optional=True)
+        problems = TableReading(("connection_id", "exchange_id", "time_ns", "kind", "detail"), optional=True)
         return {**super().reads(), "problems": problems}
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -87,8 +103,8 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         return self.thresholds.given_up
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        super().update(batch, table)
         if table != "problems":
-            super().update(batch, table)
             if table == TABLE:
                 batch = only(batch, in_any(batch, "ended_by", ["broker"]))
                 self.parts["by_broker"].add({"connection_id": column(batch, "connection_id")})
@@ -146,18 +162,26 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         pairs: dict[tuple[Any, ...], dict[int, list[Owed]]] = {}
         for one in owed:
             over = left.get(one.connection_id)
-            if over is None or one.due_ns is None or not self.kept_ns <= over - one.due_ns < self.thresholds.after:
+            if over is None or one.due_ns is None or over - one.due_ns >= self.thresholds.after:
+                continue
+            if one.row["client_id"] is None:
+                continue  # it may be several
+            early = over < one.due_ns
+            if not early and over - one.due_ns < self.kept_ns:
                 continue
             if one.row["end_ns"] is None or one.row["end_ns"] > over:
-                pair = one.row["client_id"], one.row["client_ip"], one.broker
+                pair = one.row["client_id"], one.row["client_ip"], one.broker, early
                 pairs.setdefault(pair, {}).setdefault(one.connection_id, []).append(one)
-        for connections in pairs.values():
+        for (*_, early), connections in pairs.items():
             waited = {number: left[number] - rows[0].row["time_ns"] for number, rows in connections.items()}
             usual = sorted(waited.values())[len(waited) // 2]
             alike = [number for number, time in waited.items() if abs(time - usual) <= usual * SPREAD]
             # One that ends may have been stopped; a constant time is a timeout.
-            if len(alike) >= self.thresholds.connections and 2 * len(alike) > len(waited):
-                yield [one for number in alike for one in connections[number]], usual
+            if len(alike) < self.thresholds.connections or 2 * len(alike) <= len(waited):
+                continue
+            rows = [one for number in alike for one in connections[number]]
+            if not early or _in_a_row([connections[number][0] for number in alike], usual):
+                yield rows, usual
 
     def _impatient(self, given_up: list[Owed], waited: int) -> Finding:
         rows = sorted((one.row for one in given_up), key=lambda row: (row["time_ns"], row["exchange_id"]))
@@ -167,16 +191,24 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         what = plural(len(rows), f"{apis} request")
         came = f"; {plural(later, 'response')} came after that" if later else ""
         replicas = all(one.replicas for one in given_up)
+        # Others may have waited for this one.
+        allowed = max((one.due_ns or 0) - one.row["time_ns"] for one in given_up if one.row is row)
+        early = allowed > waited
+        asks = f", but lets the broker wait for {elapsed(allowed)}" if early else f" without a response{came}"
         return self.finding(
             "error",
             f"{client(row)} gave up {what} to {row['broker']}: it closed {plural(connections, 'connection')} after "
-            f"{elapsed(waited)} without a response{came}",
-            meaning=(
+            f"{elapsed(waited)}{asks}",
+            meaning=_IMPATIENT
+            if early
+            else (
                 "The client closes connections with outstanding requests after a constant time, which is its request "
                 "timeout. The broker may have executed the requests; the client sends them again, on a new connection."
                 + (" All of them wait for replicas (acks=all), so a slow follower delays them." if replicas else "")
             ),
-            advice=(
+            advice=_PATIENCE
+            if early
+            else (
                 "Set the client's timeout (request.timeout.ms, 30 s by default; socket.timeout.ms of librdkafka, 60 s) "
                 "above the longest time that the broker needs, and find out what makes the broker"
                 f"{', or one of its followers,' if replicas else ''} slower than {elapsed(waited)}."
@@ -196,7 +228,12 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
                 )
                 for one in rows[:MAX_EVIDENCE]
             ),
-            values={"waited_ms": waited / _NS_PER_MS, "connections": connections, "later": later},
+            values={
+                "waited_ms": waited / _NS_PER_MS,
+                "connections": connections,
+                "later": later,
+                "allowed_ms": allowed / _NS_PER_MS if early else None,
+            },
         )
 
     def _finding(self, long: bool, rows: list[dict[str, Any]], answered: bool) -> Finding:
@@ -260,6 +297,16 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
 
     def explained(self, finding: Finding, connections: Set[int]) -> bool:
         return finding.severity == "note" and all(one.connection_id in connections for one in finding.evidence)
+
+
+def _in_a_row(given_up: Sequence[Owed], waited: int) -> bool:
+    """Whether one soon followed the other: the client did not end, but asked again."""
+    if len(given_up) < EARLY or waited < EARLY_NS:
+        return False
+    if any((one.due_ns or 0) - one.row["time_ns"] > LONGEST_WAIT_NS for one in given_up):
+        return False
+    times = sorted(one.row["time_ns"] for one in given_up)
+    return bool(times[-1] - times[0] <= 2 * waited * (len(times) - 1))
 
 
 def _note(row: dict[str, Any]) -> str:

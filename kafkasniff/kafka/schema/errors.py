@@ -39,6 +39,12 @@ class KafkaError(msgspec.Struct, frozen=True):
     """Codes and detectors whose effect it may be, the likeliest first."""
     exceptions: dict[str, Settles] = {}
     """Who settles it in single APIs."""
+    advice_by_api: dict[str, str] = {}
+    """What to do in single APIs."""
+
+    def advice_in(self, api: str | None) -> str | None:
+        """What to do about it in a response of an API."""
+        return self.advice_by_api.get(api or "", self.advice)
 
     def settled_by(self, api: str | None) -> Settles:
         """Who settles it in a response of an API."""
@@ -56,7 +62,7 @@ def _table() -> dict[int, KafkaError]:
                 "-"
             ).isdecimal() and who in get_args(Settles):
                 error = {"code": int(code), "name": name, "retriable": retriable == "retriable", "settles": who}
-                error |= {"since": since, "former_names": tuple(former), "exceptions": {}}
+                error |= {"since": since, "former_names": tuple(former), "exceptions": {}, "advice_by_api": {}}
                 table[error["code"]] = error
             case ("do", *_) if error:
                 error["advice"] = line.split(None, 1)[1]
@@ -64,6 +70,9 @@ def _table() -> dict[int, KafkaError]:
                 error["like"] = int(code)
             case ("after", *causes) if error and causes:
                 error["after"] = tuple(causes)
+            case ("in", apis, "do", *_) if error:
+                advice = line.split(None, 3)[3]
+                error["advice_by_api"] |= dict.fromkeys(apis.split(","), advice)
             case ("in", api, who) if error and who in get_args(Settles):
                 error["exceptions"][api] = who
             case _ if error and "meaning" not in error and line.startswith("      "):
@@ -71,7 +80,7 @@ def _table() -> dict[int, KafkaError]:
             case _:
                 raise DefinitionError(
                     f"{path}:{number}: a line is: CODE NAME retriable|- WHO SINCE [FORMER NAMES], or below it a "
-                    "meaning, `do ADVICE`, `like CODE`, `after CAUSE…`, `in API WHO`"
+                    "meaning, `do ADVICE`, `like CODE`, `after CAUSE…`, `in API WHO`, `in API,API do ADVICE`"
                 )
     return {code: KafkaError(**fields) for code, fields in table.items()}
 

@@ -73,6 +73,7 @@ SHOWN = [
     Case("lost-members", "lost", scenes.lost),
     Case("frequent-commits", "every 10 ms", scenes.commits(120, 0.01)),
     Case("refused-commits", "old generation", scenes.commits(2, 1, error=22)),
+    Case("refused-commits", "of no member", scenes.commits(2, 1, error=25, member="")),
     Case("refused-commits", "during a rebalance", scenes.commits(1, 1, error=27)),
     Case("oversized-messages", "refused", scenes.produced(2, scenes.records(1, 3000), error=10)),
     Case(

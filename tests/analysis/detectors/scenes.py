@@ -373,10 +373,14 @@ def orderly() -> list[Talk]:
     return [talk.ended()]
 
 
-def commits(count: int, then: float, error: int = 0) -> Scene:
+def commits(count: int, then: float, error: int = 0, member: str = "one") -> Scene:
     def scene() -> list[Talk]:
         talk = Talk()
-        asked = {"group_id": "workers", "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}]}
+        asked = {
+            "group_id": "workers",
+            "member_id": member,
+            "topics": [{"name": "orders", "partitions": [{"partition_index": 0}]}],
+        }
         for _ in range(count):
             talk.ask("OffsetCommit", 2, asked, partitions("OffsetCommit", error), then=then)
         return [talk.ended()]

@@ -14,6 +14,7 @@ from tests.analysis.detectors.known_answers import without_numbers
 from tests.cli.console import kafkasniff
 
 CAUSES = [
+    ("error clients-at-controllers", "clients-at-controllers", "client-at-controller"),
     ("error fenced-producers", "fenced-producers", "transactional-id-shared"),
     ("error hanging-transactions", "hanging-transactions", "transaction-timed-out"),
     ("error missing-topics", "missing-topics", "topic-deleted"),
@@ -27,6 +28,7 @@ CAUSES = [
     ("error repeated-starts", "repeated-starts", "poison-record"),
     ("error repeated-starts", "repeated-starts", "record-retried"),
     ("error shared-instances", "shared-instances", "instance-shared"),
+    ("error unanswered-requests", "unanswered-requests", "fetch-wait-long"),
     ("error wrong-protocol", "wrong-protocol", "request-too-large"),
     ("warning cut-connections", "cut-connections", "connections-cut"),
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
@@ -36,6 +38,7 @@ CAUSES = [
     ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
     ("warning not-leader", "not-leader", "leaders-move"),
     ("warning late-answers", "late-answers", "broker-pauses"),
+    ("warning late-answers", "late-answers", "broker-throttled"),
 ]
 """The first finding in a capture: its severity and detector."""
 _FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)

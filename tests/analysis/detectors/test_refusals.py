@@ -70,6 +70,12 @@ def test_credentials_that_worked_before(mechanism: str, by_token: bool, advice: 
     assert "was accepted before" not in words
 
 
+def test_a_token_that_was_never_accepted() -> None:
+    (words,) = attempts(("alice", False), mechanism="SCRAM-SHA-256", by_token=True)
+    assert "does not know this delegation token" in words
+    assert "Renew the delegation token" in words
+
+
 def test_another_client_of_the_same_user() -> None:
     """That it was accepted says nothing about the password that this one has."""
     (words,) = attempts(("alice", True), ("alice", False), apps="ab")

@@ -76,6 +76,28 @@ def test_a_client_that_gives_up_after_the_same_time(tmp_path: Path, waits: Seque
     assert severities == expected
 
 
+def hasty(number: int, waited: float, every: float) -> Talk:
+    """A consumer that lets the broker wait for 5 s, and closes its connection before."""
+    one = Talk("10.0.1.9", 53_000 + number, after=every * number)
+    fetch = {"max_wait_ms": 5000, "min_bytes": 1, "max_bytes": 1, "topics": []}
+    one.ask("Fetch", 4, fetch, None, then=waited)
+    return one.ended()
+
+
+@pytest.mark.parametrize(
+    ("waits", "every", "expected"),
+    [([2.0, 2.1, 2.0], 2.2, ["error"]), ([2.0, 2.1, 2.0], 6, []), ([0.2] * 3, 0.3, []), ([2.0, 2.1], 2.2, [])],
+    ids=["timeout", "ends-each-time", "short-lived", "twice"],
+)
+def test_a_client_that_gives_up_before_its_own_wait_is_over(
+    tmp_path: Path, waits: Sequence[float], every: float, expected: Sequence[str]
+) -> None:
+    scene = [talk(1, [0.1] * 8), *(hasty(number, wait, every) for number, wait in enumerate(waits))]
+    findings = found(tmp_path / "a.pcap", scene, "unanswered-requests")
+    assert [one.severity for one in findings] == expected
+    assert all("after 2 s, but lets the broker wait for 5 s" in one.title for one in findings)
+
+
 def paused(number: int, pauses: int, *, wait: float = 0.4, fastest: float = 0.01) -> Talk:
     """A client of two requests per second; each second, one of them waits."""
     one = Talk(f"10.0.1.{number}", 51_000 + number, broker=("10.0.0.9", 9092))
@@ -116,4 +138,34 @@ def test_a_broker_that_pauses_again_and_again(tmp_path: Path) -> None:
     ids=["twice", "one-connection", "others-are-served", "far"],
 )
 def test_what_is_no_pause_of_a_broker(tmp_path: Path, scene: Sequence[Conversation]) -> None:
+    assert not found(tmp_path / "a.pcap", scene, "late-answers")
+
+
+def throttled(number: int, *, wait: float = 0.07, fastest: float = 0.002, offset: float = 0) -> Talk:
+    """A client of a broker that gets no CPU for 70 of each 100 ms."""
+    one = Talk(f"10.0.1.{number}", 51_000 + number, broker=("10.0.0.9", 9092), after=offset)
+    for _ in range(30):
+        produce(one, BATCH, acks=1, wait=wait, then=0.01)
+        produce(one, BATCH, acks=1, wait=fastest, then=0.09 - wait - fastest)
+    return one
+
+
+def test_a_broker_that_pauses_many_times_a_second(tmp_path: Path) -> None:
+    (one,) = found(tmp_path / "a.pcap", [throttled(1), throttled(2, offset=0.003)], "late-answers")
+    assert (one.severity, one.subject["broker"]) == ("warning", "10.0.0.9:9092")
+    assert "answered nothing for up to 68 ms, 29 times within 2.9 s" in one.title
+
+
+@pytest.mark.parametrize(
+    "scene",
+    [
+        [throttled(1)],
+        [throttled(1), throttled(2, offset=0.035)],
+        [throttled(number, fastest=0.06, wait=0.08) for number in (1, 2)],
+        [throttled(1), throttled(2), *(throttled(3 + place, wait=0.002, offset=0.03 * place) for place in range(3))],
+        [throttled(1, wait=0.03), throttled(2, wait=0.03)],
+    ],
+    ids=["one-connection", "not-together", "slow", "others-are-served", "short"],
+)
+def test_what_is_no_short_pause_of_a_broker(tmp_path: Path, scene: Sequence[Conversation]) -> None:
     assert not found(tmp_path / "a.pcap", scene, "late-answers")

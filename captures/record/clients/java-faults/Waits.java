@@ -27,7 +27,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
- * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
+ * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
  */
 final class Waits {
     public static void main(String[] arguments) throws Exception {
@@ -55,6 +55,14 @@ final class Waits {
                 }
                 try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
                     admin.alterUserScramCredentials(gone).all().get();
+                }
+            }
+            case "quorum" -> {
+                try (var admin = Admin.create(Map.of("bootstrap.controllers", bootstrap, "client.id", "tool"))) {
+                    for (int i = 0; i < 5; i++) {
+                        System.out.println(admin.describeMetadataQuorum().quorumInfo().get().leaderId());
+                        Thread.sleep(1000);
+                    }
                 }
             }
             case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);

@@ -1,0 +1,61 @@
+"""Captures that lost packets, or parts of them: what is missing is no trouble."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kafkasniff.analysis.detectors import run
+from tests.conftest import ROOT
+
+Packet = tuple[bytes, int, bytes]
+"""Time, size on the wire, data."""
+_HEADER: Final = 24
+
+
+def packets_of(data: bytes) -> list[Packet]:
+    found, at = [], _HEADER
+    while at < len(data):
+        kept, size = struct.unpack_from("<II", data, at + 8)
+        found.append((data[at : at + 8], size, data[at + 16 : at + 16 + kept]))
+        at += 16 + kept
+    return found
+
+
+def disturbed(name: str, path: Path, disturb: Callable[[Sequence[Packet]], Sequence[Packet]]) -> Path:
+    data = (ROOT / "captures" / name).read_bytes()
+    packets = disturb(packets_of(data))
+    records = (time + struct.pack("<II", len(kept), size) + kept for time, size, kept in packets)
+    path.write_bytes(data[:_HEADER] + b"".join(records))
+    return path
+
+
+def thinned(packets: Sequence[Packet]) -> list[Packet]:
+    """50 of each 150 packets are missing."""
+    return [packet for place, packet in enumerate(packets) if place // 50 % 3]
+
+
+def snapped(packets: Sequence[Packet]) -> list[Packet]:
+    """Only headers of packets, and some bytes."""
+    return [(time, size, data[:100]) for time, size, data in packets]
+
+
+@pytest.mark.parametrize(
+    ("name", "disturb", "detector"),
+    [
+        ("java-2.4.pcap", thinned, "offsets-out-of-range"),
+        ("java-connect.pcap", snapped, "metadata-storms"),
+        ("java-streams-classic.pcap", thinned, "late-answers"),
+        ("librdkafka-sasl.pcap", snapped, "unanswered-requests"),
+    ],
+)
+def test_what_is_missing_is_no_trouble(
+    tmp_path: Path, name: str, disturb: Callable[[Sequence[Packet]], Sequence[Packet]], detector: str
+) -> None:
+    found = run([str(disturbed(name, tmp_path / name, disturb))], only=[detector])
+    assert found.visible.share is None or found.visible.share < 0.95, "nothing is missing"
+    assert [one for one in found.findings if one.severity != "note"] == []
