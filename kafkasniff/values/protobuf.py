@@ -1,4 +1,4 @@
-"""Protobuf by the descriptors of a registry (`format=serialized`): no compiler and no generated classes.
+"""Protobuf by the descriptors of a registry (`format=serialized`), or its text: no compiler and no generated classes.
 
 Google's library parses values, with its own bound of 100 levels; here, messages become dicts. Fields have the names of
 the file. Fields that have no presence are always there, as in `always_print_fields_with_no_presence`, so that a filter
@@ -17,6 +17,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
+from kafkasniff.values.proto_text import parse_proto
 from kafkasniff.values.schemas import (
     MAX_SCHEMA,
     NO_INDEXES,
@@ -36,14 +37,16 @@ MAX_FILES: Final = 1000
 """Files of one schema."""
 
 
-def descriptor_file(text: str) -> Any:
-    """A file from the registry's `format=serialized`. Raises SchemaError."""
+def descriptor_file(text: str, name: str) -> Any:
+    """A file as registries have it: text, or from Confluent's `format=serialized`; gets a name. Raises SchemaError."""
     if len(text) > MAX_SCHEMA:
         raise SchemaError(f"it is larger than {MAX_SCHEMA >> 20} MiB")
     try:
-        return FileDescriptorProto.FromString(b64decode(text, validate=True))
+        file = FileDescriptorProto.FromString(b64decode(text, validate=True))
     except (Base64Error, ValueError, DecodeError):
-        raise SchemaError("it is not a serialized descriptor (format=serialized)") from None
+        return parse_proto(text, name)
+    file.name = name
+    return file
 
 
 def descriptor_set(data: bytes) -> list[Any]:

@@ -15,6 +15,8 @@ from kafkasniff.values.schemas import MAX_SCHEMA, Reference, RegisteredSchema, S
 
 __all__ = ["Readers", "file_reader", "references_of"]
 
+VALUE_FILE: Final = "value"
+"""Name of a Protobuf file that no other one imports: registries have none."""
 MAX_REFERENCES: Final = 200
 """Schemas that one schema refers to, also indirectly."""
 MAX_IDS: Final = 10_000
@@ -86,15 +88,8 @@ class Readers:
         others = list(references_of(schema, self._resolve))
         if schema.schema_type == "AVRO":
             return AvroReader(schema.schema, [one.schema for _, one in others])
-        files = []
-        for reference, one in others:
-            file = descriptor_file(one.schema)
-            file.name = reference.name
-            files.append(file)
-        file = descriptor_file(schema.schema)
-        if any(one.name == file.name for one in files):
-            file.name = f"value/{file.name}"
-        return ProtobufReader([*files, file])
+        files = [descriptor_file(one.schema, reference.name) for reference, one in others]
+        return ProtobufReader([*files, descriptor_file(schema.schema, VALUE_FILE)])
 
     def _resolve(self, reference: Reference) -> RegisteredSchema:
         found = self._resolved.get(reference)
@@ -128,9 +123,9 @@ def references_of(schema: RegisteredSchema, resolve: Resolve) -> Iterator[tuple[
 
 
 def file_reader(name: str) -> ValueReader:
-    """The reader for the schema in a file: Avro (`.avsc`), JSON Schema (`.json`), else descriptors of Protobuf.
+    """The reader for the schema in a file: Avro (`.avsc`), JSON (`.json`), Protobuf (`.proto`, else descriptors).
 
-    `FILE#MESSAGE` names a message of descriptors; else it is the first of the last file. Raises UsageError.
+    `FILE#MESSAGE` names a message of Protobuf; else it is the first of the last file. Raises UsageError.
     """
     path, _, message = name.partition("#")
     try:
@@ -145,6 +140,8 @@ def file_reader(name: str) -> ValueReader:
             return AvroReader(data.decode())
         if path.endswith(".json"):
             return JsonReader(data.decode())
+        if path.endswith(".proto"):
+            return ProtobufReader([descriptor_file(data.decode(), VALUE_FILE)], message or None)
         return ProtobufReader(descriptor_set(data), message or None)
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not UTF-8") from None

@@ -23,13 +23,25 @@ import msgspec
 from kafkasniff.errors import UsageError
 from kafkasniff.values.schemas import MAX_SCHEMA, RegisteredSchema, SchemaError
 
-__all__ = ["FolderRegistry", "HttpRegistry", "Registry", "RegistryError", "open_registry", "path_of", "schema_at"]
+__all__ = [
+    "SERIALIZED",
+    "FolderRegistry",
+    "HttpRegistry",
+    "Registry",
+    "RegistryError",
+    "file_of",
+    "open_registry",
+    "path_of",
+    "schema_at",
+]
 
 TIMEOUT_SECONDS: Final = 10
 PAUSE_SECONDS: Final = 30
 """How long a registry that does not answer is not asked again: each question holds up the output."""
 MAX_ANSWER: Final = 4 * MAX_SCHEMA
 """Bytes of an answer: JSON in JSON, with its escapes, and references."""
+MAX_NAME: Final = 240
+"""Characters of a file's name without its ending."""
 SERIALIZED: Final = "?format=serialized"
 """Protobuf as a descriptor, not as text."""
 
@@ -91,6 +103,15 @@ def path_of(subject: str, version: int) -> str:
     return f"subjects/{urllib.parse.quote(subject, safe='')}/versions/{version}"
 
 
+def file_of(folder: Path, path: str) -> Path | None:
+    """The file of a path of the API; None if it cannot have one."""
+    # A folder has one form of each schema.
+    parts = path.removesuffix(SERIALIZED).split("/")
+    if any(not part.strip(".") or len(part) > MAX_NAME for part in parts):
+        return None
+    return folder.joinpath(*parts[:-1], f"{parts[-1]}.json")
+
+
 class FolderRegistry:
     """Answers in the files of a folder: `schemas/ids/17.json`."""
 
@@ -102,11 +123,9 @@ class FolderRegistry:
 
     def get(self, path: str) -> bytes | None:
         """The contents of a file. Raises RegistryError."""
-        # All files have descriptors.
-        parts = path.removesuffix(SERIALIZED).split("/")
-        if any(part.strip(".") == "" for part in parts):
+        file = file_of(self._folder, path)
+        if file is None:
             return None
-        file = self._folder.joinpath(*parts[:-1], f"{parts[-1]}.json")
         try:
             with file.open("rb") as stream:
                 answer = stream.read(MAX_ANSWER + 1)

@@ -50,6 +50,8 @@ class Served:
         self.credentials: set[str | None] = set()
         self.status = 200
         self.headers: dict[str, str] = {}
+        self.lists: dict[str, bytes] = {}
+        """Answers for paths that no file has."""
         self.missing = b'{"error_code": 40403, "message": "Schema not found"}'
 
 
@@ -61,7 +63,7 @@ def served(folder: Path) -> Iterator[Served]:
         def do_GET(self) -> None:
             registry.asked.append(self.path)
             registry.credentials.add(self.headers["Authorization"])
-            answer = registry.folder.get(self.path.removeprefix("/"))
+            answer = registry.lists.get(self.path) or registry.folder.get(self.path.removeprefix("/"))
             status = registry.status
             if status == 200 and answer is None:
                 status, answer = 404, registry.missing

@@ -93,6 +93,13 @@ EXAMPLES: Final = {
         Example("The fields of a version:", "api Fetch 13"),
         Example("What does Kafka 3.9 support?", "api --release 3.9"),
     ),
+    "schemas": (
+        Example(
+            "For `decode --registry schemas`, without network:", "schemas fetch --registry http://registry -o schemas"
+        ),
+        Example("Confluent's, in Apicurio:", "schemas fetch --registry http://apicurio/apis/ccompat/v7 -o schemas"),
+        Example("With user and password:", "schemas fetch --registry https://USER:PASSWORD@registry -o schemas"),
+    ),
     "decode-bytes": (
         Example(
             "A request from a hexdump in a log:",

@@ -30,8 +30,8 @@ def registry_options(command: _Command) -> _Command:
             "schemas",
             multiple=True,
             metavar="TOPIC[/key]=FILE",
-            help="Decode values (or keys) of a topic by an Avro schema (.avsc), as JSON (.json), or by a Protobuf "
-            "descriptor set; FILE#MESSAGE names its message (repeatable).",
+            help="Decode values (or keys) of a topic by an Avro schema (.avsc), as JSON (.json), or by Protobuf "
+            "(.proto, or a descriptor set); FILE#MESSAGE names its message (repeatable).",
         ),
         click.option(
             "--registry",
