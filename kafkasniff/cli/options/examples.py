@@ -94,11 +94,9 @@ EXAMPLES: Final = {
         Example("What does Kafka 3.9 support?", "api --release 3.9"),
     ),
     "schemas": (
-        Example(
-            "For `decode --registry schemas`, without network:", "schemas fetch --registry http://registry -o schemas"
-        ),
-        Example("Confluent's, in Apicurio:", "schemas fetch --registry http://apicurio/apis/ccompat/v7 -o schemas"),
-        Example("With user and password:", "schemas fetch --registry https://USER:PASSWORD@registry -o schemas"),
+        Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
+        Example("Of Apicurio:", "schemas fetch --registry http://registry/apis/ccompat/v7 -o schemas"),
+        Example("With a password:", "schemas fetch --registry https://ME:PASSWORD@registry -o schemas"),
     ),
     "decode-bytes": (
         Example(
