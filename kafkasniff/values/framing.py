@@ -25,7 +25,7 @@ from kafkasniff.kafka.record_facts.schema_registry import (
 )
 from kafkasniff.values.schemas import MAX_VALUE, NO_INDEXES, MalformedValueError, SchemaKind
 
-__all__ = ["Format", "Framing", "data_of", "framing_of"]
+__all__ = ["HEADER_NAMES", "Format", "Framing", "data_of", "framing_of"]
 
 Format = Literal["schema-registry", "apicurio", "aws-glue", "schema-file"]
 
@@ -39,6 +39,8 @@ _ZLIB: Final = 5
 _APICURIO: Final = {
     f"apicurio.{field}.{name}": f"_{field}" for field in ("key", "value") for name in ("globalId", "contentId")
 }
+HEADER_NAMES: Final = frozenset({*HEADERS, *_APICURIO})
+"""Record headers that may name a schema."""
 
 
 class Framing(NamedTuple):

@@ -36,6 +36,8 @@ class Readers:
         self._known: dict[int | str, ValueReader | None] = {}
         self._reported: set[int | str] = set()
         self._guesses = 0
+        self.missing: list[int | str] = []
+        """Ids without a schema that may be no ids."""
         self._resolved: dict[Reference, RegisteredSchema] = {}
 
     def get(self, key: int | str, report: Report, *, sure: bool) -> ValueReader | None:
@@ -52,6 +54,8 @@ class Readers:
                     return None
                 self._guesses += 1
             found = self._new(key, report)
+            if found is None and not sure:
+                self.missing.append(key)
         if found is None and sure and key not in self._reported:
             self._reported.add(key)
             report("schema-unknown", f"schema {key} is not in {self._registry.name}")

@@ -19,7 +19,7 @@ from kafkasniff.values.readers import Readers
 from kafkasniff.values.registries import Registry
 from kafkasniff.values.schemas import MAX_VALUE, DecodedValue, MalformedValueError, ValueReader
 
-__all__ = ["ValueDecoder", "ValueSchemas"]
+__all__ = ["Flaws", "ValueDecoder", "ValueSchemas"]
 
 MAX_MESSAGE: Final = 16 << 20
 """Bytes of the keys and values of one message that are decoded: they take several times as much memory."""
@@ -30,7 +30,7 @@ class ValueSchemas(NamedTuple):
     """Where the schemas of keys and values are."""
 
     registry: Registry | None = None
-    local: Mapping[tuple[str, str], ValueReader] = {}
+    local: Mapping[tuple[str | None, str], ValueReader] = {}
     """Readers by topic and `key` or `value`; they take precedence over the registry."""
 
     @property
@@ -39,8 +39,8 @@ class ValueSchemas(NamedTuple):
         return () if self.registry is None or self.registry.port is None else (self.registry.port,)
 
 
-class _Flaws:
-    """Values of one message that could not be decoded."""
+class Flaws:
+    """Values of one message, or of one row, that could not be decoded."""
 
     def __init__(self) -> None:
         self.left = MAX_MESSAGE
@@ -48,12 +48,14 @@ class _Flaws:
         self.first = ""
 
     def add(self, field: str, record: Body, what: str) -> None:
+        """Take the key or value of a record, and why it is not decoded."""
         if not self.count:
             self.first = f"{field} of the record at offset {record['offset']}: {what}"
         self.count += 1
 
     @property
     def detail(self) -> str:
+        """The first one, and the number of the others."""
         others = f"; {self.count - 1:,} more" if self.count > 1 else ""
         return f"{self.first}{others}"
 
@@ -65,6 +67,11 @@ class ValueDecoder:
         self._readers = None if schemas.registry is None else Readers(schemas.registry)
         self._local = schemas.local
         self._summary = summary
+
+    @property
+    def missing(self) -> list[int | str]:
+        """Ids that the registry does not have, and that may be no ids."""
+        return [] if self._readers is None else self._readers.missing
 
     def feed(self, events: Iterable[Any]) -> list[Any]:
         """The events, with the problems of schemas before the messages that refer to them."""
@@ -80,7 +87,7 @@ class ValueDecoder:
         fields = None if key is None or version is None else record_fields(key, version, message.type)
         if fields is None:
             return
-        flaws = _Flaws()
+        flaws = Flaws()
 
         def report(kind: str, detail: str) -> None:
             self._summary.problems += 1
@@ -101,17 +108,20 @@ class ValueDecoder:
             # The brokers' own topics have their own formats.
             if name is not None and name.startswith("__"):
                 continue
-            for field, target in _FIELDS:
-                reader = self._local.get((name, field)) if name is not None else None
-                for batch in records["batches"]:
-                    if not batch.get("control"):
-                        for record in batch.get("records") or ():
-                            data = record[field]
-                            if data.__class__ is bytes:
-                                self._value(record, field, target, data, reader, flaws, report)
+            for batch in records["batches"]:
+                if not batch.get("control"):
+                    for record in batch.get("records") or ():
+                        self.decode(record, name, flaws, report)
         if flaws.count:
             self._summary.problems += 1
             force_setattr(message, "problems", (*message.problems, Problem("schema-value", flaws.detail)))
+
+    def decode(self, record: Body, topic: str | None, flaws: Flaws, report: Callable[[str, str], None]) -> None:
+        """Add the decoded key and value to a record of a topic. Hot."""
+        for field, target in _FIELDS:
+            data = record[field]
+            if data.__class__ is bytes:
+                self._value(record, field, target, data, self._local.get((topic, field)), flaws, report)
 
     def _value(  # noqa: PLR0917 - hot: a call for each key and value
         self,
@@ -120,7 +130,7 @@ class ValueDecoder:
         target: str,
         data: bytes,
         reader: ValueReader | None,
-        flaws: _Flaws,
+        flaws: Flaws,
         report: Callable[[str, str], None],
     ) -> None:
         framing = framing_of(record, target, data)

@@ -110,3 +110,38 @@ def test_misuse(tmp_path: Path) -> None:
     ):
         found = kafkasniff("decode", str(CAPTURE), *arguments)
         assert (found.code, what in found.err) == (2, True), found.err
+
+
+def rows(folder: Path, *options: str) -> list[dict[str, Any]]:
+    """The table `records` of an export, by topic and offset."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    found = kafkasniff("export", "-q", str(CAPTURE), "-o", str(folder), *options)
+    assert (found.code, found.err) == (0, "")
+    table: list[dict[str, Any]] = [one for file in (folder / "records").rglob("*.parquet")
+                                   for one in pq.read_table(file).to_pylist()]  # fmt: skip
+    return table
+
+
+def test_the_table_of_records(tmp_path: Path) -> None:
+    found = rows(tmp_path / "one", "--registry", REGISTRY)
+    values = [
+        json.loads(one["value_decoded"]) for one in found if one["topic"] == "avro-orders" and one["value_decoded"]
+    ]
+    assert values[-2:] == [{"id": 1, "item": "lamp", "price": 12.5}, {"id": 70000, "item": "größe 數", "price": None}]
+    assert {one["key_decoded"] for one in found if one["topic"] == "header-orders"} == {'"order-1"', '"order-70000"'}
+    assert {one["value_decoded"] for one in found if one["topic"] == "plain"} == {None}
+    # The same for any number of processes; without schemas the columns are null, with hidden payload, too.
+    assert rows(tmp_path / "two", "--registry", REGISTRY, "--jobs", "2") == found
+    for number, options in enumerate(((), ("--registry", REGISTRY, "--no-payload"))):
+        assert {one["value_decoded"] for one in rows(tmp_path / str(number), *options)} == {None}
+
+
+def test_exports_say_what_is_missing(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    found = kafkasniff("export", "-q", str(CAPTURE), "-o", str(tmp_path / "t"), "--registry", str(empty))
+    assert "schema 9baa9e35-1170-4c98-990a-9f7880664864 is not in" in found.err
+    assert f"{empty} lacks ids with which keys or values seem to begin: " in found.err
+    for option in (("--engine", "spark"), ("--records", "--filter", "record.value.id > 1"), ("--format", "otlp")):
+        refused = kafkasniff("export", str(CAPTURE), "-o", "http://127.0.0.1:9", "--registry", str(empty), *option)
+        assert refused.code == 2, option

@@ -95,8 +95,8 @@ EXAMPLES: Final = {
     ),
     "schemas": (
         Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
-        Example("Of Apicurio:", "schemas fetch --registry http://registry/apis/ccompat/v7 -o schemas"),
-        Example("With a password:", "schemas fetch --registry https://ME:PASSWORD@registry -o schemas"),
+        Example("From Apicurio:", "schemas fetch --registry http://registry/apis/ccompat/v7 -o DIR"),
+        Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
     ),
     "decode-bytes": (
         Example(

@@ -56,7 +56,7 @@ def take_schemas(options: dict[str, Any], environ: Mapping[str, str]) -> ValueSc
     )
 
 
-def _local(text: str) -> tuple[tuple[str, str], ValueReader]:
+def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
     from kafkasniff.values.readers import file_reader
 
     topic, separator, path = text.partition("=")
