@@ -150,15 +150,17 @@ def _bytes(value: Any) -> bytes | None:
 
 def _schema(record: Body, name: str) -> str:
     found = record.get(f"_{name}")
-    if not isinstance(found, dict) or found.get("format") != "schema-registry":
+    if not isinstance(found, dict):
         return ""
-    return str(found.get("schema_id", found.get("schema_guid")))
+    return str(found.get("schema_id", found.get("schema_guid", "")))
 
 
 def _json(record: Body, name: str, indent: int) -> str | None:
     """Key or value as JSON, or its decoded form; None if it is not JSON."""
     found, data = record.get(f"_{name}"), _bytes(record[name])
-    if isinstance(found, dict) and not _schema(record, name):
+    if isinstance(found, dict) and "schema_type" in found:
+        data = body_json(found["value"]).encode()
+    elif isinstance(found, dict) and not _schema(record, name):
         data = body_json(found).encode()
     elif data is not None and len(data) <= MAX_JSON:
         data = json_part(data)

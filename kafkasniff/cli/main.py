@@ -50,6 +50,7 @@ _COMMANDS: Final = {
     "diff": ("kafkasniff.cli.commands.diff", "diff_command", "Compare two captures or exports."),
     "analyze": ("kafkasniff.cli.commands.analyze", "analyze_command", "Answer questions about captures or exports."),
     "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
+    "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy a schema registry into a folder."),
     "decode-bytes": (
         "kafkasniff.cli.commands.decode_bytes",
         "decode_bytes_command",

@@ -1,4 +1,6 @@
-"""Fields of records: `record.key`, `record.header["NAME"]` and the like, and JSON in them (`record.value.$.order.id`).
+"""Fields of records: `record.key`, `record.header["NAME"]` and the like, and members in them (`record.value.order.id`).
+
+Members are those of the decoded value (`kafkasniff.values`), or of JSON. `record.value.$` is the whole of it.
 
 They are the records of Produce requests and Fetch responses alike, and of every other message with records.
 """
@@ -26,11 +28,11 @@ _SCHEMA_ID: Final = 5
 
 _QUOTED: Final = r""""[^"\\]*"|'[^'\\]*'"""
 _NAME: Final = rf"[\w-]+|{_QUOTED}"
-TOKEN: Final = rf"record\.(?:header\[[^\]]*\]|[A-Za-z_]\w*)(?:\.\$(?:\.(?:{_NAME}))*)?"
+TOKEN: Final = rf"record\.(?:header\[[^\]]*\]|[A-Za-z_]\w*)(?:\.\$)?(?:\.(?:{_NAME}))*"
 """A field of records, as a pattern of the filter language's tokens."""
 _PATH: Final = re.compile(
     rf"record\.(?:header\[(?P<header>{_QUOTED}|[^\]\"']+)\]|(?P<part>[A-Za-z_]\w*))"
-    rf"(?P<json>\.\$(?P<names>(?:\.(?:{_NAME}))*))?"
+    rf"(?P<json>(?:\.\$)?(?P<names>(?:\.(?:{_NAME}))*))"
 )
 _STEP: Final = re.compile(rf"\.({_NAME})")
 PARTS: Final = ("key", "value", "offset", "timestamp", "place")
@@ -53,11 +55,11 @@ def record_path(name: str) -> RecordPath:
     if found is None or (part is not None and part not in PARTS):
         raise UsageError(
             f"""unknown field "{name}"; records have {", ".join(f"record.{one}" for one in PARTS)}, """
-            """record.header["NAME"], and JSON in them as record.value.$.NAME"""
+            """record.header["NAME"], and members of values as record.value.NAME"""
         )
-    if found["json"] is not None and part in ("offset", "timestamp", "place"):
-        raise UsageError(f"record.{part} is not JSON")
-    json = None if found["json"] is None else tuple(_unquoted(one) for one in _STEP.findall(found["names"]))
+    if found["json"] and part in ("offset", "timestamp", "place"):
+        raise UsageError(f"record.{part} has no members")
+    json = None if not found["json"] else tuple(_unquoted(one) for one in _STEP.findall(found["names"]))
     if part is not None:
         return RecordPath(part, None, json)
     return RecordPath("header", _unquoted(found["header"].strip()), json)
@@ -84,6 +86,11 @@ def records_of(candidate: Candidate) -> Iterator[Any]:
 
 def _values(path: RecordPath, candidate: Candidate) -> Iterator[Any]:
     for record in records_of(candidate):
+        if path.json is not None and path.header is None:
+            decoded = record.get(f"_{path.part}")
+            if isinstance(decoded, dict) and "schema_type" in decoded:
+                yield from values_at({"$": decoded["value"]}, ("$", *path.json))
+                continue
         for value in _raw(path, record):
             if path.json is None:
                 yield value

@@ -67,8 +67,16 @@ def _quoted(text: str) -> str:
     return printable(text).replace('"', '\\"')
 
 
+class PlainText(str):
+    """Text that is shown as it is."""
+
+    __slots__ = ()
+
+
 def scalar_text(value: object) -> str:
     """A value without nested fields, escaped."""
+    if value.__class__ is PlainText:
+        return str(value)
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -171,6 +179,8 @@ class _Tree:
         for item in value:
             if is_records and self.hide is not None:
                 item = self.hide(item)  # noqa: PLW2901 - as it is shown
+            if is_records:
+                item = _with_decoded(item)  # noqa: PLW2901 - likewise
             if not isinstance(item, dict):
                 yield f"{' ' * (indent + 2)}- {scalar_text(item)}"
             elif is_records and item.keys() == _RECORD and not item["headers"]:
@@ -233,6 +243,31 @@ def _beside(body: Body) -> Iterable[tuple[str, Any]]:
         if not (name.startswith("_") and name[1:] in body):
             order += [name, f"_{name}"] if f"_{name}" in body else [name]
     return [(name, body[name]) for name in order]
+
+
+def _with_decoded(record: Body) -> Body:
+    """A record with its decoded key and value (`kafkasniff.values`) in place of their bytes."""
+    for name in ("key", "value"):
+        found = record.get(f"_{name}")
+        if found is not None and "schema_type" in found:
+            record = {**record, name: decoded_text(found)}
+            del record[f"_{name}"]
+    return record
+
+
+def decoded_text(found: Body) -> PlainText:
+    """A decoded key or value in one line: its type, JSON and the schema."""
+    import orjson  # noqa: PLC0415 - for these values only
+
+    from kafkasniff.sinks.json_pieces import bytes_default  # noqa: PLC0415 - likewise
+
+    text = printable(orjson.dumps(found["value"], default=bytes_default()).decode(), backslashes=False)
+    rest = len(text) - VALUE_WIDTH
+    if rest > 0:
+        text = f"{text[:VALUE_WIDTH]}… +{rest} characters"
+    name = f"{printable(found['name'])} " if "name" in found else ""
+    schema = found.get("schema_id", found.get("schema_guid"))
+    return PlainText(f"{name}{text}" if schema is None else f"{name}{text} (schema {schema})")
 
 
 def is_nested(value: object) -> bool:

@@ -145,6 +145,15 @@ PROBLEM_KINDS: Final = {
             "a live capture could not keep up: records were not decoded, and batches are shown without them"
         ),
         "records-truncated": "the records of a Produce request end within a batch; this is normal in a Fetch response",
+        "schema-bound": "more schema ids than are looked up in one run; the detail gives the bound",
+        "schema-invalid": "a schema of the registry that cannot be used, reported once; its values are not decoded",
+        "schema-registry": (
+            "the registry (`--registry`) does not answer, or refuses; it is asked again after half a minute"
+        ),
+        "schema-unknown": "a schema id that the registry does not have, reported once; its values are not decoded",
+        "schema-value": (
+            "keys or values that do not follow their schema, or are too large to decode; the detail names the first"
+        ),
     },
 }
 """By what they are about. A kind keeps its name between releases."""

@@ -152,6 +152,7 @@ COMPLETED: Final[Mapping[str | None, click.ParamType[Any]]] = {
     "CAPTURE|DIR...": _FILES,
     "FILE": _FILES,
     "DIR": _FOLDERS,
+    "URL|DIR": _FOLDERS,
     "NAME|KEY": _NameChoice(_apis, several=True),
     "[NAME|KEY]": _NameChoice(_apis),
     "RELEASE": _NameChoice(_releases),

@@ -30,6 +30,7 @@ from kafkasniff.cli.options.option_groups import (
     verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.registry_options import make_values, registry_options, take_schemas, with_records
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
 from kafkasniff.cli.running.line_making import begin_lines
@@ -62,6 +63,7 @@ SWITCH_SECONDS: Final = 0.0005
 )
 @topic_ids_option
 @hosts_option
+@registry_options
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
 @click.option(
     "--jobs",
@@ -82,7 +84,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     environment.verbosity = options["verbose"]
     captures = take_captures(environment, captures)
     payload = take_payload(options)
-    wanted, quiet = take_output(options), options.pop("quiet")
+    schemas = take_schemas(options, environment.environ)
+    wanted, quiet = with_records(take_output(options), schemas), options.pop("quiet")
     filters = take_filters(options)
     predicate = make_predicate(filters)
     limit, two_pass, jobs = options.pop("count"), options.pop("two_pass"), options.pop("jobs")
@@ -117,7 +120,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
 
-    if predicate is None and has_lines:
+    if predicate is None and has_lines and schemas is None:
         arguments["renderer"] = make_renderer(wanted, payload)
     inspector = Inspector(**arguments, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
@@ -179,17 +182,22 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 limit=None if selected is not None else limit,
                 flush=flush,
                 ordered=ordered,
+                values=make_values(schemas, inspector.summary),
             )
-            if has_lines and begin_lines(
-                inspector,
-                sink,
-                enricher,
-                wanted,
-                settings,
-                renderer=arguments.get("renderer"),
-                filtered=None if predicate is None or selector is None else (predicate, selector),
-                left=None if limit is None else run.left,
-                ahead=ahead,
+            if (
+                has_lines
+                and schemas is None
+                and begin_lines(
+                    inspector,
+                    sink,
+                    enricher,
+                    wanted,
+                    settings,
+                    renderer=arguments.get("renderer"),
+                    filtered=None if predicate is None or selector is None else (predicate, selector),
+                    left=None if limit is None else run.left,
+                    ahead=ahead,
+                )
             ):
                 run.lines = lines if selected is None else selected
                 if selected is not None and connections is not None:

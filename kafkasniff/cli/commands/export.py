@@ -23,6 +23,7 @@ from kafkasniff.cli.options.option_groups import (
     topic_ids_option,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.registry_options import registry_options, take_schemas
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.cli.running.usual_jobs import usual_jobs
@@ -35,9 +36,13 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.bad_captures import OnBadCapture
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
+    from kafkasniff.values.stage import ValueSchemas
 
 __all__ = ["export_command"]
 
+SCHEMAS_NAMED: Final = 10
+"""Problems of schemas that are named on stderr."""
 SKIPPED_NAMED: Final = 10
 """Skipped captures that are named on stderr; the table `problems` has all of them."""
 
@@ -99,6 +104,7 @@ SKIPPED_NAMED: Final = 10
 @payload_options
 @filter_options
 @topic_ids_option
+@registry_options
 @traceback_option
 @no_summary_option
 @click.pass_obj
@@ -111,8 +117,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     filters = take_filters(options)
     predicate = make_predicate(filters)
+    schemas = take_schemas(options, environment.environ)
     if options.pop("form") == "otlp":
-        _refuse_options_of_tables(options)
+        _refuse_options_of_tables(options, schemas)
         from kafkasniff.cli.running.otlp_export import export_spans
 
         taken = take_captures(environment, captures, by_name=True)
@@ -136,7 +143,14 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     on_bad: OnBadCapture = options.pop("on_bad")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     lake_name: str | None = options.pop("lake_name")
+    if schemas is not None and predicate is not None:
+        from kafkasniff.filters import needs_records
+
+        if needs_records(predicate):
+            raise UsageError("--registry and --schema decode the rows of tables, which --filter does not see")
     if engine == "spark":
+        if schemas is not None:
+            raise UsageError("--engine spark does not support --registry and --schema")
         if predicate is not None:
             raise UsageError("--engine spark does not support filters: filter the tables")
         if jobs is not None:
@@ -208,6 +222,11 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         part=part,
         stdin=environment.stdin,
     )
+    values: DecodedValues | None = None
+    if schemas is not None:
+        from kafkasniff.tables.rows.decoded_values import DecodedValues
+
+        values = DecodedValues(schemas)
     # The search for cycles before tables are finalised need not go through all that was imported.
     gc.freeze()
     try:
@@ -224,14 +243,17 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             discard_state=discard_state,
             memory=options["memory"],
             on_bad=on_bad,
+            values=values,
         )
     finally:
         for progress in shown:
             progress.clear()
+    for problem in [] if values is None else values.problems[:SCHEMAS_NAMED]:
+        environment.say(problem)
     return _report(environment, result, output, quiet=quiet)
 
 
-def _refuse_options_of_tables(options: dict[str, Any]) -> None:
+def _refuse_options_of_tables(options: dict[str, Any], schemas: ValueSchemas | None) -> None:
     """Raise UsageError for an option that spans do not have."""
     for name, given in (
         ("--tables", options["tables"] != ",".join(TABLES)),
@@ -242,6 +264,7 @@ def _refuse_options_of_tables(options: dict[str, Any]) -> None:
         ("--jobs", options["jobs"] is not None),
         ("--discard-state", options["discard_state"]),
         ("--on-bad-capture", options["on_bad"] != "fail"),
+        ("--registry", schemas is not None),
     ):
         if given:
             raise UsageError(f"{name} applies to tables, not to --format otlp")

@@ -64,7 +64,7 @@ def _filters(formatter: click.HelpFormatter) -> None:
             [
                 ("request.PATH, response.PATH", "fields of bodies; `kafkasniff api NAME` lists them"),
                 ("record.key, record.value", "also record.offset, record.place, record.timestamp, record.header[NAME]"),
-                ("record.value.$.order.id", "a member of JSON in the value, key or header"),
+                ("record.value.order.id", "a member of the value, key or header: JSON, or decoded (--registry)"),
             ]
         )
     with formatter.section("Examples"):
@@ -72,7 +72,7 @@ def _filters(formatter: click.HelpFormatter) -> None:
             'api == "Fetch" and latency_ms > 100 and topic =~ "^orders"',
             'error in ("NOT_LEADER_OR_FOLLOWER", "REQUEST_TIMED_OUT")',
             'client_ip == "10.0.0.5" and request_size >= 1MB',
-            'record.value.$.status == "failed"',
+            'record.value.status == "failed"',
         ):
             formatter.write(f"{'':{formatter.current_indent}}--filter '{line}'\n")
 

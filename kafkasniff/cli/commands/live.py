@@ -44,6 +44,7 @@ from kafkasniff.cli.options.option_groups import (
     verbosity_options,
 )
 from kafkasniff.cli.options.payload_options import payload_options, take_payload
+from kafkasniff.cli.options.registry_options import make_values, registry_options, take_schemas, with_records
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.live_tables import export_arguments, exported, finished
@@ -80,6 +81,7 @@ LOOK_SECONDS: Final = 1.0
 @filter_options
 @topic_ids_option
 @hosts_option
+@registry_options
 @click.option("--browse", is_flag=True, help="Look around in what is captured, as `browse` does.")
 @click.option("--duration", metavar="S", help="Stop after this time (seconds, or 500ms, 5m).")
 @click.option("-c", "--count", type=click.IntRange(1), metavar="N", help="Stop after N messages.")
@@ -115,12 +117,14 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     interfaces, capturing = take_interfaces(options), take_capturing(options, _seconds)
     rights = take_rights(options, environment)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
-    wanted, quiet = take_output(options), options.pop("quiet")
+    schemas = take_schemas(options, environment.environ)
+    asked, quiet = take_output(options), options.pop("quiet")
+    wanted = with_records(asked, schemas)
     payload = take_payload(options)
     filters = take_filters(options)
     predicate = make_predicate(filters)
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
-    exporting = export_arguments(options, filters, predicate, _seconds, records=bool(wanted.records), payload=payload)
+    exporting = export_arguments(options, filters, predicate, _seconds, records=bool(asked.records), payload=payload)
     catalog, hosts = make_catalog(options), take_hosts(options)
     watching = WatchOptions(environment, options)
     # The screen of --top replaces messages.
@@ -129,7 +133,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         shows = shows or not quiet or (exporting is None and writing is None and not watching)
     table_keys = {} if exporting is None else key_arguments(options, grows=True)
     memory: int | None = options["memory"]
-    renderer = make_renderer(wanted, payload) if shows and predicate is None and not watching else None
+    renderer = None
+    if shows and predicate is None and not watching and schemas is None:
+        renderer = make_renderer(wanted, payload)
     inspector = make_inspector(
         options,
         # Record headers name the traces of spans.
@@ -148,7 +154,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         folders.append(exporting["directory"])
     if writing is not None and writing.rotates:
         folders.append(writing.folder)
-    rights.settle(environment, folders, watching.ports)
+    rights.settle(environment, folders, [*watching.ports, *([] if schemas is None else schemas.ports)])
 
     from kafkasniff.capture.live.live import open_live
     from kafkasniff.cli.running.delays import TimedSink
@@ -235,10 +241,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 limit=limit,
                 flush=flush,
                 ended=watch.ended if watching else None,
+                values=make_values(schemas, inspector.summary),
             )
             if (
                 timed is not None
                 and not watching
+                and schemas is None
                 and begin_lines(
                     inspector,
                     inner,

@@ -93,6 +93,11 @@ EXAMPLES: Final = {
         Example("The fields of a version:", "api Fetch 13"),
         Example("What does Kafka 3.9 support?", "api --release 3.9"),
     ),
+    "schemas": (
+        Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
+        Example("From Apicurio:", "schemas fetch --registry http://registry/apis/ccompat/v7 -o DIR"),
+        Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
+    ),
     "decode-bytes": (
         Example(
             "A request from a hexdump in a log:",

@@ -16,7 +16,17 @@ SECTIONS: Final = {
     ),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
-        *("--port", "--max-frame", "--keylog", "--topic-ids", "--hosts", "--two-pass", "--on-bad-capture"),
+        *(
+            "--port",
+            "--max-frame",
+            "--keylog",
+            "--topic-ids",
+            "--hosts",
+            "--registry",
+            "--schema",
+            "--two-pass",
+            "--on-bad-capture",
+        ),
         *("--from", "--target", "--response", "--version", "--release"),
     ),
     "Selection": (

@@ -15,6 +15,7 @@ from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.filters import Selector
+    from kafkasniff.values.stage import ValueDecoder
 
 __all__ = [
     "BatchParts",
@@ -101,9 +102,10 @@ def shown_parts(source: Iterable[PacketBatch], progress: Progress | None) -> Ite
 class Pipeline:
     """Feeds packets to an inspector and its events to a sink: those that `selector` selects, up to `limit` messages.
 
-    `enricher`: adds names to events before they are selected. `flush`: called after events were written, for a reader
-    who watches; `ended`: called with each `Connection` that the inspector yields, after the events of the same batch.
-    `ordered`: the sink, if the selector holds requests; it applies the limit, too.
+    `enricher`: adds names to events before they are selected; `values`: then decodes keys and values. `flush`: called
+    after events were written, for a reader who watches; `ended`: called with each `Connection` that the inspector
+    yields, after the events of the same batch. `ordered`: the sink, if the selector holds requests; it applies the
+    limit, too.
     """
 
     def __init__(
@@ -118,8 +120,10 @@ class Pipeline:
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
         ordered: Ordered | None = None,
+        values: ValueDecoder | None = None,
     ) -> None:
         self._environment = environment
+        self._values = values
         self._inspector = inspector
         self._enricher = enricher
         enricher.limit_memory(inspector.memory)
@@ -156,7 +160,7 @@ class Pipeline:
                 selector.start_ns = int(times[0])
         with self._environment.interrupts.held():
             for events in self._feed(batch):
-                self._take(self._enricher.feed(events))
+                self._take(self._enriched(events))
                 del events  # before the next ones are decoded
 
     def _feed(self, batch: PacketBatch) -> Iterator[Sequence[Shown]]:
@@ -167,9 +171,13 @@ class Pipeline:
         with self._environment.interrupts.held():
             if not self.full:
                 for events in self._inspector.close_slices() if self.lines is None else self._inspector.close_lines():
-                    self._take(self._enricher.feed(events))
+                    self._take(self._enriched(events))
                     del events
             self._sink.close()
+
+    def _enriched(self, events: Sequence[Shown]) -> Sequence[Any]:
+        events = self._enricher.feed(events)
+        return events if self._values is None else self._values.feed(events)
 
     def run(self, source: Iterable[PacketBatch], progress: Progress | None = None) -> None:
         """Process all batches of a source, or as many as the limit needs."""

@@ -68,6 +68,8 @@ def each_records(
     """
     if fields.topic is not None:
         topic = body.get(fields.topic)
+    elif "_topic_name" in body:
+        topic = body["_topic_name"]
     for name in fields.secret if secret else fields.plain:
         value = body.get(name)
         for one in value if isinstance(value, list) else (value,):

@@ -20,6 +20,7 @@ from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import MappedFiles, StagedTable
 from kafkasniff.tables.parquet import ROW_GROUP_BYTES, TableWriter
 from kafkasniff.tables.rows import TABLE_NAMES
+from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import SessionSource
@@ -48,15 +49,19 @@ def finalise(
     partitions: TablePartitions,
     memory: int = DEFAULT_MEMORY,
     rest: ConfinedPath | None = None,
+    values: DecodedValues | None = None,
 ) -> dict[str, list[WrittenFile]]:
     """Write the tables of staged folders to `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table. These rows advance `sessions`. A row group and a window take at
-    most a sixteenth of `memory` each. `rest`: as for `final_rows`, by default in `into`. Raises OSError.
+    most a sixteenth of `memory` each. `rest` and `values`: as for `final_rows`, `rest` is by default in `into`. Raises
+    OSError.
     """
     files: dict[str, list[WrittenFile]] = {table: [] for table in options.tables}
     rest = into / REST if rest is None else rest
-    every = final_rows(staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest, memory=memory)
+    every = final_rows(
+        staged, options, names=names, sessions=sessions, partitions=partitions, rest=rest, memory=memory, values=values
+    )
     group = min(ROW_GROUP_BYTES, memory // MEMORY_PART)
     for table, parts in groupby(every, key=itemgetter(0)):
         # Rows without a date of their own come between the rows of the dates.
@@ -91,15 +96,16 @@ def final_rows(
     rest: ConfinedPath,
     tables: Iterable[str] | None = None,
     memory: int = DEFAULT_MEMORY,
+    values: DecodedValues | None = None,
 ) -> Iterator[tuple[str, int, Iterator[pa.RecordBatch]]]:
     """(table, day, rows in order) of staged folders; consume the rows of one before taking the next.
 
     Days come in order, so that sessions are followed in the order of their requests. UNDATED may come several times,
     for rows between the days that have partitions. `rest`: a folder for rows that are sorted again; `tables`: only
-    these, unless all of `options`.
+    these, unless all of `options`; `values`: decodes keys and values of records.
     """
     window = min(WINDOW_BYTES, memory // MEMORY_PART)
-    resolver = Resolver(names, sessions, _dumps, options.payload)
+    resolver = Resolver(names, sessions, _dumps, options.payload, values)
     # Exchanges first: problems found in them are rows of the table `problems`.
     for table in sorted(options.tables if tables is None else tables, key=TABLE_NAMES.index):
         rows = StagedTable(staged, table)

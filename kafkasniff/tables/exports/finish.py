@@ -18,6 +18,7 @@ from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.shard import ShardResult
+from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.resolve import LearnedNames
 
 __all__ = ["Finished", "finish"]
@@ -50,11 +51,13 @@ def finish(
     *,
     given: Mapping[str, str],
     memory: int = DEFAULT_MEMORY,
+    values: DecodedValues | None = None,
 ) -> Finished:
     """Write a run's tables to `into`.
 
     `name`: what the names of the files begin with; `carried`: state of the run before, which is advanced; `given`:
-    names by topic id; `memory`: the run's budget in bytes. Raises OSError if a file cannot be written.
+    names by topic id; `memory`: the run's budget in bytes; `values`: decodes keys and values of records. Raises OSError
+    if a file cannot be written.
     """
     # Return the memory of staging to the system; otherwise the peak would be the sum of both steps.
     gc.collect()
@@ -65,12 +68,22 @@ def finish(
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     done, open_ = TablePartitions(), TablePartitions()
-    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
+    written = finalise(
+        staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory, values=values
+    )
     order = max(one.order for one in results)
     state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
     # Unfinished rows: the next run makes them again, from the present state of the sessions.
     rest = [result.unfinished for result in results]
     unfinished = finalise(
-        rest, into, f"{name}-open", options, names=names, sessions=sessions, partitions=open_, memory=memory
+        rest,
+        into,
+        f"{name}-open",
+        options,
+        names=names,
+        sessions=sessions,
+        partitions=open_,
+        memory=memory,
+        values=values,
     )
     return Finished(written, unfinished, state, [*done.problems, *open_.problems])

@@ -40,6 +40,7 @@ from kafkasniff.tables.exports.target import ExportTarget
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
 
 __all__ = ["Result", "export", "has_checkpoint", "nothing_new"]
 
@@ -91,6 +92,7 @@ def export(
     discard_state: bool = False,
     memory: int | None = None,
     on_bad: OnBadCapture = "fail",
+    values: DecodedValues | None = None,
 ) -> Result:
     """Export the captures that are not in the export yet.
 
@@ -100,7 +102,7 @@ def export(
     can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the folder. `memory`: budget
     in bytes, which the processes share. `hooks` are called here. `discard_state`: do not resume from the last run, nor
     a killed run that did: rows of connections that were open then stay as they are. `on_bad`: what to do about captures
-    that are empty or no captures (`bad_captures`).
+    that are empty or no captures (`bad_captures`). `values`: decodes keys and values of records.
 
     Raises CaptureError, OutputError, and UsageError if it holds an export of another kind, with other options, or with
     a capture that has grown.
@@ -132,6 +134,7 @@ def export(
                 memory=memory,
                 bad=found,
                 quarantines=on_bad == "quarantine",
+                values=values,
             )
             return making.run(given or {}, predicate, learn, jobs)
         except BaseException:
@@ -166,7 +169,9 @@ class _Making:
         memory: int | None,
         bad: Sorted,
         quarantines: bool,
+        values: DecodedValues | None,
     ) -> None:
+        self._values = values
         self._target = target
         self._options = options
         self._new = new
@@ -273,7 +278,16 @@ class _Making:
         with target.output():
             for table in options.tables:
                 (target.partial / table).remove_tree()
-            made = finish(target.partial, target.file_name, options, carried, results, given=given, memory=self._memory)
+            made = finish(
+                target.partial,
+                target.file_name,
+                options,
+                carried,
+                results,
+                given=given,
+                memory=self._memory,
+                values=self._values,
+            )
             new = [look.capture for look in self._new]
             manifest = target.commit(
                 options,

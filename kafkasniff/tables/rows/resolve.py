@@ -22,10 +22,11 @@ from kafkasniff.enrich.rendered import RenderedBodies
 from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload
+from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.exchanges import microseconds
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
 from kafkasniff.tables.rows.sessions import SessionContent, SessionSource
-from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
+from kafkasniff.tables.rows.staged import DECODED, STAGED, StagedParts, place_name
 
 __all__ = ["OUTPUT_BYTES", "LearnedNames", "Resolver"]
 
@@ -110,12 +111,18 @@ class Resolver:
     """Makes final rows from staged ones.
 
     `sessions`: for the table `exchanges`, whose Fetch rows must be in order; `dumps` renders a body as JSON; `payload`:
-    how payload is shown in bodies that waited for names.
+    how payload is shown in bodies that waited for names; `values`: decodes keys and values of records.
     """
 
     def __init__(
-        self, names: LearnedNames, sessions: SessionSource, dumps: Callable[[Body], str], payload: Payload = SHOWN
+        self,
+        names: LearnedNames,
+        sessions: SessionSource,
+        dumps: Callable[[Body], str],
+        payload: Payload = SHOWN,
+        values: DecodedValues | None = None,
     ) -> None:
+        self._values = values
         self._names = names
         self._sessions = sessions
         self._dumps = dumps
@@ -275,6 +282,10 @@ class Resolver:
         columns = {name: _plain(batch.column(name)) for name in batch.schema.names}
         columns["topic"] = self._names.named(columns["topic"], columns["topic_id"])
         columns["time"] = _microseconds(columns["_time_ns"])
+        if self._values is None:
+            columns |= dict.fromkeys(DECODED, pa.nulls(len(batch), pa.string()))
+        else:
+            columns |= self._values.columns(columns)
         return pa.RecordBatch.from_arrays([columns[name] for name in RECORDS.names], schema=RECORDS)
 
     def _connections(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -232,6 +232,8 @@ _RECORDS: Final = (
     Column("transactional", pa.bool_(), "null in magic 0 and 1"),
     Column("control", pa.string(), "type of a control record: ABORT, COMMIT, LEADER_CHANGE …; null for all others"),
     Column("trace_ids", _array(pa.string()), "trace ids in its headers; null if there are none"),
+    Column("key_decoded", pa.string(), "the key as JSON, decoded by a schema (`--registry`, `--schema`); else null"),
+    Column("value_decoded", pa.string(), "likewise"),
 )
 RECORDS: Final = pa.schema(_fields(_RECORDS))
 """Schema of the table `records`."""

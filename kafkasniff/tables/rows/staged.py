@@ -16,7 +16,7 @@ import pyarrow as pa
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS, TRANSPORT
 
-__all__ = ["SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of", "day_of", "place_name"]
+__all__ = ["DECODED", "SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of", "day_of", "place_name"]
 
 DAY_NS: Final = 86_400 * 10**9
 UNDATED: Final = 0
@@ -42,10 +42,13 @@ def _with(schema: pa.Schema, *more: tuple[str, pa.DataType], **changed: pa.DataT
 _NAME: Final = pa.dictionary(pa.int32(), pa.string())
 """Strings that repeat from row to row: `records` has by far the most rows."""
 
+DECODED: Final = ("key_decoded", "value_decoded")
+"""Columns of `records` that the second step makes of others."""
+
 STAGED: Final = {
     "exchanges": _with(EXCHANGES, ("_pending", pa.binary())),
     "records": _with(
-        pa.schema([field for field in RECORDS if field.name not in {"time"}]),
+        pa.schema([field for field in RECORDS if field.name not in {"time", *DECODED}]),
         ("_time_ns", pa.int64()),
         ("_position", pa.int64()),
         **dict.fromkeys(

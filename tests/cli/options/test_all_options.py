@@ -41,10 +41,11 @@ DIFFERENT: Final = {
     ("analyze talkers", "--top"): "a parameter of the question: it counts alike, but is parsed by the question",
 }
 
-_NO_CAPTURE = dict.fromkeys(("api", "completion", "decode-bytes", "help"), "it reads no capture")
+_NO_CAPTURE = dict.fromkeys(("api", "completion", "decode-bytes", "help", "schemas"), "it reads no capture")
 _FILTERS = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
 _ITS_SCREEN = {"browse": "it is a screen"}
 _ITS_TEXT = {"completion": "it prints a script", "help": "it prints text"}
+_ITS_FILES = {"schemas": "it writes files, and says how many"}
 _NO_TABLE = dict.fromkeys(("audit", "check", "security"), "its text has no tables") | dict.fromkeys(
     ("decode", "live", "decode-bytes"), "its lines are written one by one"
 )
@@ -53,12 +54,19 @@ LACKS: Final[dict[str, dict[str, str]]] = {
     # There it is the API of a response.
     "--api": {name: reason for name, reason in _NO_CAPTURE.items() if name != "decode-bytes"},
     "--hosts": {**_NO_CAPTURE, "export": "tables have addresses", "browse": "it is not made for it yet"},
-    "--color": {**_ITS_SCREEN, **_ITS_TEXT, "export": "it writes tables", "report": "a page has its own colours"},
-    "--format": {**_ITS_SCREEN, **_ITS_TEXT, "report": "a page is HTML"},
+    "--color": {
+        **_ITS_SCREEN,
+        **_ITS_TEXT,
+        **_ITS_FILES,
+        "export": "it writes tables",
+        "report": "a page has its own colours",
+    },
+    "--format": {**_ITS_SCREEN, **_ITS_TEXT, **_ITS_FILES, "report": "a page is HTML"},
     "--output": {**_ITS_SCREEN, **_ITS_TEXT, "api": "its text is short"},
     "--wide": {
         **_ITS_SCREEN,
         **_ITS_TEXT,
+        **_ITS_FILES,
         **_NO_TABLE,
         "export": "it writes tables",
         "report": "a page has room for all columns",
@@ -66,6 +74,7 @@ LACKS: Final[dict[str, dict[str, str]]] = {
     "--quiet": {
         **_ITS_SCREEN,
         **_ITS_TEXT,
+        **_ITS_FILES,
         **dict.fromkeys(("api", "decode-bytes"), "it says nothing beside its output"),
     },
 }

@@ -1,0 +1,95 @@
+"""Schemas as registries have them, and the errors of schemas and values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_SCHEMA",
+    "MAX_VALUE",
+    "NO_INDEXES",
+    "DecodedValue",
+    "MalformedValueError",
+    "Reference",
+    "RegisteredSchema",
+    "SchemaError",
+    "SchemaKind",
+    "ValueReader",
+    "finite",
+]
+
+MAX_SCHEMA: Final = 1 << 20
+"""Bytes of a schema that are read; those of code generators have some 100 kB."""
+MAX_VALUE: Final = 1 << 20
+"""Bytes of a key or value that are decoded, as many as filters parse of JSON."""
+MAX_DEPTH: Final = 100
+"""Nesting of a decoded value, and of a schema: as deep as Protobuf's libraries go. orjson writes 254 levels."""
+
+SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
+
+
+class SchemaError(ValueError):
+    """A schema that cannot be used; `str()` of it is one line."""
+
+
+class MalformedValueError(ValueError):
+    """A value that does not follow its schema."""
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A schema that another one refers to."""
+
+    name: str
+    """Avro: the full name of a type; Protobuf: the path of an import."""
+    subject: str
+    version: int
+
+
+class RegisteredSchema(msgspec.Struct, frozen=True, rename="camel"):
+    """A schema in the notation of Confluent's REST API."""
+
+    schema: str
+    schema_type: SchemaKind = "AVRO"
+    references: tuple[Reference, ...] | None = ()
+    guid: str | None = None
+
+
+class DecodedValue(NamedTuple):
+    """A decoded key or value."""
+
+    name: str | None
+    """The type that the schema names, such as `shop.Order`."""
+    value: Any
+    """Bytes stay bytes; no numbers that JSON lacks; at most `MAX_DEPTH` levels."""
+
+
+NO_INDEXES: Final[tuple[int, ...]] = (0,)
+"""The first message of a Protobuf file."""
+
+
+class ValueReader(Protocol):
+    """Decodes values by one schema."""
+
+    kind: SchemaKind
+
+    def read(self, data: bytes, start: int, indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
+        """Decode `data[start:]`, all of it; `indexes` lead to a message of a Protobuf file.
+
+        Raises MalformedValueError.
+        """
+
+
+def finite(value: float) -> float | str:
+    """A number as in JSON lines: NaN and infinities are strings. Hot."""
+    if value - value == 0.0:
+        return value
+    if value != value:  # noqa: PLR0124 (only NaN differs from itself)
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+Resolve = Callable[[Reference], RegisteredSchema | None]

@@ -1,0 +1,147 @@
+"""`--registry` and `--schema`: decoded values in every output, in filters, and never where payload is hidden."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.console import kafkasniff
+from tests.values.registered import CAPTURE, served
+
+REGISTRY = str(CAPTURE.with_suffix(".registry"))
+DECODE = ("decode", "-q", "--registry", REGISTRY, str(CAPTURE))
+
+
+def values(text: str) -> list[Any]:
+    """The decoded values in JSON lines of Produce requests."""
+    return [
+        record["_value"].get("value")
+        for line in text.splitlines()
+        for data in json.loads(line)["body"].get("topic_data", ())
+        for batch in data["partition_data"][0]["records"]["batches"]
+        for record in batch["records"]
+        if "_value" in record
+    ]
+
+
+def test_json_lines() -> None:
+    found = kafkasniff(*DECODE, "--format", "json", "--topic", "avro-orders", "--api", "Produce")
+    assert values(found.text)[-2:] == [
+        {"id": 1, "item": "lamp", "price": 12.5},
+        {"id": 70000, "item": "größe 數", "price": None},
+    ]
+
+
+def test_text_has_them_in_place_of_bytes() -> None:
+    found = kafkasniff(*DECODE, "-v", "--topic", "protobuf-orders", "--api", "Produce").text
+    assert 'value: shop.Order {"id":1,"item":"lamp"} (schema 304)' in found
+    assert 'value: shop.Invoice.Line {"text":"one lamp"} (schema 304)' in found
+    assert "_value" not in found
+    # Without the body there is no room for them.
+    assert kafkasniff(*DECODE).text == kafkasniff("decode", "-q", str(CAPTURE)).text
+
+
+def test_long_values_are_cut(tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text("{}", encoding="utf-8")
+    capture = str(CAPTURE.with_name("java-connect.pcap"))
+    found = kafkasniff("decode", "-qv", "--schema", f"connect-configs={tmp_path / 's.json'}", capture)
+    assert found.code == 0
+    assert "… +" in kafkasniff("decode", "-qv", "--schema", f"connect-status={tmp_path / 's.json'}", capture).text
+
+
+@pytest.mark.parametrize("path", ["record.value.id", "record.value.$.id", 'record.value."id"'])
+def test_filters(path: str) -> None:
+    found = kafkasniff(*DECODE, "--api", "Produce", "--format", "json", "--filter", f"{path} > 10")
+    assert values(found.text) == [{"id": 70000, "item": "größe 數", "price": None},
+                                  {"id": 70000, "item": "größe 數"}, {"id": 70000, "item": "größe 數"},
+                                  {"id": 70000, "item": "größe 數", "price": None}]  # fmt: skip
+    expression = f'{path} > 10 and topic == "avro-orders"'
+    assert kafkasniff("decode", "-q", str(CAPTURE), "--api", "Produce", "--filter", expression).code == 1
+
+
+def test_hidden_payload_hides_decoded_values() -> None:
+    for option in ("--no-payload", "--hash-payload"):
+        for form in (("--format", "json"), ("-v",)):
+            found = kafkasniff(*DECODE, *form, option)
+            assert found.code == 0
+            assert "lamp" not in found.text
+            assert "shop.Order" not in found.text
+
+
+def test_threads_change_nothing() -> None:
+    one, two = (kafkasniff(*DECODE, "--format", "json", "--jobs", jobs).text for jobs in ("1", "2"))
+    assert one == two
+    assert "shop.Order" in one
+
+
+def test_a_registry_at_a_url() -> None:
+    with served(Path(REGISTRY)) as registry:
+        arguments = ("decode", "-q", "--format", "json", str(CAPTURE), "--registry")
+        assert kafkasniff(*arguments, registry.url).text == kafkasniff(*arguments, REGISTRY).text
+        assert len(registry.asked) == len(set(registry.asked))
+        registry.asked.clear()
+        # Only if it is named.
+        environ = {"SCHEMA_REGISTRY_URL": registry.url}
+        assert kafkasniff("decode", "-q", "-v", str(CAPTURE), environ=environ).code == 0
+        assert registry.asked == []
+
+
+def test_problems(tmp_path: Path) -> None:
+    found = kafkasniff("decode", "-q", "--format", "json", "--registry", str(tmp_path), str(CAPTURE)).text
+    problems = [one for line in found.splitlines() if (one := json.loads(line))["type"] == "problem"]
+    assert [one["kind"] for one in problems] == ["schema-unknown"] * 6
+    assert problems[0]["detail"] == f"schema 301 is not in {tmp_path}"
+    assert (problems[0]["connection"], problems[0]["packet"], problems[0]["direction"]) == (4, 49, "request")
+
+
+def test_misuse(tmp_path: Path) -> None:
+    (tmp_path / "bad.avsc").write_text("{", encoding="utf-8")
+    (tmp_path / "bad.desc").write_bytes(b"\xff")
+    for arguments, what in (
+        (("--registry", "nowhere"), "--registry: nowhere is neither a URL nor a folder"),
+        (("--schema", "topic"), "--schema: topic is not TOPIC=FILE"),
+        (("--schema", "topic/header=x"), "is not TOPIC=FILE"),
+        (("--schema", f"t={tmp_path / 'none'}"), "--schema: cannot read"),
+        (("--schema", f"t={tmp_path / 'bad.avsc'}"), "it is not JSON"),
+        (("--schema", f"t={tmp_path / 'bad.desc'}"), "it is not a set of descriptors"),
+    ):
+        found = kafkasniff("decode", str(CAPTURE), *arguments)
+        assert (found.code, what in found.err) == (2, True), found.err
+
+
+def rows(folder: Path, *options: str) -> list[dict[str, Any]]:
+    """The table `records` of an export, by topic and offset."""
+    pq = pytest.importorskip("pyarrow.parquet")
+    found = kafkasniff("export", "-q", str(CAPTURE), "-o", str(folder), *options)
+    assert (found.code, found.err) == (0, "")
+    table: list[dict[str, Any]] = [one for file in (folder / "records").rglob("*.parquet")
+                                   for one in pq.read_table(file).to_pylist()]  # fmt: skip
+    return table
+
+
+def test_the_table_of_records(tmp_path: Path) -> None:
+    found = rows(tmp_path / "one", "--registry", REGISTRY)
+    values = [
+        json.loads(one["value_decoded"]) for one in found if one["topic"] == "avro-orders" and one["value_decoded"]
+    ]
+    assert values[-2:] == [{"id": 1, "item": "lamp", "price": 12.5}, {"id": 70000, "item": "größe 數", "price": None}]
+    assert {one["key_decoded"] for one in found if one["topic"] == "header-orders"} == {'"order-1"', '"order-70000"'}
+    assert {one["value_decoded"] for one in found if one["topic"] == "plain"} == {None}
+    # The same for any number of processes; without schemas the columns are null, with hidden payload, too.
+    assert rows(tmp_path / "two", "--registry", REGISTRY, "--jobs", "2") == found
+    for number, options in enumerate(((), ("--registry", REGISTRY, "--no-payload"))):
+        assert {one["value_decoded"] for one in rows(tmp_path / str(number), *options)} == {None}
+
+
+def test_exports_say_what_is_missing(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    found = kafkasniff("export", "-q", str(CAPTURE), "-o", str(tmp_path / "t"), "--registry", str(empty))
+    assert "schema 9baa9e35-1170-4c98-990a-9f7880664864 is not in" in found.err
+    assert f"{empty} lacks ids with which keys or values seem to begin: " in found.err
+    for option in (("--engine", "spark"), ("--records", "--filter", "record.value.id > 1"), ("--format", "otlp")):
+        refused = kafkasniff("export", str(CAPTURE), "-o", "http://127.0.0.1:9", "--registry", str(empty), *option)
+        assert refused.code == 2, option

@@ -1,0 +1,140 @@
+"""Protobuf values: what each kind of field becomes, imports, message indexes, and unusable descriptors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2, json_format
+
+from kafkasniff.values.protobuf import ProtobufReader, descriptor_set
+from kafkasniff.values.schemas import MalformedValueError, SchemaError
+
+Kinds = descriptor_pb2.FieldDescriptorProto
+MANY = Kinds.LABEL_REPEATED
+
+
+def file_of(name: str = "order.proto", *imports: str) -> Any:
+    return descriptor_pb2.FileDescriptorProto(name=name, package="shop", syntax="proto3", dependency=imports)
+
+
+def add(message: Any, name: str, kind: Any, type_name: str | None = None, label: Any = Kinds.LABEL_OPTIONAL) -> Any:
+    number = len(message.field) + 1
+    return message.field.add(name=name, number=number, type=kind, type_name=type_name, label=label)
+
+
+def order() -> Any:
+    """A file whose first message has a field of every kind."""
+    file = file_of("order.proto", "google/protobuf/timestamp.proto", "google/protobuf/any.proto")
+    state = file.enum_type.add(name="State")
+    state.value.add(name="NEW", number=0)
+    state.value.add(name="PAID", number=1)
+    message = file.message_type.add(name="Order")
+    add(message, "id", Kinds.TYPE_UINT64)
+    add(message, "price", Kinds.TYPE_DOUBLE)
+    add(message, "note", Kinds.TYPE_BYTES)
+    add(message, "state", Kinds.TYPE_ENUM, ".shop.State")
+    add(message, "items", Kinds.TYPE_STRING, label=MANY)
+    add(message, "counts", Kinds.TYPE_MESSAGE, ".shop.Order.CountsEntry", MANY)
+    add(message, "at", Kinds.TYPE_MESSAGE, ".google.protobuf.Timestamp")
+    add(message, "parent", Kinds.TYPE_MESSAGE, ".shop.Order")
+    add(message, "flag", Kinds.TYPE_BOOL).proto3_optional = True
+    message.field[-1].oneof_index = 0
+    add(message, "extra", Kinds.TYPE_MESSAGE, ".google.protobuf.Any")
+    message.oneof_decl.add(name="_flag")
+    entry = message.nested_type.add(name="CountsEntry")
+    entry.options.map_entry = True
+    add(entry, "key", Kinds.TYPE_INT32)
+    add(entry, "value", Kinds.TYPE_INT64)
+    add(message.nested_type.add(name="Line"), "text", Kinds.TYPE_STRING)
+    add(file.message_type.add(name="Other"), "name", Kinds.TYPE_STRING)
+    return file
+
+
+FULL = {
+    "id": 2**64 - 1,
+    "price": 2.5,
+    "note": b"\0\1",
+    "state": "PAID",
+    "items": ["lamp", "größe"],
+    "counts": {"-1": 5, "7": 2**62},
+    "at": "2026-11-21T04:00:00.250Z",
+    "parent": {"id": 1, "price": 0.0, "note": b"", "state": "NEW", "items": [], "counts": {}},
+    "flag": False,
+}
+
+
+def filled(reader: ProtobufReader) -> Any:
+    """The same as a message, made by Google's reader of JSON."""
+    _, make, _ = reader._message((0,))
+    parent = {"id": 1}
+    text = {**FULL, "note": "AAE=", "parent": parent}
+    return json_format.ParseDict(text, make())
+
+
+def test_fields() -> None:
+    reader = ProtobufReader([order()])
+    message = filled(reader)
+    found = reader.read(b"\xff" + message.SerializeToString(), 1)
+    assert found == ("shop.Order", FULL)
+    # The same as Google's JSON, but for numbers of 64 bits and bytes.
+    googles = json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    assert googles.keys() == FULL.keys()
+    assert reader.read(b"\x08\1", 0).value == FULL["parent"]
+    # Numbers without a name, and those that JSON lacks.
+    message.Clear()
+    message.state, message.price = 9, float("inf")
+    assert reader.read(message.SerializeToString(), 0).value.items() >= {"state": 9, "price": "Infinity"}.items()
+    message.at.seconds = 10**15
+    assert reader.read(message.SerializeToString(), 0).value["at"] == {"seconds": 10**15}
+
+
+def test_indexes_lead_to_messages() -> None:
+    reader = ProtobufReader([order()])
+    assert reader.read(b"\x0a\1x", 0, (1,)) == ("shop.Other", {"name": "x"})
+    assert reader.read(b"\x0a\1x", 0, (0, 1)) == ("shop.Order.Line", {"text": "x"})
+    for indexes in ((2,), (0, 2), (0, 1, 0)):
+        with pytest.raises(MalformedValueError, match="no message at"):
+            reader.read(b"", 0, indexes)
+    named = ProtobufReader([order()], "shop.Other")
+    assert named.read(b"\x0a\1x", 0).name == "shop.Other"
+
+
+def test_imports() -> None:
+    address = file_of("address.proto")
+    add(address.message_type.add(name="Address"), "city", Kinds.TYPE_STRING)
+    file = file_of("main.proto", "address.proto")
+    add(file.message_type.add(name="Parcel"), "to", Kinds.TYPE_MESSAGE, ".shop.Address")
+    reader = ProtobufReader([address, file])
+    assert reader.read(b"\x0a\x05\x0a\x03Ulm", 0) == ("shop.Parcel", {"to": {"city": "Ulm"}})
+    files = descriptor_pb2.FileDescriptorSet(file=[address, file])
+    assert [one.name for one in descriptor_set(files.SerializeToString())] == ["address.proto", "main.proto"]
+
+
+def test_unusable_schemas() -> None:
+    missing = file_of("main.proto", "address.proto")
+    unknown = file_of("main.proto", "google/protobuf/none.proto")
+    wrong = file_of()
+    add(wrong.message_type.add(name="Order"), "to", Kinds.TYPE_MESSAGE, ".shop.None")
+    for file in (missing, unknown, wrong):
+        with pytest.raises(SchemaError):
+            ProtobufReader([file])
+    with pytest.raises(SchemaError):
+        ProtobufReader([order()], "shop.None")
+    for data in (b"", b"\xff", b"\x0a\0"):
+        with pytest.raises(SchemaError, match="not a set of descriptors"):
+            descriptor_set(data)
+
+
+def test_malformed_values() -> None:
+    reader = ProtobufReader([order()])
+    inside = b""
+    for _ in range(200):
+        size = len(inside)
+        length = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
+        inside = b"\x42" + length + inside
+    for data in (b"\x0a", b"\xff", inside):
+        with pytest.raises(MalformedValueError, match=r"it is not a shop\.Order"):
+            reader.read(data, 0)
