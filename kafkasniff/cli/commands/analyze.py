@@ -15,7 +15,7 @@ from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.stacked import stacked
-from kafkasniff.cli.running.asked_captures import exported
+from kafkasniff.cli.running.asked_captures import columns_of, exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -229,7 +229,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         directory = sources[0]
         if captures:
             directory, broken = around.enter_context(
-                exported(environment, captures, [accumulator], framing, predicate, quiet=quiet)
+                exported(environment, captures, columns_of([accumulator]), framing, predicate, quiet=quiet)
             )
         export = Export.open(directory)
         bounds = [_moment(text, export) for text in (since, until)]
