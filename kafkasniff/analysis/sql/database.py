@@ -15,7 +15,7 @@ import difflib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -23,8 +23,8 @@ import duckdb
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, needed_columns
+from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, TableSource, needed_columns
 from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import TABLES
 
@@ -48,6 +48,11 @@ _NO_COLUMN: Final = re.compile(
     r'(?:Referenced column "(?P<name>[^"]*)" not found'
     r'|(?:Table|table) "(?P<table>[^"]*)" does not have a column named "(?P<other>[^"]*)")'
 )
+_MACROS: Final = (
+    "explode(list) AS unnest(list)",
+    "explode_outer(list) AS unnest(CASE WHEN len(list) > 0 THEN list ELSE [NULL] END)",
+)
+"""Functions of Spark SQL: questions have the same text there."""
 _LINE: Final = re.compile(r"\n\s*LINE (?P<line>\d+): ")
 
 
@@ -68,7 +73,7 @@ class Plan(msgspec.Struct, frozen=True):
     """A query, and what it needs."""
 
     query: str
-    columns: dict[str, tuple[str, ...]]
+    reads: Mapping[str, TableReading]
     """By table; a table that it does not need is missing."""
 
 
@@ -96,12 +101,14 @@ class Database:
         run = self._connection.execute
         run("SET TimeZone = 'UTC'")
         for table in self.tables:
-            self._connection.register("_rows", Rows(table, (), ()))
+            self._connection.register("_rows", Rows(table, (), TableReading(())))
             run(f"CREATE TABLE {table} AS FROM _rows")
             self._connection.unregister("_rows")
         for name in self.views:
             # A table, too: so the plan says which of its columns are needed.
             run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
+        for macro in _MACROS:
+            run(f"CREATE MACRO {macro}")
         self._optimizers = [name for (name,) in run("SELECT name FROM duckdb_optimizers()").fetchall()]
         run("SET python_enable_replacements = false")
         run("SET enable_external_access = false")
@@ -130,16 +137,17 @@ class Database:
             self._connection.execute(f"SET disabled_optimizers = '{off}'")
             found = self._connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
             self._connection.execute("RESET disabled_optimizers")
-            return Plan(text, needed_columns(json.loads(found[0][1])))
+            columns = needed_columns(json.loads(found[0][1]))
+            return Plan(text, {table: TableReading(names) for table, names in columns.items()})
 
-    def run(self, plan: Plan, exports: Sequence[Export]) -> pa.RecordBatchReader:
-        """The result of a query over the tables of exports. Iterating may raise what `result` does."""
+    def run(self, plan: Plan, sources: Sequence[TableSource]) -> pa.RecordBatchReader:
+        """The result of a query over the tables of all sources. Iterating may raise what `result` does."""
         connection = self._connection
         with _Errors(self):
             for name in (*self.tables, *self.views):
                 connection.execute(f"DROP TABLE {name}")
             for table in self.tables:
-                self.rows[table] = Rows(table, exports, plan.columns.get(table, ()))
+                self.rows[table] = Rows(table, sources, plan.reads.get(table, TableReading(())))
                 connection.register(table, self.rows[table])
             for name in self.views:
                 connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
@@ -157,8 +165,8 @@ class Database:
         kind, _, rest = text.partition(" Error: ")
         if kind == "Out of Memory":
             return MissingPartError(
-                f"SQL: the query needs more than {self._limits.memory >> 20:,} MiB of memory (--query-memory), or more "
-                f"than {self._limits.disk >> 20:,} MiB of disk (--query-disk): allow more, or select less"
+                f"SQL: the query needs more than {self._limits.memory >> 20:,} MiB of memory, or more than "
+                f"{self._limits.disk >> 20:,} MiB of disk: select less, or allow more (--query-memory, --query-disk)"
             )
         message = " ".join(rest.partition("\n")[0].split()).rstrip("!")
         place = _LINE.search(text)

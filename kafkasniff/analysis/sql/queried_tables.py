@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import TableReading
-from kafkasniff.analysis.export import Export
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS, TABLES
 
-__all__ = ["VIEWS", "Rows", "View", "meanings", "needed_columns", "rows_of"]
+__all__ = ["VIEWS", "Rows", "TableSource", "View", "meanings", "needed_columns", "rows_of"]
 
 
 class View:
@@ -57,16 +56,27 @@ def rows_of(table: str) -> str:
     return ROWS[table].replace("A struct per", "A row per") if table in VIEWS else ROWS[table]
 
 
+class TableSource(Protocol):
+    """Where rows come from, such as an `Export`."""
+
+    @property
+    def tables(self) -> Container[str]:
+        """Names of the tables that it has."""
+
+    def batches(self, table: str, reading: TableReading, /) -> Iterator[pa.RecordBatch]:
+        """The rows of a table, from the beginning with each call."""
+
+
 class Rows:
-    """The rows of a table in all exports, as DuckDB reads them: anew for each scan, so that they need no memory.
+    """The rows of a table in all sources, as DuckDB reads them: anew for each scan, so that they need no memory.
 
     Columns that the query does not need are null.
     """
 
-    def __init__(self, table: str, exports: Iterable[Export], columns: Sequence[str]) -> None:
+    def __init__(self, table: str, sources: Iterable[TableSource], reading: TableReading) -> None:
         self._table = table
-        self._exports = [export for export in exports if table in export.tables]
-        self._columns = tuple(columns)
+        self._sources = [one for one in sources if table in one.tables]
+        self._reading = reading
         self.schema: pa.Schema = TABLES[table]
         self.count = 0
         """Rows read so far."""
@@ -81,8 +91,8 @@ class Rows:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         try:
-            for export in self._exports:
-                for batch in export.batches(self._table, TableReading(self._columns)):
+            for source in self._sources:
+                for batch in source.batches(self._table, self._reading):
                     self.count += batch.num_rows
                     yield self._whole(batch)
         except Exception as error:
@@ -93,7 +103,7 @@ class Rows:
     def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
             batch.column(field.name).cast(field.type)
-            if field.name in self._columns
+            if field.name in self._reading.columns
             else pa.nulls(batch.num_rows, field.type)
             for field in self.schema
         ]

@@ -93,9 +93,10 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
         if not named:
             raise UsageError("sql: which captures or exports? Name them after the query")
         plan = database.plan(query)
-        if sources.captures and plan.columns:
+        columns = {table: reading.columns for table, reading in plan.reads.items()}
+        if sources.captures and columns:
             made = exported(
-                environment, sources.captures, plan.columns, options, predicate, quiet=quiet, jobs=options["jobs"]
+                environment, sources.captures, columns, options, predicate, quiet=quiet, jobs=options["jobs"]
             )
             folder, broken = around.enter_context(made)
             exports.append(Export.open(folder))
@@ -106,7 +107,7 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
             rows = WRITERS[form](result, stream, colour=options["color"], wide=options["wide"])
         if form == "text" and not rows and not quiet:
             environment.say("sql: no rows")
-        read = rows or not plan.columns or any(one.count for one in database.rows.values())
+        read = rows or not columns or any(one.count for one in database.rows.values())
     if broken:
         return Exit.BROKEN
     if read or not sources.captures:

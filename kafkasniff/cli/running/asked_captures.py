@@ -17,7 +17,7 @@ from kafkasniff.cli.options.option_groups import framing_arguments, key_argument
 from kafkasniff.cli.running.usual_jobs import usual_jobs
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis import Question
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
@@ -27,7 +27,7 @@ __all__ = ["columns_of", "exported"]
 _BODIES: Final = frozenset({"request_body", "response_body"})
 
 
-def columns_of(questions: Iterable[Accumulator[Any]]) -> dict[str, list[str]]:
+def columns_of(questions: Iterable[Question[Any]]) -> dict[str, list[str]]:
     """The tables that questions read, and their columns."""
     found: dict[str, list[str]] = {}
     for question in questions:

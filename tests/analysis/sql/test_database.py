@@ -74,7 +74,7 @@ NEEDS = {
 
 @pytest.mark.parametrize("query", NEEDS)
 def test_a_plan_names_the_columns_that_are_read(query: str, database: Database) -> None:
-    assert {table: set(names) for table, names in database.plan(query).columns.items()} == NEEDS[query]
+    assert {table: set(reading.columns) for table, reading in database.plan(query).reads.items()} == NEEDS[query]
 
 
 @pytest.mark.parametrize(
