@@ -13,7 +13,7 @@ import pytest
 import kafkasniff
 from tests.conftest import ROOT
 
-HEAVY = ("numpy", "pyarrow", "rich", "scapy", "orjson", "pyspark", "pandas")
+HEAVY = ("numpy", "pyarrow", "duckdb", "rich", "scapy", "orjson", "pyspark", "pandas")
 """What must not be loaded before it is used: each costs more than all of kafkasniff's own start."""
 NAMES = {
     *("Endpoint", "ErrorCode", "Exchange", "Message", "Problem", "SaslToken", "Summary"),

@@ -1,4 +1,4 @@
-"""Questions about a cluster's traffic, answered from the tables; each is a mergeable accumulator (`accumulator`).
+"""Questions about a cluster's traffic, answered from the tables: queries (`sql`) and mergeable accumulators.
 
 Modules that need pyarrow are imported lazily, so that listing the questions is fast.
 """
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkasniff.analysis.questions import find_question, question_names, questions
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
+    from kafkasniff.analysis.accumulator import Accumulator, Parameters, Question, TableReading
     from kafkasniff.analysis.parameters import make_parameters, parameters_of
 
 __all__ = [
     "Accumulator",
     "Parameters",
+    "Question",
     "TableReading",
     "find_question",
     "make_parameters",
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "accumulator": ("Accumulator", "Parameters", "TableReading"),
+    "accumulator": ("Accumulator", "Parameters", "Question", "TableReading"),
     "parameters": ("make_parameters", "parameters_of"),
 }
 

@@ -1,7 +1,8 @@
-"""The base of all questions: rows in, partial answers that merge, a table out.
+"""The base of all questions, and of those that take rows, keep partial answers that merge, and give a table.
 
-A question is a class with a name, a summary and parameters; an instance is one accumulator. It does no I/O: the command
-line feeds it the rows of an export, Spark those of a partition, and `stats`, `check` and `live` those that they have.
+A question is a class with a name, a summary and parameters. An instance of an accumulator does no I/O: the command line
+feeds it the rows of an export, Spark those of a partition, and `stats`, `check` and `live` those that they have. Other
+questions are queries (`sql.question`).
 
     question = Latency(LatencyParameters(by=("api", "broker")))
     for batch in batches:
@@ -29,7 +30,7 @@ from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Accumulator", "Parameters", "TableReading"]
+__all__ = ["Accumulator", "Parameters", "Question", "TableReading"]
 
 MAX_STATE: Final = 1 << 30
 """Maximum size in bytes of a partial answer that is accepted; all bounds together stay far below it."""
@@ -64,8 +65,8 @@ class _State(msgspec.Struct):
     parts: dict[str, tuple[bytes, list[int]]]
 
 
-class Accumulator(ABC, Generic[P]):
-    """One question's rows so far."""
+class Question(ABC, Generic[P]):
+    """A question with its parameters, and what is known of its answer."""
 
     name: ClassVar[str]
     """Its name on the command line."""
@@ -73,15 +74,9 @@ class Accumulator(ABC, Generic[P]):
     """One sentence."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Meanings of the columns of the answer, if they differ from `columns.MEANINGS`."""
-    counts: ClassVar[str] = "exchanges"
-    """What a measure `count` counts."""
     essential: ClassVar[tuple[str, ...]] = ()
     """Columns without which the answer says little, the most useful first: a narrow screen hides them last."""
     parameters_type: ClassVar[type[Parameters]] = Parameters
-    names: LearnedNames | None = None
-    """Names learned from captures that were read to their end; None: rows already have all known names."""
-    clusters: Known = ALONE
-    """Which brokers belong to one cluster, if that is known when the answer is needed."""
     hosts: Hosts | None = None
     """The user's facts about addresses."""
 
@@ -89,7 +84,6 @@ class Accumulator(ABC, Generic[P]):
         """Raises UsageError for parameters that are invalid."""
         self.parameters: P = self.parameters_type() if parameters is None else parameters  # type: ignore[assignment]
         self.check()
-        self.parts = {name: Partials(shape) for name, shape in self.shapes().items()}
 
     def check(self) -> None:
         """Raise UsageError for parameters that are invalid."""
@@ -100,20 +94,44 @@ class Accumulator(ABC, Generic[P]):
         """Tables with their needed columns."""
 
     @abstractmethod
-    def shapes(self) -> Mapping[str, Shape]:
-        """The partial answers by name."""
-
-    @abstractmethod
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        """Take rows of a table; columns other than those of `reads` are ignored."""
-
-    @abstractmethod
     def result(self) -> pa.Table:
         """The answer to the rows so far: always the same columns for the same parameters, rows in a fixed order."""
 
     def meanings(self) -> dict[str, str]:
         """The meaning of each column of the answer."""
         return {name: self.columns.get(name) or MEANINGS[name] for name in self.result().schema.names}
+
+    def notes(self) -> list[str]:
+        """Caveats for the reader of the answer: what memory bounds have made less exact, and `missing`."""
+        return self.missing()
+
+    def missing(self) -> list[str]:
+        """What the answer lacks because memory bounds have dropped it."""
+        return []
+
+
+class Accumulator(Question[P]):
+    """One question's rows so far."""
+
+    counts: ClassVar[str] = "exchanges"
+    """What a measure `count` counts."""
+    names: LearnedNames | None = None
+    """Names learned from captures that were read to their end; None: rows already have all known names."""
+    clusters: Known = ALONE
+    """Which brokers belong to one cluster, if that is known when the answer is needed."""
+
+    def __init__(self, parameters: P | None = None) -> None:
+        """Raises UsageError for parameters that are invalid."""
+        super().__init__(parameters)
+        self.parts = {name: Partials(shape) for name, shape in self.shapes().items()}
+
+    @abstractmethod
+    def shapes(self) -> Mapping[str, Shape]:
+        """The partial answers by name."""
+
+    @abstractmethod
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table; columns other than those of `reads` are ignored."""
 
     def merge(self, other: Self) -> None:
         """Merge another's rows. Raises ValueError if it is another question or has other parameters."""

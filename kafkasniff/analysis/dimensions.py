@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.columns import TIME, broker_endpoint, column, datetimes, floor_divided, with_topics
 
-__all__ = ["Dimension", "Dimensions"]
+__all__ = ["BROKER_SQL", "Dimension", "Dimensions"]
 
 Dimension = Literal["api", "version", "broker", "client", "address", "software", "group", "topic", "connection"]
 
@@ -39,6 +39,20 @@ _MADE: Final[dict[str, tuple[tuple[str, pa.DataType], ...]]] = {
 }
 
 
+BROKER_SQL: Final = (
+    "CASE WHEN broker_ip LIKE '%:%' THEN concat('[', broker_ip, ']') ELSE broker_ip END || ':' || "
+    "CAST(broker_port AS STRING)"
+)
+"""`address:port` of the broker, IPv6 in brackets."""
+_SQL: Final = {
+    # An API that is newer than the definitions has no name.
+    "api": "coalesce(api, CAST(api_key AS STRING))",
+    "broker": BROKER_SQL,
+    "topic": "explode_outer(topics)",
+}
+"""How key columns are made that `exchanges` lacks."""
+
+
 class Dimensions:
     """Some dimensions, and spans of `every` nanoseconds (0: time is not a dimension)."""
 
@@ -58,6 +72,12 @@ class Dimensions:
     def fields(self) -> tuple[tuple[str, pa.DataType], ...]:
         """Columns of an answer: the same, `span` being the `time` where it begins."""
         return tuple(("time", TIME) if name == "span" else (name, kind) for name, kind in self.keys)
+
+    @property
+    def pieces(self) -> dict[str, str]:
+        """For the text of a query: `made`, the key columns of `exchanges`, and `keys`, their names in what was made."""
+        made = [name if name not in _SQL else f"{_SQL[name]} AS {name}" for name in self.names]
+        return {"made": ", ".join(made), "keys": ", ".join(self.names)}
 
     def spread(self, batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
         """The batch with a row for each topic of a row, if topics are asked for; `kept` columns stay."""

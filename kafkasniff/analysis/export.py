@@ -12,8 +12,9 @@ from typing import Any, Final, Self
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Question, TableReading
 from kafkasniff.analysis.row_selection import RowSelection
+from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.analysis.table_file import TableFile
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.addresses import Location, name_of
@@ -82,7 +83,7 @@ class Export(msgspec.Struct, frozen=True):
             raise CaptureError(f"{name} is not an export: its {MANIFEST} is invalid ({error})") from None
         return cls(name, tables, location, has_payload, has_bodies, has_json)
 
-    def missing(self, question: Accumulator[Any]) -> list[str]:
+    def missing(self, question: Question[Any]) -> list[str]:
         """The missing tables of a question, or those without the needed keys and values, that it can do without.
 
         Raises UsageError if it cannot.
@@ -190,14 +191,33 @@ class Export(msgspec.Struct, frozen=True):
                 yield batch
 
 
+class _Span(msgspec.Struct, frozen=True):
+    """The rows of an export within some times."""
+
+    export: Export
+    since_ns: int | None
+    until_ns: int | None
+
+    @property
+    def tables(self) -> Mapping[str, object]:
+        return self.export.tables
+
+    def batches(self, table: str, reading: TableReading, /) -> Iterator[pa.RecordBatch]:
+        return self.export.batches(table, reading, self.since_ns, self.until_ns)
+
+
 def answer(
-    export: Export, question: Accumulator[Any], since_ns: int | None = None, until_ns: int | None = None
+    export: Export, question: Question[Any], since_ns: int | None = None, until_ns: int | None = None
 ) -> list[str]:
     """Give a question the rows of an export. Returns the optional tables that are missing (`Export.missing`).
 
     Raises UsageError if a required table or payload is missing, CaptureError if a file cannot be read.
     """
     left_out = export.missing(question)
+    if isinstance(question, SqlQuestion):
+        question.ask([_Span(export, since_ns, until_ns)])
+        return left_out
+    assert isinstance(question, Accumulator)
     for table, reading in question.reads().items():
         if table not in left_out:
             for batch in export.batches(table, reading, since_ns, until_ns):
@@ -205,7 +225,7 @@ def answer(
     return left_out
 
 
-def missing_tables(tables: Mapping[str, Any], question: Accumulator[Any]) -> list[str]:
+def missing_tables(tables: Mapping[str, Any], question: Question[Any]) -> list[str]:
     """Optional tables of a question that are missing. Raises UsageError if a required one is missing."""
     missing = [table for table in question.reads() if table not in tables]
     for table in missing:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters
+from kafkasniff.analysis.accumulator import Parameters, Question
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.time_parsing import parse_duration
 
@@ -39,7 +39,7 @@ class Parameter(msgspec.Struct, frozen=True):
         return None if self.default in (None, "", False) else str(self.default)
 
 
-def parameters_of(question: type[Accumulator[Any]]) -> list[Parameter]:
+def parameters_of(question: type[Question[Any]]) -> list[Parameter]:
     """The parameters of a question in their order of definition."""
     hints = get_type_hints(question.parameters_type, include_extras=True)
     fields = msgspec.structs.fields(question.parameters_type)
@@ -71,7 +71,7 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     return Parameter(name, description, kind, many, choices, default)
 
 
-def make_parameters(question: type[Accumulator[Any]], given: Mapping[str, Any]) -> Parameters:
+def make_parameters(question: type[Question[Any]], given: Mapping[str, Any]) -> Parameters:
     """Parameters from values by name: typed ones, or text as on a command line; absent and None mean the default.
 
     Raises UsageError for invalid names and values.

@@ -49,6 +49,7 @@ _COMMANDS: Final = {
     "timing": ("kafkasniff.cli.commands.timing", "timing_command", "Show where time went: client, network, broker."),
     "diff": ("kafkasniff.cli.commands.diff", "diff_command", "Compare two captures or exports."),
     "analyze": ("kafkasniff.cli.commands.analyze", "analyze_command", "Answer questions about captures or exports."),
+    "sql": ("kafkasniff.cli.commands.sql", "sql_command", "Query captures or exports in SQL."),
     "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
     "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy a schema registry into a folder."),
     "decode-bytes": (
@@ -63,10 +64,12 @@ _COMMANDS: Final = {
     ),
     "help": ("kafkasniff.cli.commands.help", "help_command", "Explain a command, or filters, TLS and exit codes."),
 }
+_TABLES: Final = ("pyarrow", "duckdb")
+"""The packages of the extra `tables`."""
 MEMORY_ADVICE: Final = "give --memory a lower SIZE, use fewer --jobs, or provide more memory"
 """What to do about an out-of-memory error."""
-NEEDS_TABLES: Final = "tables, analyses and object stores need the package pyarrow: pip install 'kafkasniff[tables]'"
-"""Reported where pyarrow is first imported, since some commands need it only for some sources."""
+NEEDS_TABLES: Final = "tables, analyses and object stores need pyarrow and duckdb: pip install 'kafkasniff[tables]'"
+"""Reported where one of them is first imported, since some commands need it only for some sources."""
 
 
 class _LazyGroup(click.Group):
@@ -179,7 +182,7 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     except (KafkasniffError, OSError, MemoryError) as error:
         return _failed(error, environment)
     except Exception as error:  # last resort: a bug becomes one line and its exit code
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "pyarrow":
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _TABLES:
             environment.say(NEEDS_TABLES)
             return Exit.UNAVAILABLE
         _show_traceback(environment)

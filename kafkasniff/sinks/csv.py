@@ -12,7 +12,7 @@ from kafkasniff.sinks.native_lines import LineShape
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["COLUMNS", "CSV", "CsvSink"]
+__all__ = ["COLUMNS", "CSV", "CsvSink", "csv_cell"]
 
 COLUMNS: Final = (
     *("type", "time", "capture", "connection", "exchange", "client", "broker", "api_key", "api", "api_version"),
@@ -37,11 +37,11 @@ class CsvSink:
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the row of one event, if it has one: the messages of an exchange have rows, its end has none. Hot."""
         if isinstance(event, Message):
-            self._lines.add(",".join(map(_cell, _message(event))))
+            self._lines.add(",".join(map(csv_cell, _message(event))))
         elif isinstance(event, SaslToken):
-            self._lines.add(",".join(map(_cell, _token(event))))
+            self._lines.add(",".join(map(csv_cell, _token(event))))
         elif isinstance(event, Problem):
-            self._lines.add(",".join(map(_cell, _problem(event))))
+            self._lines.add(",".join(map(csv_cell, _problem(event))))
 
     def write_headings(self, message: Message) -> None:
         """Nothing: a row needs no heading."""
@@ -63,7 +63,7 @@ class CsvSink:
         self._lines.flush()
 
 
-def _cell(value: _Cell) -> str:
+def csv_cell(value: _Cell) -> str:
     """A field. Control characters are escaped, so that a row is a line, and text that begins a formula is marked."""
     if value is None:
         return ""
@@ -149,7 +149,7 @@ def _problem(problem: Problem) -> tuple[_Cell, ...]:
 
 
 def _cells(*values: _Cell) -> bytes:
-    return ",".join(map(_cell, values)).encode()
+    return ",".join(map(csv_cell, values)).encode()
 
 
 CSV: Final = LineShape(

@@ -1,15 +1,16 @@
-"""The questions of `kafkasniff analyze` as functions on DataFrames: the same accumulators, run in Spark tasks.
+"""The questions of `kafkasniff analyze` as functions on DataFrames: the same queries and accumulators, run by Spark.
 
     from kafkasniff.spark import queries
 
     exchanges = spark.read.parquet("DIR/exchanges")
     queries.latency(exchanges, by=("api", "broker"), every="1m").show()
 
-Each task aggregates its rows into one partial answer, `reducers` tasks merge these, and the driver merges the rest: no
-row leaves its task, and the driver holds at most `reducers` partial answers. Parameters are those of the command line
+Questions that are queries are run by Spark SQL. Otherwise each task aggregates its rows into one partial answer,
+`reducers` tasks merge these, and the driver merges the rest: no row leaves its task, and the driver holds at most
+`reducers` partial answers. Parameters are those of the command line
 (`kafkasniff analyze QUESTION --help`), typed or as text. A function returns a DataFrame with the same columns and rows
 as the command. Results limited by a bound (`Accumulator.notes`) cause a warning. Only DataFrames are used, so all of it
-also works with Spark Connect; the workers need kafkasniff.
+also works with Spark Connect; for accumulators the workers need kafkasniff.
 
 Raises UsageError for invalid parameters, and if a DataFrame or one of its columns is missing.
 """
@@ -23,10 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis import Accumulator, find_question, make_parameters
+from kafkasniff.analysis import Accumulator, Question, TableReading, find_question, make_parameters
 from kafkasniff.analysis.export import Export, missing_tables
+from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.failures import task_errors
+from kafkasniff.tables.rows import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -151,10 +154,14 @@ def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
 def ask(name: str, tables: Mapping[str, DataFrame | None], *, reducers: int = REDUCERS, **parameters: Any) -> DataFrame:
     """The answer to a question by its name; `tables` by name, optional ones may be missing or None."""
     question = find_question(name)
-    accumulator = question(make_parameters(question, parameters))
+    found = question(make_parameters(question, parameters))
     given = {table: frame for table, frame in tables.items() if frame is not None}
-    _check(given, accumulator)
-    found = _answered(given, accumulator, reducers)
+    _check(given, found)
+    if isinstance(found, SqlQuestion):
+        _query(found, given)
+    else:
+        assert isinstance(found, Accumulator)
+        found = _answered(given, found, reducers)
     for note in found.notes():
         warnings.warn(f"{name}: {note}", stacklevel=3)
     session = next(iter(given.values())).sparkSession
@@ -165,26 +172,35 @@ def ask(name: str, tables: Mapping[str, DataFrame | None], *, reducers: int = RE
 def answer_export(
     session: SparkSession,
     export: Export,
-    accumulator: Accumulator[Any],
+    question: Question[Any],
     since_ns: int | None = None,
     until_ns: int | None = None,
     *,
     reducers: int = REDUCERS,
-) -> Accumulator[Any]:
-    """Read the rows of an export with Spark into a question's accumulator, file by file; returns the accumulator.
+) -> Question[Any]:
+    """Read the rows of an export with Spark, file by file; returns the question, which has an answer.
 
     The executors need the folder under the same path, or access to the object store. Raises UsageError as
     `Export.missing` does, and CaptureError if a file cannot be read.
     """
-    left_out = export.missing(accumulator)
-    named = [
-        (table, file)
-        for table in accumulator.reads()
-        if table not in left_out
-        for file in export.files(table, since_ns, until_ns)
-    ]
+    left_out = export.missing(question)
+    reads = {table: reading for table, reading in question.reads().items() if table not in left_out}
+    named = [(table, file) for table in reads for file in export.files(table, since_ns, until_ns)]
     if not named:
-        return accumulator
+        return question
+    if isinstance(question, SqlQuestion):
+        frames = {}
+        for table, reading in reads.items():
+            paths = [(file,) for one, file in named if one == table]
+            rows = _RowsOfFiles(table, reading, export.elsewhere(), since_ns, until_ns)
+            schema = _spark_schema(pa.schema([TABLES[table].field(name) for name in reading.columns]))
+            tasks = max(1, min(len(paths), MAX_TASKS))
+            frames[table] = session.createDataFrame(paths, "file string").repartition(tasks).mapInArrow(rows, schema)
+        with task_errors():
+            _query(question, frames)
+        return question
+    assert isinstance(question, Accumulator)
+    accumulator = question
     tables, files = zip(*named, strict=True)
     read = _ReadFiles(type(accumulator).name, accumulator.state(), export.elsewhere(), since_ns, until_ns)
     given = session.createDataFrame(pa.table({"table": pa.array(tables), "file": pa.array(files)}))
@@ -202,7 +218,7 @@ class _ReadFiles:
         self._bounds = since_ns, until_ns
 
     def __call__(self, batches: Batches) -> Batches:
-        accumulator = find_question(self._question).from_state(self._empty)
+        accumulator = _accumulator(self._question).from_state(self._empty)
         reads = accumulator.reads()
         seen = False
         for batch in batches:
@@ -214,7 +230,31 @@ class _ReadFiles:
             yield _state_batch(accumulator)
 
 
-def _check(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any]) -> None:
+class _RowsOfFiles:
+    """Work of a task: reads the rows of files."""
+
+    def __init__(
+        self, table: str, reading: TableReading, export: Export, since_ns: int | None, until_ns: int | None
+    ) -> None:
+        self._table = table
+        self._reading = reading
+        self._export = export
+        self._bounds = since_ns, until_ns
+
+    def __call__(self, batches: Batches) -> Batches:
+        for batch in batches:
+            for file in batch.column("file").to_pylist():
+                yield from self._export.only(self._table, file).batches(self._table, self._reading, *self._bounds)
+
+
+def _query(question: SqlQuestion[Any], tables: Mapping[str, DataFrame]) -> None:
+    """Answer a question that is a query by Spark SQL."""
+    session = next(iter(tables.values())).sparkSession
+    named: dict[str, Any] = dict(tables)
+    question.take(session.sql(question.text("{{{}}}"), **named).toArrow())
+
+
+def _check(tables: Mapping[str, DataFrame], accumulator: Question[Any]) -> None:
     missing_tables(tables, accumulator)
     for table, frame in tables.items():
         reading = accumulator.reads().get(table)
@@ -254,7 +294,7 @@ def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Bat
     """Work of a task: aggregates its rows into one partial answer."""
 
     def updated(batches: Batches) -> Batches:
-        accumulator = find_question(question).from_state(empty)
+        accumulator = _accumulator(question).from_state(empty)
         seen = False
         for batch in batches:
             if batch.num_rows:
@@ -264,6 +304,12 @@ def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Bat
             yield _state_batch(accumulator)
 
     return updated
+
+
+def _accumulator(name: str) -> type[Accumulator[Any]]:
+    found = find_question(name)
+    assert issubclass(found, Accumulator)
+    return found
 
 
 def _state_batch(accumulator: Accumulator[Any]) -> pa.RecordBatch:
@@ -277,7 +323,7 @@ def _merges(question: str) -> Callable[[Batches], Batches]:
         whole: Accumulator[Any] | None = None
         for batch in batches:
             for state in batch.column(0):
-                one = find_question(question).from_state(state.as_py())
+                one = _accumulator(question).from_state(state.as_py())
                 if whole is None:
                     whole = one
                 else:

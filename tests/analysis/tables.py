@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
-from kafkasniff.analysis import Accumulator, find_question, make_parameters
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, RECORDS
 from kafkasniff.tables.rows.staged import STAGED
@@ -134,14 +135,28 @@ def asked(
     records: Iterable[Row] = (),
     connections: Iterable[Row] = (),
     **parameters: Any,
-) -> Accumulator[Any]:
+) -> Any:
     """A question that has seen some rows."""
     question = find_question(name)
-    accumulator = question(make_parameters(question, parameters))
+    asked_one = question(make_parameters(question, parameters))
     given = {"exchanges": list(exchanges), "records": list(records), "connections": list(connections)}
-    for table in accumulator.reads():
-        accumulator.update(batch_of(given[table], table), table)
-    return accumulator
+    batches = {table: [batch_of(given[table], table)] for table in asked_one.reads()}
+    if isinstance(asked_one, SqlQuestion):
+        asked_one.ask([Batches(batches)])
+        return asked_one
+    for table, (batch,) in batches.items():
+        asked_one.update(batch, table)
+    return asked_one
+
+
+class Batches:
+    """Rows in memory, as queries read them."""
+
+    def __init__(self, tables: Mapping[str, Sequence[pa.RecordBatch]]) -> None:
+        self.tables = tables
+
+    def batches(self, table: str, _reading: object, /) -> Iterator[pa.RecordBatch]:
+        yield from self.tables[table]
 
 
 def answers(name: str, *args: Any, **kwargs: Any) -> list[Row]:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.analysis import find_question, make_parameters, question_names
 from kafkasniff.analysis.accumulator import Accumulator
-from tests.analysis.tables import SCHEMAS, Row, asked, batch_of, connection, exchange, partition, record
+from kafkasniff.analysis.sql.question import SqlQuestion
+from tests.analysis.tables import SCHEMAS, Batches, Row, asked, batch_of, connection, exchange, partition, record
 from tests.choice import examples, fewer
 
 PARAMETERS: dict[str, dict[str, Any]] = {
@@ -24,6 +25,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "outstanding": {"status": "open,unanswered,lost"},
     "versions": {"all": True},
 }
+QUERIES = [name for name in question_names() if issubclass(find_question(name), SqlQuestion)]
+ACCUMULATORS = [name for name in question_names() if name not in QUERIES]
 APIS = ("Produce", "Fetch", "Metadata", "JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat", "OffsetCommit")
 NEWER = ("ConsumerGroupHeartbeat", "OffsetFetch", "ShareFetch", "CreateTopics", "DescribeCluster")
 
@@ -153,7 +156,7 @@ def merged_in_parts(
     return parts[0]
 
 
-def fresh(name: str) -> Accumulator[Any]:
+def fresh(name: str) -> Any:
     question = find_question(name)
     return question(make_parameters(question, PARAMETERS.get(name, {})))
 
@@ -164,29 +167,50 @@ def in_one(name: str) -> list[Row]:
     return list(whole.result().to_pylist())
 
 
-@pytest.mark.parametrize("name", question_names())
+@pytest.mark.parametrize("name", ACCUMULATORS)
 @examples(3)
 @given(data=st.data())
 def test_any_split_order_and_merge_tree(name: str, data: st.DataObject) -> None:
-    whole = fresh(name)
+    whole: Accumulator[Any] = fresh(name)
     merged = merged_in_parts(data, whole.reads(), lambda: fresh(name), lambda part: type(part).from_state(part.state()))
     assert in_one(name), "the pool has no rows for this question"
     assert merged.result().to_pylist() == in_one(name)
     assert merged.result().to_pylist() == in_one(name), "taking the answer changes something"
 
 
+@pytest.mark.parametrize("name", QUERIES)
+@examples(3)
+@given(data=st.data())
+def test_a_query_over_any_split_and_order(name: str, data: st.DataObject) -> None:
+    question = fresh(name)
+    batches = {}
+    for table in question.reads():
+        order = list(range(len(pool(table))))
+        Random(data.draw(st.integers(0, 2**32))).shuffle(order)
+        cut = data.draw(st.integers(0, len(order)))
+        batches[table] = [pool_batch(table).take(pa.array(part, pa.int64())) for part in (order[:cut], order[cut:])]
+    question.ask([Batches(batches)])
+    assert question.result().to_pylist() == in_one(name) != []
+    assert question.notes() == []
+
+
 def test_no_rows_and_empty_rows() -> None:
     for name in question_names():
         question = fresh(name)
         columns = question.result().schema
-        for table in question.reads():
+        nulls = {table: batch_of([dict.fromkeys(SCHEMAS[table].names)] * 3, table) for table in question.reads()}
+        if isinstance(question, SqlQuestion):
+            question.ask([Batches({table: [batch] for table, batch in nulls.items()})])
+            assert question.result().schema == columns, name
+            continue
+        for table, batch in nulls.items():
             question.update(batch_of([], table), table)
-            question.update(batch_of([dict.fromkeys(SCHEMAS[table].names)] * 3, table), table)
+            question.update(batch, table)
         assert question.result().schema == columns, name
         assert question.notes() == [], name
 
 
-@pytest.mark.parametrize("name", question_names())
+@pytest.mark.parametrize("name", ACCUMULATORS)
 def test_only_requested_columns_are_needed(name: str) -> None:
     question = fresh(name)
     for table, reading in question.reads().items():

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from kafkasniff.analysis.accumulator import Accumulator
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.analysis.questions import questions
+from kafkasniff.analysis.questions import find_question
 from kafkasniff.report.ladder import Ladder
+from tests.analysis.test_accumulator import ACCUMULATORS
 
 NUMBER = pa.int64()
 COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
@@ -110,7 +111,7 @@ def test_the_earliest_keys_are_kept_in_any_order(data: st.DataObject) -> None:
     assert content(part) == sorted(sorted(firsts.items(), key=itemgetter(1, 0))[: FIRST_SEEN.bound])
 
 
-@pytest.mark.parametrize("owner", [*map(find_detector, detector_names()), *questions(), Ladder])
+@pytest.mark.parametrize("owner", [*map(find_detector, detector_names()), *map(find_question, ACCUMULATORS), Ladder])
 def test_what_decides_who_is_early_only_falls(owner: type[Accumulator[Any]]) -> None:
     for shape in owner().shapes().values():
         if shape.keep == "earliest":

@@ -66,11 +66,13 @@ def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path)
     assert inspect.getdoc(function)
 
 
-def test_the_command_line(spark: SparkSession, folder: Path) -> None:
+@pytest.mark.parametrize("name", ["topic", "talkers"])
+def test_the_command_line(name: str, spark: SparkSession, folder: Path) -> None:
+    """An accumulator, and a query."""
     assert spark.version
-    local = kafkasniff("analyze", "topic", folder, "--format", "json", "--since", "+3s", "--until", "+12s")
+    local = kafkasniff("analyze", name, folder, "--format", "json", "--since", "+3s", "--until", "+12s")
     result = kafkasniff(
-        "analyze", "topic", folder, "--format", "json", "--since", "+3s", "--until", "+12s", "--engine", "spark"
+        "analyze", name, folder, "--format", "json", "--since", "+3s", "--until", "+12s", "--engine", "spark"
     )
     assert result.code == 0, result.err
     assert result.out == local.out != b""

@@ -9,7 +9,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.accumulator import Accumulator
+    from kafkasniff.analysis.accumulator import Question
 
 __all__ = ["find_question", "question_names", "questions"]
 
@@ -40,17 +40,17 @@ def question_names() -> tuple[str, ...]:
     return tuple(_QUESTIONS)
 
 
-def find_question(name: str) -> type[Accumulator[Any]]:
+def find_question(name: str) -> type[Question[Any]]:
     """The question of a name. Raises UsageError, with a suggestion, if there is none."""
     wanted = name.replace("_", "-").lower()
     if wanted not in _QUESTIONS:
         hint = suggestion(wanted, _QUESTIONS, "`kafkasniff analyze --list` lists them")
         raise UsageError(f"no question is called {name!r}{hint}")
     module, attribute = _QUESTIONS[wanted]
-    found: type[Accumulator[Any]] = getattr(import_module(f"{__name__}.{module}"), attribute)
+    found: type[Question[Any]] = getattr(import_module(f"{__name__}.{module}"), attribute)
     return found
 
 
-def questions() -> list[type[Accumulator[Any]]]:
+def questions() -> list[type[Question[Any]]]:
     """All questions, in the order of listings."""
     return [find_question(name) for name in _QUESTIONS]

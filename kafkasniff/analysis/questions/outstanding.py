@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import (
-    ORDER,
-    TIME,
-    broker_endpoint,
-    column,
-    datetimes,
-    floor_divided,
-    in_any,
-    only,
-    order_columns,
-    table_of,
-)
-from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import ORDER, TIME, datetimes, floor_divided, table_of
+from kafkasniff.analysis.dimensions import BROKER_SQL
+from kafkasniff.analysis.sql.question import SqlQuestion
 
 __all__ = ["Outstanding", "OutstandingParameters"]
 
-MAX_LISTED: Final = 100_000
-"""Maximum number of requests that are listed, those that have waited longest."""
 _SHOWN: Final[Any] = (
     ("status", pa.string()),
     ("api", pa.string()),
@@ -50,7 +37,7 @@ class OutstandingParameters(Parameters, frozen=True, kw_only=True):
     ] = ("open", "unanswered")
 
 
-class Outstanding(Accumulator[OutstandingParameters]):
+class Outstanding(SqlQuestion[OutstandingParameters]):
     """Requests without a response, one row each, the longest waiting first."""
 
     name: ClassVar[str] = "outstanding"
@@ -67,29 +54,18 @@ class Outstanding(Accumulator[OutstandingParameters]):
         own = (*ORDER, "duration_us", *(name for name, _ in _SHOWN), "broker_ip", "broker_port")
         return {"exchanges": TableReading(own)}
 
-    def shapes(self) -> Mapping[str, Shape]:
-        order = tuple((name, pa.int64()) for name in ORDER)
-        return {
-            "requests": Shape(
-                keys=(*order, *_SHOWN, ("broker", pa.string())), order=ORDER, keep="earliest", bound=MAX_LISTED
-            ),
-            "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
-        }
+    def pieces(self) -> dict[str, str]:
+        statuses = ", ".join(f"'{one}'" for one in self.parameters.status)
+        return {"statuses": statuses, "shown": ", ".join(name for name, _ in _SHOWN), "broker": BROKER_SQL}
 
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        lasted = pc.multiply(pc.fill_null(column(batch, "duration_us"), 0), 1000)
-        end = pc.add(column(batch, "time_ns"), pc.max_element_wise(lasted, pa.scalar(0, pa.int64())))
-        self.parts["end"].add({"one": np.zeros(batch.num_rows, np.int8), "end_ns": end})
-        batch = only(batch, in_any(batch, "status", self.parameters.status))
-        shown = {name: column(batch, name) for name, _ in _SHOWN}
-        self.parts["requests"].add({**order_columns(batch), **shown, "broker": broker_endpoint(batch)})
+    @property
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        return [*((name, pa.int64()) for name in (*ORDER, "end_ns")), *_SHOWN, ("broker", pa.string())]
 
-    def result(self) -> pa.Table:
-        table = self.parts["requests"].table()
-        end = pc.max(self.parts["end"].table().column("end_ns"))
-        columns = {name: table.column(name) for name in table.column_names}
-        columns["time"] = datetimes(table.column("time_ns"))
-        columns["age_us"] = floor_divided(pc.subtract(end, table.column("time_ns")), 1000)
+    def finish(self, found: pa.Table) -> pa.Table:
+        columns = {name: found.column(name) for name in found.column_names}
+        columns["time"] = datetimes(found.column("time_ns"))
+        columns["age_us"] = floor_divided(pc.subtract(found.column("end_ns"), found.column("time_ns")), 1000)
         fields = [
             ("time", TIME),
             ("age_us", pa.int64()),

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Final
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import TIME, column, datetimes, integers, ratio, table_of
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import TIME, datetimes, ratio, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
-from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import UsageError
 
 __all__ = ["Throttling", "ThrottlingParameters"]
 
-_SUMS: Final = ("exchanges", "throttled", "throttle_ms")
+_FOUND: Final = ("exchanges", "throttled", "throttle_ms", "max_ms")
 
 
 class ThrottlingParameters(Parameters, frozen=True, kw_only=True):
@@ -26,7 +25,7 @@ class ThrottlingParameters(Parameters, frozen=True, kw_only=True):
     by: Annotated[tuple[Dimension, ...], Meta(description="Dimensions of the answer.")] = ("client", "api", "broker")
 
 
-class Throttling(Accumulator[ThrottlingParameters]):
+class Throttling(SqlQuestion[ThrottlingParameters]):
     """Exchanges whose response has a throttle time, and the total; the longest first.
 
     Since KIP-219 (Kafka 2.0) a broker responds immediately and the client waits; older brokers wait themselves, and
@@ -53,40 +52,24 @@ class Throttling(Accumulator[ThrottlingParameters]):
     def reads(self) -> Mapping[str, TableReading]:
         return {"exchanges": TableReading((*self._dimensions.reads, "time_ns", "throttle_time_ms"))}
 
-    def shapes(self) -> Mapping[str, Shape]:
-        sums: Any = tuple((name, pa.int64(), "sum") for name in _SUMS)
-        rest: Any = (("max_ms", pa.int64(), "max"), ("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
-        return {"clients": Shape(keys=self._dimensions.keys, measures=(*sums, *rest), weight="throttle_ms")}
+    def pieces(self) -> dict[str, str]:
+        return self._dimensions.pieces
 
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        throttle = integers(column(batch, "throttle_time_ms"))
-        throttled = throttle > 0
-        times = pc.if_else(pa.array(throttled), column(batch, "time_ns"), pa.scalar(None, pa.int64()))
-        self.parts["clients"].add(
-            {
-                **self._dimensions.arrays(batch),
-                "exchanges": pa.array([1] * batch.num_rows, pa.int64()),
-                "throttled": throttled.astype("int64"),
-                "throttle_ms": throttle,
-                "max_ms": throttle,
-                "first": times,
-                "last": times,
-            }
-        )
+    @property
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        return [*self._dimensions.keys, *((name, pa.int64()) for name in (*_FOUND, "first_ns", "last_ns"))]
 
-    def result(self) -> pa.Table:
-        table = self.parts["clients"].table()
-        table = table.filter(pc.greater(table.column("throttled"), 0))
+    def finish(self, found: pa.Table) -> pa.Table:
         columns = {
-            **self._dimensions.answer(table),
-            **{name: table.column(name) for name in (*_SUMS, "max_ms")},
-            "mean_ms": ratio(table.column("throttle_ms"), table.column("throttled")),
-            "first": datetimes(table.column("first")),
-            "last": datetimes(table.column("last")),
+            **self._dimensions.answer(found),
+            **{name: found.column(name) for name in _FOUND},
+            "mean_ms": ratio(found.column("throttle_ms"), found.column("throttled")),
+            "first": datetimes(found.column("first_ns")),
+            "last": datetimes(found.column("last_ns")),
         }
         fields = [
             *self._dimensions.fields,
-            *((name, pa.int64()) for name in (*_SUMS, "max_ms")),
+            *((name, pa.int64()) for name in _FOUND),
             ("mean_ms", pa.float64()),
             ("first", TIME),
             ("last", TIME),

@@ -15,7 +15,7 @@ from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.stacked import stacked
-from kafkasniff.cli.running.asked_captures import exported
+from kafkasniff.cli.running.asked_captures import columns_of, exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from click.shell_completion import CompletionItem
 
-    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis import Question
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.parameters import Parameter
     from kafkasniff.cli.output import Output
@@ -127,7 +127,7 @@ def _list(environment: Environment, form: str) -> None:
     )
 
 
-def _command(question: type[Accumulator[Any]]) -> click.Command:
+def _command(question: type[Question[Any]]) -> click.Command:
     from kafkasniff.analysis import parameters_of
 
     parameters: list[click.Parameter] = [click.Argument(["sources"], nargs=-1, required=True, metavar="CAPTURE...|DIR")]
@@ -170,7 +170,7 @@ def _command(question: type[Accumulator[Any]]) -> click.Command:
 class _Question(SectionedCommand):
     """A question, whose help ends with the columns of the answer."""
 
-    question: type[Accumulator[Any]]
+    question: type[Question[Any]]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Columns"):
@@ -190,7 +190,7 @@ def _option(parameter: Parameter) -> click.Option:
     return click.Option([name, parameter.name], metavar=metavar, multiple=parameter.many, help=text)
 
 
-def _ask(environment: Environment, question: type[Accumulator[Any]], options: dict[str, Any]) -> int:
+def _ask(environment: Environment, question: type[Question[Any]], options: dict[str, Any]) -> int:
     from kafkasniff.analysis import parameters_of
 
     environment.verbosity = options.pop("verbose")
@@ -229,7 +229,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         directory = sources[0]
         if captures:
             directory, broken = around.enter_context(
-                exported(environment, captures, [accumulator], framing, predicate, quiet=quiet)
+                exported(environment, captures, columns_of([accumulator]), framing, predicate, quiet=quiet)
             )
         export = Export.open(directory)
         bounds = [_moment(text, export) for text in (since, until)]
@@ -287,7 +287,7 @@ def _between(since: str | None, until: str | None) -> list[Predicate]:
     return [Compare("time", operator, parse_moment(text)) for operator, text in given if text]
 
 
-def _has_rows(export: Export, question: Accumulator[Any], bounds: Sequence[int | None]) -> bool:
+def _has_rows(export: Export, question: Question[Any], bounds: Sequence[int | None]) -> bool:
     """Whether an export has rows that a question reads."""
     return any(
         batch.num_rows

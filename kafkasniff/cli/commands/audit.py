@@ -60,7 +60,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.analysis.upgrades import new_versions
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
-    from kafkasniff.cli.running.asked_captures import exported
+    from kafkasniff.cli.running.asked_captures import columns_of, exported
     from kafkasniff.kafka.apis.releases import releases
 
     versions, offers = ClientVersions(VersionParameters(target=options["target"] or releases()[-1], all=True)), Offers()
@@ -68,7 +68,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     broken = False
     with contextlib.ExitStack() as around:
         if predicate is not None:
-            asked = exported(environment, captures, (versions, offers), options, predicate, quiet=quiet)
+            asked = exported(environment, captures, columns_of((versions, offers)), options, predicate, quiet=quiet)
             folder, broken = around.enter_context(asked)
             folders = (folder,)
         for folder in folders:

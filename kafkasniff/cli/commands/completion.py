@@ -148,6 +148,7 @@ COMPLETED: Final[Mapping[str | None, click.ParamType[Any]]] = {
     "CAPTURE...": _FILES,
     "CAPTURE...|DIR": _FILES,
     "CAPTURE...|DIR|-": _FILES,
+    "[QUERY] CAPTURE...|DIR...": _FILES,
     "CAPTURE|DIR": _FILES,
     "CAPTURE|DIR...": _FILES,
     "FILE": _FILES,

@@ -88,6 +88,14 @@ EXAMPLES: Final = {
         Example("Latency percentiles by API, of the tables of an export:", "analyze latency tables"),
         Example("A capture can be asked, too:", "analyze errors capture.pcap"),
     ),
+    "sql": (
+        Example(
+            "Requests of each API:",
+            "sql 'SELECT api, count(*) FROM exchanges GROUP BY api' x.pcap",
+        ),
+        Example("A query in a file, over an export, as CSV:", "sql -f slowest.sql --format csv tables"),
+        Example("The tables and their columns:", "sql --list"),
+    ),
     "api": (
         Example("All APIs and their versions:", "api"),
         Example("The fields of a version:", "api Fetch 13"),

@@ -1,4 +1,4 @@
-"""`--memory`, an option of every command that decodes captures."""
+"""`--memory`, an option of every command that decodes captures, and the limits of `sql`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["MEMORY", "memory_of"]
+from kafkasniff.cli.options.stacked import Command, stacked
+
+__all__ = ["MEMORY", "memory_of", "query_limits"]
 
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _SIZE: Final = re.compile(r"([0-9]{1,15})([kmg]?)(?:i?b)?", re.IGNORECASE)
@@ -42,3 +44,24 @@ MEMORY: Final[Callable[[Any], Any]] = click.option(
     callback=_parse,
     help="Memory limit for incomplete data, such as 512M or 2G. Excess is dropped and reported [default: 1G].",
 )
+
+
+def query_limits(command: Command) -> Command:
+    """Limits of a query in SQL."""
+    return stacked(
+        command,
+        [
+            click.option(
+                "--query-memory",
+                metavar="SIZE",
+                callback=_parse,
+                help="Memory limit of the query, such as 512M or 2G. Excess goes to a temporary folder [default: 1G].",
+            ),
+            click.option(
+                "--query-disk",
+                metavar="SIZE",
+                callback=_parse,
+                help="Limit for what the query keeps in the temporary folder [default: 10G].",
+            ),
+        ],
+    )

@@ -27,7 +27,7 @@ SECTIONS: Final = {
             "--two-pass",
             "--on-bad-capture",
         ),
-        *("--from", "--target", "--response", "--version", "--release"),
+        *("--from", "--target", "--response", "--version", "--release", "--file"),
     ),
     "Selection": (
         *("--filter", "--api", "--topic", "--client-id", "--host", "--errors", "--slower-than", "--connection"),
@@ -47,7 +47,7 @@ SECTIONS: Final = {
     ),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
-    "Performance": ("--memory", "--jobs"),
+    "Performance": ("--memory", "--query-memory", "--query-disk", "--jobs"),
 }
 """Names of options by section, in the order of the help. Parameters of questions are in the section `Answer`, too."""
 

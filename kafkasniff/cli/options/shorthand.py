@@ -63,7 +63,7 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
             return found + list(arguments[at:])
         if "--format" in options and _JSON not in options and one == _JSON:
             found.append("--format=json")
-        elif one == "-f" and "--filter" in options and "f" not in letters:
+        elif one == "-f" and "--filter" in options and "f" not in letters and "-f" not in options:
             raise click.UsageError("-f is the capture filter of live; to select exchanges, use -Y EXPR")
         elif positional is not None and (match := positional.fullmatch(one)):
             found += [word for word in match.groups() if word not in ("", "-")]

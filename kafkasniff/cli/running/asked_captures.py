@@ -1,14 +1,14 @@
-"""Questions about captures: these are exported into a temporary folder, which the question then reads.
+"""Questions and queries about captures: these are exported into a temporary folder, which is then read.
 
 So the answer equals that for an export, however late names are learned, and memory does not grow with the captures.
-Only the tables that the question reads are written, and bodies are decoded only if it reads them.
+Only the tables that are needed are written, and bodies are decoded only if they are needed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,30 +17,40 @@ from kafkasniff.cli.options.option_groups import framing_arguments, key_argument
 from kafkasniff.cli.running.usual_jobs import usual_jobs
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis import Question
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
 
-__all__ = ["exported"]
+__all__ = ["columns_of", "exported"]
 
 _BODIES: Final = frozenset({"request_body", "response_body"})
+
+
+def columns_of(questions: Iterable[Question[Any]]) -> dict[str, list[str]]:
+    """The tables that questions read, and their columns."""
+    found: dict[str, list[str]] = {}
+    for question in questions:
+        for table, reading in question.reads().items():
+            found.setdefault(table, []).extend(reading.columns)
+    return found
 
 
 @contextlib.contextmanager
 def exported(
     environment: Environment,
     captures: Sequence[str],
-    questions: Sequence[Accumulator[Any]],
+    columns: Mapping[str, Sequence[str]],
     options: dict[str, Any],
     predicate: Predicate | None,
     *,
     quiet: bool,
+    jobs: int | None = None,
 ) -> Iterator[tuple[str, bool]]:
-    """A temporary export of the tables that questions read, and whether a capture is broken.
+    """A temporary export of the tables with the needed `columns`, and whether a capture is broken.
 
-    `options` are those of framing and topic ids; `predicate` selects exchanges. Raises CaptureError, OutputError,
-    UsageError.
+    `options` are those of framing and topic ids; `predicate` selects exchanges; `jobs`: processes, None: by size.
+    Raises CaptureError, OutputError, UsageError.
     """
     from kafkasniff.cli.running.pipeline import learn_names, summary_line
     from kafkasniff.cli.running.progress import Progress, wants_progress
@@ -49,13 +59,12 @@ def exported(
     from kafkasniff.tables.exports.run import export
     from kafkasniff.tables.exports.shard import Hooks
 
-    reads = [reading for question in questions for reading in question.reads().items()]
     arguments = framing_arguments(options)
     # Filters on records look at those in bodies.
     records = predicate is not None and needs_records(predicate)
     wanted = ExportOptions(
-        tables=tuple(dict.fromkeys([*(table for table, _ in reads), *(["exchanges"] if records else [])])),
-        bodies=records or any(not _BODIES.isdisjoint(reading.columns) for _, reading in reads),
+        tables=tuple(dict.fromkeys([*columns, *(["exchanges"] if records else [])])),
+        bodies=records or not _BODIES.isdisjoint(columns.get("exchanges", ())),
         records=records,
         ports=tuple(sorted(set(arguments.pop("ports")))),
         **arguments,
@@ -87,7 +96,7 @@ def exported(
                 place,
                 wanted,
                 given=given,
-                jobs=usual_jobs(captures),
+                jobs=usual_jobs(captures) if jobs is None else jobs,
                 hooks=hooks,
                 predicate=predicate,
                 learn=learn if names_first else None,

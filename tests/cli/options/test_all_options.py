@@ -22,6 +22,7 @@ MUSCLE_MEMORY: Final = {
     "-W": "--rotate-files",
     "-Y": "--filter",
     "-c": "--count",
+    "-f": "--file",
     "-i": "--interface",
     "-o": "--output",
     "-q": "--quiet",
@@ -30,7 +31,7 @@ MUSCLE_MEMORY: Final = {
     "-s": "--snaplen",
     "-x": "--hex",
 }
-"""All short options, as in tcpdump and tshark, each with the long one that it is in every command."""
+"""All short options, as in tcpdump and tshark (`-f` as in psql), each with the long one that it is in every command."""
 OF_A_CAPTURE: Final = {("-w", "--write-matching")}
 """`decode` writes packets of what it reads, without secrets; `live` writes them as they are."""
 DIFFERENT: Final = {
@@ -53,7 +54,12 @@ LACKS: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys((*_FILTERS, "--port", "--max-frame", "--keylog", "--memory", "--topic-ids"), _NO_CAPTURE),
     # There it is the API of a response.
     "--api": {name: reason for name, reason in _NO_CAPTURE.items() if name != "decode-bytes"},
-    "--hosts": {**_NO_CAPTURE, "export": "tables have addresses", "browse": "it is not made for it yet"},
+    "--hosts": {
+        **_NO_CAPTURE,
+        "export": "tables have addresses",
+        "sql": "so have its rows",
+        "browse": "it is not made for it yet",
+    },
     "--color": {
         **_ITS_SCREEN,
         **_ITS_TEXT,

@@ -1,0 +1,1 @@
+"""Queries in SQL over the tables of exports, run by DuckDB."""

@@ -1,0 +1,227 @@
+"""DuckDB, confined to the tables of exports: SQL reads nothing else, and changes nothing.
+
+A query is planned on empty tables first, so a mistake is reported before anything is read, and only the tables and
+columns are made that it needs:
+
+    with Database(SqlLimits(folder)) as database:
+        plan = database.plan("SELECT api, count(*) FROM exchanges GROUP BY api")
+        for batch in database.run(plan, [Export.open("tables")]):
+            ...
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import duckdb
+import msgspec
+import pyarrow as pa
+
+from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, TableSource, needed_columns
+from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
+from kafkasniff.tables.rows.schemas import TABLES
+
+__all__ = ["DISK", "MEMORY", "Database", "Plan", "SqlLimits"]
+
+MEMORY: Final = 1 << 30
+"""Default of `SqlLimits.memory`."""
+DISK: Final = 10 << 30
+"""Default of `SqlLimits.disk`."""
+RESULT_ROWS: Final = 4096
+"""Rows of a batch of the result."""
+MAX_NAMED: Final = 5
+"""Columns that an error suggests."""
+REPEATED_SECONDS: Final = 0.5
+"""How long to wait for a signal that is repeated."""
+_INTERRUPTED: Final = ("Query interrupted", "INTERRUPT Error")
+_OPTIMIZERS: Final = frozenset({"unused_columns", "cte_inlining"})
+"""Optimizers that plan which columns are needed. Others make use of the fact that the tables are empty."""
+_NO_TABLE: Final = re.compile(r"Table with name (?P<name>.+?) does not exist")
+_NO_COLUMN: Final = re.compile(
+    r'(?:Referenced column "(?P<name>[^"]*)" not found'
+    r'|(?:Table|table) "(?P<table>[^"]*)" does not have a column named "(?P<other>[^"]*)")'
+)
+_MACROS: Final = (
+    "explode(list) AS unnest(list)",
+    "explode_outer(list) AS unnest(CASE WHEN len(list) > 0 THEN list ELSE [NULL] END)",
+)
+"""Functions of Spark SQL: questions have the same text there."""
+_LINE: Final = re.compile(r"\n\s*LINE (?P<line>\d+): ")
+
+
+class SqlLimits(NamedTuple):
+    """What a query may take."""
+
+    folder: str
+    """Folder for what exceeds the memory."""
+    memory: int = MEMORY
+    """Bytes."""
+    disk: int = DISK
+    """Bytes in the folder."""
+    threads: int = 1
+    """Rows without an order have the same one in each run only with one thread."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A query, and what it needs."""
+
+    query: str
+    reads: Mapping[str, TableReading]
+    """By table; a table that it does not need is missing."""
+
+
+class Database:
+    """A connection to DuckDB. SQL sees the tables of `schemas.TABLES` and the views of `queried_tables.VIEWS`."""
+
+    def __init__(self, limits: SqlLimits, tables: Iterable[str] = TABLES) -> None:
+        """`tables`: names of those that exist."""
+        self._limits = limits
+        self.tables = tuple(table for table in TABLES if table in set(tables))
+        self._query = ""
+        self.rows: dict[str, Rows] = {}
+        """The rows that the query reads, by table."""
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "threads": limits.threads,
+                "memory_limit": f"{limits.memory // 1024}KiB",
+                "temp_directory": limits.folder,
+                "max_temp_directory_size": f"{limits.disk // 1024}KiB",
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            },
+        )
+        run = self._connection.execute
+        run("SET TimeZone = 'UTC'")
+        for table in self.tables:
+            self._connection.register("_rows", Rows(table, (), TableReading(())))
+            run(f"CREATE TABLE {table} AS FROM _rows")
+            self._connection.unregister("_rows")
+        for name in self.views:
+            # A table, too: so the plan says which of its columns are needed.
+            run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
+        for macro in _MACROS:
+            run(f"CREATE MACRO {macro}")
+        self._optimizers = [name for (name,) in run("SELECT name FROM duckdb_optimizers()").fetchall()]
+        run("SET python_enable_replacements = false")
+        run("SET enable_external_access = false")
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """The names of the views."""
+        return tuple(name for name, view in VIEWS.items() if view.table in self.tables)
+
+    def types(self) -> dict[str, dict[str, str]]:
+        """The type of each column in SQL, by table and view."""
+        return {
+            name: {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {name}").fetchall()}
+            for name in (*self.tables, *self.views)
+        }
+
+    def plan(self, query: str) -> Plan:
+        """Check a query, and find out what it needs. Raises UsageError if it is not one, or not valid."""
+        self._query = query
+        with _Errors(self):
+            statements = self._connection.extract_statements(query)
+            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+                raise UsageError("SQL: give one query, such as SELECT; the tables cannot be changed")
+            text = statements[0].query
+            off = ",".join(name for name in self._optimizers if name not in _OPTIMIZERS)
+            self._connection.execute(f"SET disabled_optimizers = '{off}'")
+            found = self._connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
+            self._connection.execute("RESET disabled_optimizers")
+            columns = needed_columns(json.loads(found[0][1]))
+            return Plan(text, {table: TableReading(names) for table, names in columns.items()})
+
+    def run(self, plan: Plan, sources: Sequence[TableSource]) -> pa.RecordBatchReader:
+        """The result of a query over the tables of all sources. Iterating may raise what `result` does."""
+        connection = self._connection
+        with _Errors(self):
+            for name in (*self.tables, *self.views):
+                connection.execute(f"DROP TABLE {name}")
+            for table in self.tables:
+                self.rows[table] = Rows(table, sources, plan.reads.get(table, TableReading(())))
+                connection.register(table, self.rows[table])
+            for name in self.views:
+                connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+            connection.execute("SET lock_configuration = true")
+            reader = connection.sql(plan.query).to_arrow_reader(RESULT_ROWS)
+        return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
+
+    def _batches(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """Raises UsageError if a value cannot be computed, MissingPartError at a limit, CaptureError for a file."""
+        with _Errors(self):
+            yield from reader
+
+    def explained(self, text: str) -> KafkasniffError:
+        """The exception for an error that DuckDB words in several lines."""
+        kind, _, rest = text.partition(" Error: ")
+        if kind == "Out of Memory":
+            return MissingPartError(
+                f"SQL: the query needs more than {self._limits.memory >> 20:,} MiB of memory, or more than "
+                f"{self._limits.disk >> 20:,} MiB of disk: select less, or allow more (--query-memory, --query-disk)"
+            )
+        message = " ".join(rest.partition("\n")[0].split()).rstrip("!")
+        place = _LINE.search(text)
+        where = f", in line {place['line']}" if place is not None and place["line"] != "1" else ""
+        return UsageError(f"SQL: {self._hinted(message, text)}{where}")
+
+    def _hinted(self, message: str, text: str) -> str:
+        """The message, with what exists if it names a table or column that does not."""
+        missing = _NO_TABLE.search(message)
+        names = [*self.tables, *self.views]
+        if missing is not None:
+            close = difflib.get_close_matches(missing["name"].lower(), names, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
+            return f"there is no table {missing['name']}; {hint}"
+        missing = _NO_COLUMN.search(message)
+        if missing is None:
+            return message
+        name = missing["name"] or missing["other"]
+        types = self.types()
+        asked = [table for table in names if re.search(rf"\b{table}\b", self._query)] or names
+        columns = list(dict.fromkeys(column for table in asked for column in types[table]))
+        within = [one for one in columns if name.lower() in one]
+        close = (within or difflib.get_close_matches(name.lower(), columns, n=MAX_NAMED))[:MAX_NAMED]
+        hint = f"did you mean {', '.join(close)}?" if close else "`kafkasniff sql --list` lists them"
+        return f"there is no column {name}; {hint}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+class _Errors:
+    """Turns errors of DuckDB, and those that Arrow passes on from it, into one line."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        if error is not None and str(error).startswith(_INTERRUPTED):
+            cause = error.__cause__
+            if cause is not None and not isinstance(cause, Exception):
+                raise cause
+            # DuckDB 2 drops what the signal's handler raised. A handler that notices takes the signal once more, soon.
+            time.sleep(REPEATED_SECONDS)
+            raise KeyboardInterrupt from error
+        if not isinstance(error, duckdb.Error | pa.ArrowException | OSError):
+            return
+        for rows in self._database.rows.values():
+            if rows.failure is not None:
+                raise rows.failure from None
+        raise self._database.explained(str(error)) from error

@@ -1,0 +1,69 @@
+"""Questions that are a query: its text groups rows, and Python divides and sorts what it found.
+
+The text is in a file beside the module of the question, `{table}` in it stands for a table. It is run by DuckDB, and on
+a cluster by Spark SQL, so it uses what both understand (`database` defines some functions of Spark). It finds integers
+and texts only: so both give the same answer, with all groups.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+
+from kafkasniff.analysis.accumulator import Parameters, Question
+
+if TYPE_CHECKING:
+    from kafkasniff.analysis.sql.queried_tables import TableSource
+
+__all__ = ["SqlQuestion"]
+
+P = TypeVar("P", bound=Parameters)
+
+
+class SqlQuestion(Question[P]):
+    """A question whose rows a query finds."""
+
+    _found: pa.Table | None = None
+
+    @property
+    @abstractmethod
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        """Columns and types of the rows that the query finds."""
+
+    @abstractmethod
+    def finish(self, found: pa.Table) -> pa.Table:
+        """The answer by the rows that the query found, which may have any order."""
+
+    def pieces(self) -> dict[str, str]:
+        """What stands for other names in braces, by name."""
+        return {}
+
+    def text(self, tables: str = "{}") -> str:
+        """The query; `tables`: how it names tables."""
+        file = Path(str(sys.modules[type(self).__module__].__file__)).with_suffix(".sql")
+        return file.read_text(encoding="utf-8").format(
+            **{table: tables.format(table) for table in self.reads()}, **self.pieces()
+        )
+
+    def take(self, found: pa.Table) -> None:
+        """Take the rows that the query found."""
+        schema = pa.schema(list(self.found_fields))
+        self._found = found.select(schema.names).cast(schema)
+
+    def ask(self, sources: Sequence[TableSource]) -> None:
+        """Run the query by DuckDB. Raises CaptureError, MissingPartError."""
+        from kafkasniff.analysis.sql.database import Database, Plan, SqlLimits
+
+        with tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder, Database(SqlLimits(folder)) as database:
+            self.take(database.run(Plan(self.text(), self.reads()), sources).read_all())
+
+    def result(self) -> pa.Table:
+        """The answer to the rows that were taken."""
+        found = self._found
+        return self.finish(pa.schema(list(self.found_fields)).empty_table() if found is None else found)
