@@ -35,7 +35,7 @@ help:
 	@echo "make clean   remove the virtual environment and all caches"
 
 # A stamp per set of dependencies: pip runs again when pyproject.toml or the native kernel changes, else not at all.
-KERNEL := pyproject.toml hatch_build.py $(wildcard kafkasniff/kernel/*.zig)
+BUILD := pyproject.toml hatch_build.py $(wildcard kafkasniff/kernel/*.zig)
 $(VENV)/bin/python:
 	@python="$(PYTHON)"; \
 	for candidate in python3 python3.13 python3.12 python3.11 python3.14; do \
@@ -53,31 +53,36 @@ $(VENV)/bin/python:
 # install WHAT,WHY: pip takes a minute, so each package that it fetches is named. Bytecode is written when modules are first
 # imported, which is quicker than compiling all of them now.
 define install
-	@echo "Installing $(2) into $(VENV), packages from PyPI, and compiling the kernel:"
+	@echo "Installing $(2) into $(VENV), packages from PyPI:"
 	@{ $(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off $(1) 2>&1; echo "status $$?"; } | \
 	    awk '/^Collecting /{printf " %s", $$2; fflush()} /^Building/{printf " [%s]", $$0; fflush()} /^ERROR|error:/{print; failed=1} \
 	        /^status /{code=$$2} {kept=kept $$0 "\n"} END{print ""; if (code) print kept; exit code}'
 endef
 
-$(VENV)/.installed: $(KERNEL) | $(VENV)/bin/python
-	$(call install,--editable '.[tables]',kafkasniff)
+$(VENV)/.installed: $(BUILD) | $(VENV)/bin/python
+	$(call install,--editable '.[tables]',kafkasniff and compiling its kernel)
 	@touch $@
 
-$(VENV)/.installed-test: $(KERNEL) | $(VENV)/bin/python
-	$(call install,--editable '.[test]',kafkasniff and what its tests need)
-	@touch $@ $(VENV)/.installed
+# Only the packages of an extra, since kafkasniff is installed: the kernel is not compiled again.
+$(VENV)/.installed-test: $(VENV)/.installed
+	$(call install,'kafkasniff[test]',what the tests need)
+	@touch $@
 
-$(VENV)/.installed-test-all: $(KERNEL) | $(VENV)/bin/python
-	$(call install,--editable '.[test-all]',kafkasniff and what all tests need)
-	@touch $@ $(VENV)/.installed-test $(VENV)/.installed
+$(VENV)/.installed-test-all: $(VENV)/.installed
+	$(call install,'kafkasniff[test-all]',what all tests need)
+	@touch $@ $(VENV)/.installed-test
 
-$(VENV)/.installed-dev: $(KERNEL) | $(VENV)/bin/python
-	$(call install,--editable '.[dev]',kafkasniff and the tools for its development)
-	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test $(VENV)/.installed
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(call install,'kafkasniff[dev]',the tools for development)
+	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test
 
-$(VENV)/.installed-docs: $(KERNEL) | $(VENV)/bin/python
-	$(call install,--editable '.[docs]',kafkasniff and Sphinx)
-	@touch $@ $(VENV)/.installed
+$(VENV)/.installed-fuzz: $(VENV)/.installed
+	$(call install,'kafkasniff[fuzz]',the fuzzers)
+	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(call install,'kafkasniff[docs]',Sphinx)
+	@touch $@
 
 # Each step is a command that a reader can repeat.
 # A comma in the argument of a call.
@@ -131,20 +136,13 @@ docs: $(VENV)/.installed-docs $(VENV)/.installed-test-all
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto -c docs/site -d build/docs-trees . build/site
 	@echo "build/site/index.html"
 
-fuzz: $(VENV)/.installed-test-all
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+fuzz: $(VENV)/.installed-fuzz
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
-# A hundred million inputs take some minutes; KERNEL_FUZZ='--records --executions 10000000' for others.
+# A hundred million inputs of each kind take some minutes; KERNEL_FUZZ='--only bodies --records' for others.
 KERNEL_FUZZ ?= --executions 100000000
-fuzz-kernel: $(VENV)/.installed-test-all
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+fuzz-kernel: $(VENV)/.installed-fuzz
 	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ)
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --columns
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --exchanges
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --streams
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --lines
-	$(BIN)/python -m tests.fuzz.native_kernel $(KERNEL_FUZZ) --summaries
 
 vectors: $(VENV)/.installed-test-all
 	$(BIN)/python -m tests.vectors make

@@ -30,7 +30,7 @@ HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" a
 
 UNTIL: Final = 1_000_000
 QUICK_SECONDS: Final = 2
-"""For each family in `quick`: with their preparation, all of them take less than a minute."""
+"""For each family in `quick`, which leaves out `costs`. Preparing a family takes several times as long."""
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -150,7 +150,7 @@ def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, 
     return runs
 
 
-def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
+def _climb(options: argparse.Namespace, runs: _Runs) -> bool:
     """Run the family `costs`, whose trials are processes of their own; whether it found nothing."""
     # Imported here, as below: it imports kafkasniff, which atheris has to see imported.
     from tests.fuzz.costs import family as costs
@@ -158,7 +158,7 @@ def _climb(options: argparse.Namespace, runs: _Runs, *, quick: bool) -> bool:
     from tests.fuzz.costs.pairs import PAIRS
 
     seconds = (options.seconds or costs.SECONDS) / len(PAIRS)
-    plan = costs.QUICK if quick else Climb(seconds, seed=options.seed, trials=options.executions or MAX_TRIALS)
+    plan = Climb(seconds, seed=options.seed, trials=options.executions or MAX_TRIALS)
     sound = costs.run(options.folder / NAME, plan, ended=lambda: runs.ended)
     if options.table:
         _say_costs(options)
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str]) -> int:
     quick = "quick" in options.families
     whole = quick or "all" in options.families
     names = FAMILIES if whole else tuple(name for name in options.families if name != NAME)
-    with_costs = whole or NAME in options.families
+    with_costs = not {"all", NAME}.isdisjoint(options.families)
     if options.input is not None:
         for name in names:
             replay(name, options.input)
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
         results = list(pool.map(runs.family, _planned(options, names, quick=quick, guided=guided)))
     if with_costs and not runs.ended:
-        results.append(_climb(options, runs, quick=quick))
+        results.append(_climb(options, runs))
     return 0 if all(results) else 1
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import mmap
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from hatch_build import PLATFORMS, ROOT, this_platform
@@ -13,21 +15,26 @@ from hatch_build import PLATFORMS, ROOT, this_platform
 __all__ = ["Room", "compiled"]
 
 
-def compiled(folder: Path) -> ctypes.CDLL:
-    """The fuzzer with the kernel in it, compiled as the kernel is."""
+@functools.cache
+def compiled() -> ctypes.CDLL:
+    """The fuzzer with the kernel in it, compiled as the kernel is; half a minute, once per process."""
     name = this_platform()
     if name is None:
         raise SystemExit("there is no compiler for this platform")
-    facts, made = folder / "build_facts.zig", folder / "fuzz.so"
-    facts.write_text('pub const sources = "fuzz";\n')
-    command = [
-        *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe", "-fsingle-threaded"),
-        *(*PLATFORMS[name].zig, "--name", "fuzz", "--dep", "kernel", f"-Mroot={ROOT / 'tests/fuzz/native/fuzz.zig'}"),
-        *("--dep", "build_facts", f"-Mkernel={ROOT / 'kafkasniff/kernel/kernel.zig'}", f"-Mbuild_facts={facts}"),
-        *("--cache-dir", str(folder / "local"), "--global-cache-dir", str(folder / "global"), f"-femit-bin={made}"),
-    ]
-    subprocess.run(command, check=True, cwd=folder)
-    return ctypes.CDLL(str(made))
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as work:
+        folder = Path(work)
+        facts, made = folder / "build_facts.zig", folder / "fuzz.so"
+        facts.write_text('pub const sources = "fuzz";\n')
+        command = [
+            *(sys.executable, "-m", "ziglang", "build-lib", "-dynamic", "-OReleaseSafe", "-fsingle-threaded"),
+            *(*PLATFORMS[name].zig, "--name", "fuzz", "--dep", "kernel"),
+            *(f"-Mroot={ROOT / 'tests/fuzz/native/fuzz.zig'}", "--dep", "build_facts"),
+            *(f"-Mkernel={ROOT / 'kafkasniff/kernel/kernel.zig'}", f"-Mbuild_facts={facts}"),
+            *("--cache-dir", str(folder / "local"), "--global-cache-dir", str(folder / "global")),
+            f"-femit-bin={made}",
+        ]
+        subprocess.run(command, check=True, cwd=folder)
+        return ctypes.CDLL(str(made))
 
 
 class Room:

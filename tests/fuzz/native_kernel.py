@@ -11,10 +11,7 @@ import argparse
 import ctypes
 import random
 import struct
-import sys
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
@@ -100,7 +97,7 @@ def _records(rng: random.Random) -> list[bytes]:
     return [one for one in found if len(one) <= ROOM]
 
 
-def _fuzz(options: argparse.Namespace) -> int:
+def _fuzz(options: argparse.Namespace) -> None:
     rng = random.Random(options.seed)
     layouts: list[Kind | None] = []
     inputs: list[tuple[int, bytes]] = []
@@ -118,8 +115,7 @@ def _fuzz(options: argparse.Namespace) -> int:
     layouts += [None] * len(fields)
     seeds = (_Seed * len(inputs))(*[_Seed(address or None, data, len(data)) for address, data in inputs])
 
-    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
-        library = compiled(Path(folder))
+    library = compiled()
     function = library.kafkasniff_fuzz_programs if options.programs else library.kafkasniff_fuzz
     room = Room(ROOM)
     output, notes, batches = (
@@ -156,7 +152,6 @@ def _fuzz(options: argparse.Namespace) -> int:
     seconds = time.process_time() - cpu
     print(f"{done:,} executions, {seconds:,.0f} s of CPU, {counts}")
     print(f"the walker read {compared:,} of them, the kernel took {taken:,} of these")
-    return 0
 
 
 def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, data: bytes) -> bool:
@@ -183,32 +178,32 @@ class _Address:
         self.address = address
 
 
-def main() -> int:
+KINDS: Final = {
+    "bodies": _fuzz,
+    "columns": native_columns.fuzz,
+    "exchanges": native_exchanges.fuzz,
+    "streams": native_streams.fuzz,
+    "lines": native_lines.fuzz,
+    "summaries": native_summaries.fuzz,
+}
+
+
+def main() -> None:
     """Fuzz; a crash ends the process."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.native_kernel", description=__doc__)
-    parser.add_argument("--executions", type=int, default=10_000_000)
-    parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=[*KINDS], metavar="KIND", help=", ".join(KINDS))
+    parser.add_argument("--executions", type=int, default=10_000_000, help="of each kind, at most")
+    parser.add_argument("--seconds", type=int, default=0, help="of each kind, at most")
     parser.add_argument("--every", type=int, default=20_000, help="executions per input that the walker checks")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--records", action="store_true", help="fields of records alone")
-    parser.add_argument("--bodies", action="store_true", help="bodies and fields of records (default: bodies alone)")
-    parser.add_argument("--programs", action="store_true", help="damaged programs")
-    parser.add_argument("--columns", action="store_true", help="records as columns")
-    parser.add_argument("--exchanges", action="store_true", help="exchanges as columns, and their records")
-    parser.add_argument("--streams", action="store_true", help="packets of connections")
-    parser.add_argument("--lines", action="store_true", help="JSON lines of messages")
-    parser.add_argument("--summaries", action="store_true", help="summaries of bodies (with --programs: their tables)")
+    parser.add_argument("--records", action="store_true", help="fields of records instead of bodies")
+    parser.add_argument("--bodies", action="store_true", help="bodies and fields of records")
+    parser.add_argument("--programs", action="store_true", help="damaged programs and tables of summaries")
     options = parser.parse_args()
-    if options.exchanges:
-        return native_exchanges.fuzz(options)
-    if options.streams:
-        return native_streams.fuzz(options)
-    if options.lines:
-        return native_lines.fuzz(options)
-    if options.summaries:
-        return native_summaries.fuzz(options)
-    return native_columns.fuzz(options) if options.columns else _fuzz(options)
+    for name in options.only:
+        print(f"== {name}", flush=True)
+        KINDS[name](options)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

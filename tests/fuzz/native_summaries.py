@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from kafkasniff.native import kernel
@@ -58,15 +56,14 @@ def _inputs(rng: random.Random) -> tuple[list[tuple[Kind, int, bytes]], dict[byt
     return found, names
 
 
-def fuzz(options: argparse.Namespace) -> int:
+def fuzz(options: argparse.Namespace) -> None:
     """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
     inputs, names = _inputs(rng)
     caller = SummaryCaller(kernel())
     caller.name_topics(names)
     seeds = (_Seed * len(inputs))(*[_Seed(address, data, len(data)) for _, address, data in inputs])
-    with tempfile.TemporaryDirectory(prefix="kafkasniff-fuzz-") as folder:
-        library = compiled(Path(folder))
+    library = compiled()
     function: Any = library.kafkasniff_fuzz_tables if options.programs else library.kafkasniff_fuzz_summaries
     room = Room(ROOM)
     output = ctypes.create_string_buffer(OUTPUT + BEHIND)
@@ -91,4 +88,3 @@ def fuzz(options: argparse.Namespace) -> int:
     counts = dict(zip(statuses, run.ended, strict=False))
     print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU, {counts}")
     print(f"the interpreter made {compared:,} of them, the kernel took {taken:,} of these")
-    return 0

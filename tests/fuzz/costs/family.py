@@ -16,14 +16,12 @@ from tests.fuzz.costs.climb import Climb, Found, Measure, climb, is_excess, meas
 from tests.fuzz.costs.pairs import PAIRS, Pair
 from tests.fuzz.costs.trial import Trial
 
-__all__ = ["BEFORE", "QUICK", "SECONDS", "Results", "replay", "run"]
+__all__ = ["BEFORE", "SECONDS", "Results", "replay", "run"]
 
 SECONDS: Final = 1_800
 """CPU seconds of a run of all pairs."""
 BEFORE: Final = Path(__file__).with_name("before.json")
 """The results before what was found was mended: where a climb begins that has none of its own."""
-QUICK: Final = Climb(seconds=0, size=128 << 10)
-"""One trial of each pair, which takes half a minute."""
 
 
 class Results(msgspec.Struct):
@@ -70,12 +68,11 @@ def run(
         if ended():
             break
         begin = time.monotonic()
-        had = results.found.get(pair.name) or before.found.get(pair.name) if plan.seconds else None
+        had = results.found.get(pair.name) or before.found.get(pair.name)
         found = climb(pair, plan, measure, had, lambda: math.inf if ended() else spent())
-        if plan.seconds:
-            found.growth = _growth(pair, found.seconds, measure)
-            results.add(pair.name, found)
-            results.write(folder)
+        found.growth = _growth(pair, found.seconds, measure)
+        results.add(pair.name, found)
+        results.write(folder)
         slow, large = found.seconds.cost, found.memory.cost
         print(
             f"{pair.name:<24}{found.trials:>4} trials {time.monotonic() - begin:>4.0f} s "
