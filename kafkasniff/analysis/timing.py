@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
+from numpy.typing import NDArray
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, integers, table_of
@@ -17,9 +18,20 @@ from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import waiting_apis
-from kafkasniff.timing import PARTS, Marks, Timed, TimeParts, answers_at_once, split, wait_of
+from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.timing import (
+    PARTS,
+    SUBJECTS,
+    Ints,
+    Marks,
+    TimedColumns,
+    Wait,
+    Waits,
+    answers_at_once,
+    split,
+    wait_of,
+)
 
 __all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
 
@@ -159,53 +171,85 @@ def _unit(name: str, value: int) -> int:
     return value if name == "count" else value // 1000
 
 
-def timed_rows(timed: Iterable[Timed], *, topics: bool) -> pa.RecordBatch:
-    """Exchanges of captures as rows of the table `timed`; `topics`: include their names, which requires bodies."""
-    rows = zip(*(_row(one, topics=topics) for one in timed), strict=True)
-    return pa.RecordBatch.from_arrays([pa.array(*one) for one in zip(rows, TIMED.types, strict=True)], schema=TIMED)
-
-
-_parts_of: Final = attrgetter(*PARTS, "throttled", "may_wait")
-
-
-def _row(timed: Timed, *, topics: bool) -> tuple[Any, ...]:
-    """A row in the order of `TIMED`."""
-    exchange, parts, marks = timed.exchange, timed.parts, timed.marks
-    seen = exchange.request or exchange.response
-    client = None if seen is None else seen.client
-    broker = None if seen is None else seen.broker
-    named = mentions(exchange.request, exchange.response).topics if topics else ()
-    ours, theirs = timed.client_trouble, timed.broker_trouble
-    return (
-        *((None, None, None) if seen is None else (seen.api, seen.api_key, seen.api_version)),
-        # The number may become known later; the code that shows the answer fills it in.
-        None,
-        *((None, None) if broker is None else (broker.address, broker.port)),
-        None if seen is None else text(seen.client_id),
-        None if client is None else client.address,
-        list(named),
-        exchange.connection_id,
-        exchange.retransmits,
-        *((None, None) if marks is None else (marks.duration, marks.latency)),
-        None,
-        *_parts_of(parts),
-        *(ours.again, theirs.again, ours.late, theirs.late, ours.closed_ns, theirs.closed_ns),
+def timed_rows(timed: TimedColumns) -> pa.RecordBatch:
+    """Exchanges of captures as rows of the table `timed`."""
+    marks, networks = timed.marks, {}
+    for name in ("again", "late", "closed_ns"):
+        for side, whose in enumerate(("client", "broker")):
+            networks[f"{whose}_{name}"] = timed.of_network(name, side, 0)
+    own = {"duration": marks.duration, "latency": marks.latency}
+    arrays = {name: pa.array(values, mask=~timed.timed) for name, values in own.items()}
+    arrays |= {name: timed.subjects.column(name) for name in SUBJECTS.names}
+    arrays |= {name: pa.array(values) for name, values in (*timed.parts._asdict().items(), *networks.items())}
+    # Numbers of brokers may become known later; the code that shows the answer fills them in.
+    made = [arrays.get(field.name, pa.nulls(len(timed), field.type)) for field in TIMED]
+    return pa.RecordBatch.from_arrays(
+        [one.cast(kind) for one, kind in zip(made, TIMED.types, strict=True)], schema=TIMED
     )
 
 
 def _of_export(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:
     """Rows of an export's table as rows of `timed`: values that the table lacks are null."""
-    names = [name for name in _OF_EXPORTS if name != "partitions"]
-    wanted = batch.select(names).to_pylist()
-    fetched = _fetched(batch)
-    rows = [_of_row(row, size) for row, size in zip(wanted, fetched, strict=True)]
     count = batch.num_rows
+    parts, known = _parts(batch)
     arrays: dict[str, Any] = {name: column(batch, name) for name in keys}
     arrays["retransmits"] = column(batch, "retransmits")
-    for name in MEASURES:
-        arrays[name] = pa.array([row.get(name) for row in rows], pa.int64())
+    arrays |= {
+        name: pa.array(parts[name], mask=~known) if name in parts else pa.nulls(count, pa.int64()) for name in MEASURES
+    }
     arrays |= {name: pa.array([0] * count, pa.int64()) for name in TROUBLE}
     return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+
+
+def _parts(batch: pa.RecordBatch) -> tuple[dict[str, Ints], NDArray[np.bool_]]:
+    """The parts of the time that rows of an export have, in nanoseconds, and which rows have any."""
+    given = {name: column(batch, name) for name in ("latency_us", "duration_us")}
+    known = np.logical_and.reduce([one.is_valid().to_numpy(zero_copy_only=False) for one in given.values()])
+    latency, duration = (_numbers(one) * 1000 for one in given.values())
+    known &= (latency >= 0) & (duration >= latency)
+    times = ("throttle_time_ms", "behind_us", "muted_us")
+    throttle, behind, muted = (np.maximum(_numbers(column(batch, name)), 0) for name in times)
+    throttle, behind, muted = throttle * 1_000_000, behind * 1000, muted * 1000
+    versions = zip(column(batch, "api_key").to_pylist(), column(batch, "api_version").to_pylist(), strict=True)
+    at_once = np.array([answers_at_once(*one) for one in versions], bool)
+    held = np.where(~at_once & (muted >= throttle), throttle, 0)
+    none, start = np.full(len(known), NO_TIME, np.int64), np.zeros(len(known), np.int64)
+    found = split(
+        Marks(
+            *(start, start, latency, duration),
+            np.where(behind > 0, behind, none),
+            *(none, none),
+            np.where(muted > held, behind + muted - held, none),
+        ),
+        network=none,
+        waits=_waits(batch),
+        throttle_ns=throttle,
+        at_once=at_once,
+        timed=known,
+    )
+    own = {name: getattr(found, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
+    return {**own, "duration": duration, "latency": latency, "transfer": duration - latency}, known
+
+
+def _numbers(values: pa.Array) -> Ints:
+    numbers: Ints = pc.fill_null(values, 0).cast(pa.int64()).to_numpy()
+    return numbers
+
+
+def _waits(batch: pa.RecordBatch) -> Waits:
+    """The waits that requests asked for, as far as the rows have their bodies."""
+    bodies = column(batch, "request_body")
+    waiting = pc.and_(bodies.is_valid(), pc.is_in(column(batch, "api"), pa.array(list(waiting_apis()))))
+    rows = np.flatnonzero(waiting.to_numpy(zero_copy_only=False))
+    names = ("api_key", "throttle_time_ms", "error_code", "error_count")
+    own = zip(*(column(batch, name).take(pa.array(rows)).to_pylist() for name in names), strict=True)
+    texts, fetched = bodies.take(pa.array(rows)).to_pylist(), _fetched(batch)
+    waits: list[Wait | None] = [None] * batch.num_rows
+    for row, body, (key, throttle, error, errors) in zip(rows.tolist(), texts, own, strict=True):
+        # From the response only these two are needed.
+        response = {"throttle_time_ms": max(throttle or 0, 0), "error_code": error}
+        waits[row] = wait_of(key, _body(body), response, fetched[row], errors or 0)
+    return Waits.of(waits)
 
 
 def _fetched(batch: pa.RecordBatch) -> list[int]:
@@ -218,31 +262,6 @@ def _fetched(batch: pa.RecordBatch) -> list[int]:
     for row, size in zip(parents.to_pylist(), flat.flatten()[place].to_pylist(), strict=True):
         sizes[row] += size or 0
     return sizes
-
-
-def _of_row(row: Mapping[str, Any], fetched: int) -> dict[str, int | None]:
-    latency, duration = row["latency_us"], row["duration_us"]
-    if latency is None or duration is None or latency < 0 or duration < latency:
-        return {}
-    latency, duration = latency * 1000, duration * 1000
-    throttle = max(row["throttle_time_ms"] or 0, 0)
-    wait = None
-    if row["request_body"] is not None and row["api"] in waiting_apis():
-        # From the response only these two are needed.
-        response = {"throttle_time_ms": throttle, "error_code": row["error_code"]}
-        wait = wait_of(row["api_key"], _body(row["request_body"]), response, fetched, row["error_count"] or 0)
-    behind, muted = (max(row[name] or 0, 0) * 1000 for name in ("behind_us", "muted_us"))
-    at_once = answers_at_once(row["api_key"], row["api_version"])
-    held = throttle * 1_000_000 if throttle and not at_once and muted >= throttle * 1_000_000 else 0
-    parts: TimeParts = split(
-        Marks(0, 0, latency, duration, behind or None, None, None, behind + muted - held if muted > held else None),
-        network=None,
-        wait=wait,
-        throttle_ns=throttle * 1_000_000,
-        at_once=at_once,
-    )
-    own = {name: getattr(parts, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
-    return {**own, "duration": duration, "latency": latency, "transfer": duration - latency}
 
 
 def _body(text: str) -> Mapping[str, Any] | None:

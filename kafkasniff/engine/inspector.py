@@ -31,9 +31,9 @@ from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Exchange, Summary
+from kafkasniff.model import Summary
 from kafkasniff.native.library import kernel
-from kafkasniff.native.links import Follows, Links, Network
+from kafkasniff.native.links import Follows, Links, Networks
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key
@@ -61,7 +61,7 @@ class Inspector:
     - `keys`: secrets that decrypt TLS, in addition to those in the captures
     - `renderer`: renders bodies that only a JSON sink needs; None: all bodies are dicts
     - `frames`: also keep the bytes of each message, as `Message.frame`
-    - `network`: also follow the network of connections: "links" for `take_links`, "exchanges" for `network` as well
+    - `network`: also follow the network of connections: "links" for `take_links`, "exchanges" for `networks` as well
     - `memory`: budget in bytes for everything kept between two batches (`memory_budget`); None: 1 GiB
 
     Raises UsageError if `memory` is less than 128 MiB.
@@ -194,11 +194,12 @@ class Inspector:
             yield from self._emitter.slices(collected)
 
     def feed_columns(
-        self, batch: PacketBatch, finder: PairFinder | None
+        self, batch: PacketBatch, finder: PairFinder | None = None
     ) -> Iterator[tuple[list[Output], list[PairColumns]]]:
         """`feed_slices`, with the exchanges that `finder` finds as separate columns.
 
-        All slices and columns have to be consumed before the next batch.
+        Large batches are processed in parts; after the slices of each come its columns, with no events. All have to be
+        consumed before the next batch.
         """
         for part in self._feeder.parts(batch):
             columns: list[PairColumns] = []
@@ -207,12 +208,12 @@ class Inspector:
             accounts = AccountTurns(columns, emitted) if self._state.want_connections else None
             turns = ColumnTurns(columns, emitted, accounts)
             for events in self._emitter.slices(collected, turns):
-                yield events, []
+                if events:
+                    yield events, []
                 del events
             turns.finish()
-            if columns:
-                self._emitter.slice_bytes = 0
-                yield [], columns
+            self._emitter.slice_bytes = 0
+            yield [], columns
 
     def settle(self) -> Iterator[list[Output]]:
         """Let no request wait as a column; those that waited since `feed_columns` are yielded in slices.
@@ -347,9 +348,9 @@ class Inspector:
         """The network of all other connections, so far. Only between two batches."""
         return self._feeder.open_links()
 
-    def network(self, exchange: Exchange) -> Network | None:
-        """What the network was like during an exchange of the last batch; None: its packets have no times."""
-        return self._feeder.network(exchange)
+    def networks(self) -> Networks:
+        """What the network was like during the exchanges of the last batch, or of the last slice of `close_slices`."""
+        return self._feeder.networks()
 
     # -- several inspectors, each with a share of the connections ----------------------------------------------------
 

@@ -23,11 +23,12 @@ from kafkasniff.engine.regular_messages import Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
-from kafkasniff.model import Exchange, Problem
+from kafkasniff.model import Problem
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.links import Follows, Links, Network
-from kafkasniff.native.streams import EngineRows, networks
+from kafkasniff.native.links import Follows, Links, Networks
+from kafkasniff.native.rows import joined
+from kafkasniff.native.streams import EngineRows
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, index_of
@@ -82,8 +83,8 @@ class StreamFeeder:
         self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
         self._links: list[Links] = []
         """The network of connections that are over, until it is taken."""
-        self._networks: dict[tuple[int, int], Network] = {}
-        """That of the exchanges of this call, by the number of the connection and the ordinal."""
+        self._networks: list[Networks] = []
+        """That of the exchanges that ended since the last batch, or among the last connections that ended."""
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
         memory.streams = self
@@ -162,8 +163,10 @@ class StreamFeeder:
         self._events.begin(taken, buffer)
         if len(taken.links):
             self._links.append(taken.links)
-        for connection, ordinal, network in networks(taken.networks) if len(taken.networks) else ():
-            self._networks[self._events.connections[connection].number, ordinal] = network
+        if len(taken.networks):
+            of, index = np.unique(taken.networks["connection"], return_inverse=True)
+            numbers = [self._events.connections[one].number for one in of.tolist()]
+            self._networks.append(Networks(np.array(numbers, np.int64)[index], taken.networks))
         summary, before, now = self._state.summary, self._before, taken.totals
         for ours, theirs in _SUMS:
             setattr(summary, theirs, getattr(summary, theirs) + now[ours] - before.get(ours, 0))
@@ -238,6 +241,7 @@ class StreamFeeder:
         """The same, one connection after the other."""
         left = True
         while left:
+            self._networks.clear()
             keyed = self._taken(self._engine.finish(ENDED_AT_ONCE))
             left = len(self._engine) > 0
             first = 0
@@ -266,9 +270,13 @@ class StreamFeeder:
         """The network of all other connections, so far. Only between two batches."""
         return self._engine.open_links()
 
-    def network(self, exchange: Exchange) -> Network | None:
-        """What the network was like during an exchange that was just emitted; None: its packets have no times."""
-        return self._networks.get((exchange.connection, exchange.exchange_id))
+    def networks(self) -> Networks:
+        """What the network was like during the exchanges that were emitted last; none for packets without times."""
+        if len(self._networks) != 1:
+            rows = joined([one.rows for one in self._networks]) if self._networks else np.empty(0, np.void)
+            connections = [np.empty(0, np.int64), *(one.connections for one in self._networks)]
+            self._networks = [Networks(np.concatenate(connections), rows)]
+        return self._networks[0]
 
     # -- connections --------------------------------------------------------------------------------------------------
 

@@ -130,6 +130,9 @@ pub const Half = struct {
 /// A duration that is unknown.
 const NONE = -1;
 
+/// When the last response of a connection was complete, and when its last message or token was.
+const Done = struct { response: i64 = NO_TIME, message: i64 = NO_TIME };
+
 pub const Link = struct {
     first_time: i64,
     last_time: i64,
@@ -149,6 +152,8 @@ pub const Link = struct {
     ended_by: u8 = 0,
     reset: bool = false,
     refused: bool = false,
+    /// Once an exchange has ended.
+    done: ?*Done = null,
     halves: [2]Half = .{ .{}, .{} },
 
     /// Problems of both ends whose times are remembered.
@@ -160,7 +165,16 @@ pub const Link = struct {
 
     pub fn free(link: *Link, e: *Engine) void {
         e.remembered -= link.remembered();
+        if (link.done) |done| e.gpa.destroy(done);
         for (&link.halves) |*half| half.free(e);
+    }
+
+    fn doneOf(link: *Link, e: *Engine) *Done {
+        if (link.done == null) {
+            link.done = e.gpa.create(Done) catch exhausted();
+            link.done.?.* = .{};
+        }
+        return link.done.?;
     }
 
     fn packet(link: *Link, e: *Engine, p: *const Packet) void {
@@ -365,20 +379,25 @@ pub fn describe(e: *Engine, c: *const Connection) void {
 /// Times of an answered exchange: first and last byte of the request, and of the response.
 pub const Span = struct { request_first: i64, request_done: i64, response_first: i64, response_done: i64 };
 
-/// Appends what the network was like during an exchange that is over; `span`: if it was answered, and all of its times are
-/// known.
-pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, span: ?Span) void {
+/// Appends what the network was like during an exchange that is over. `done`: its last message was complete; `span`: if it
+/// was answered, and all of its times are known.
+pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, done: i64, span: ?Span) void {
     if (e.follows != .exchanges) return;
     const link = c.link orelse return;
     const client: usize = @intCast(@max(c.kafka.client, 0));
+    const last = link.doneOf(e);
     var found = std.mem.zeroInit(types.Network, .{
         .ordinal = ordinal,
         .connection = c.index,
         .handshake = link.handshake(),
         .round_trips = .{ NONE, NONE },
         .resent_at = NO_TIME,
+        .before_done = last.response,
+        .quiet_since = last.message,
     });
+    last.message = @max(last.message, done);
     if (span) |times| {
+        last.response = @max(last.response, times.response_done);
         found.round_trips = link.roundTrips(client, times.response_done);
         for ([_]usize{ client, 1 - client }, 0..) |d, i| if (link.halves[d].trouble) |trouble| {
             const sum = trouble.between(times.request_first, times.response_done);
@@ -388,4 +407,11 @@ pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, span: ?Span)
         };
     }
     e.networks.append(e.gpa, found) catch exhausted();
+}
+
+/// A token of an authentication was complete.
+pub fn noteToken(e: *Engine, c: *const Connection, time: i64) void {
+    if (e.follows != .exchanges or time == NO_TIME) return;
+    const link = c.link orelse return;
+    link.doneOf(e).message = time;
 }

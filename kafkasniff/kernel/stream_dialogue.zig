@@ -91,7 +91,7 @@ pub const Dialogue = struct {
         dialogue.responses_lost = true;
         var lost = dialogue.ledger.gap(e.gpa, resumed, has_head);
         defer lost.deinit(e.gpa);
-        for (lost.items) |pending| dialogue.end(e, c, pending.ordinal, .lost, 0, 0);
+        for (lost.items) |pending| dialogue.end(e, c, &pending, .lost, 0, 0);
     }
 
     pub fn beginGssapi(dialogue: *Dialogue, e: *Engine, c: *Connection) void {
@@ -128,21 +128,21 @@ pub const Dialogue = struct {
         dialogue: *Dialogue,
         e: *Engine,
         c: *Connection,
-        ordinal: i64,
+        asked: *const Pending,
         status: types.Status,
         flags: u16,
         since: i64,
     ) void {
         e.put(c, .{
             .kind = .ended,
-            .ordinal = ordinal,
+            .ordinal = asked.ordinal,
             .flags = flags,
             .retransmits = dialogue.retransmits,
             .a = @backingInt(status),
             .b = since,
         });
         dialogue.retransmits = 0;
-        links.noteExchange(e, c, ordinal, null);
+        links.noteExchange(e, c, asked.ordinal, asked.time, null);
     }
 
     /// The opening of the connection is over; regular messages do not show it.
@@ -167,11 +167,11 @@ pub const Dialogue = struct {
             };
             if (e.putRegular(c, &row, .{ .ended = true }, -1, null) != null) {
                 dialogue.retransmits = 0;
-                links.noteExchange(e, c, pending.ordinal, null);
+                links.noteExchange(e, c, pending.ordinal, pending.time, null);
                 return;
             }
         }
-        dialogue.end(e, c, pending.ordinal, .no_response, 0, 0);
+        dialogue.end(e, c, pending, .no_response, 0, 0);
     }
 
     /// Ends what is open at the end of the connection. `left`: when the broker closed its side, if it did.
@@ -182,14 +182,14 @@ pub const Dialogue = struct {
         while (dialogue.ledger.drain(e.gpa, &silent)) |pending| {
             const after = elapsed(left, pending.first_time);
             if (silent) {
-                dialogue.end(e, c, pending.ordinal, .no_response, 0, 0);
+                dialogue.end(e, c, &pending, .no_response, 0, 0);
             } else if (pending.lost) {
-                dialogue.end(e, c, pending.ordinal, .lost, 0, 0);
+                dialogue.end(e, c, &pending, .lost, 0, 0);
             } else if (after != NO_TIME and after > 0) {
-                dialogue.end(e, c, pending.ordinal, .unanswered, 0, after);
+                dialogue.end(e, c, &pending, .unanswered, 0, after);
             } else if (dialogue.one_sided) {
-                dialogue.end(e, c, pending.ordinal, .lost, types.UNREPORTED, 0);
-            } else dialogue.end(e, c, pending.ordinal, if (reason == .end) .open else .unanswered, 0, 0);
+                dialogue.end(e, c, &pending, .lost, types.UNREPORTED, 0);
+            } else dialogue.end(e, c, &pending, if (reason == .end) .open else .unanswered, 0, 0);
         }
     }
 
@@ -295,7 +295,7 @@ pub const Dialogue = struct {
         row.correlation = id;
         row.ordinal = dialogue.ordinal;
         row.flags = types.ORPHAN;
-        links.noteExchange(e, c, row.ordinal, null);
+        links.noteExchange(e, c, row.ordinal, frame.time, null);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
         dialogue.ordinal += 1;
@@ -376,7 +376,7 @@ pub const Dialogue = struct {
         // Without any response so far the capture may lack them all, which is known at the connection's end.
         const lost = leaver.lost or dialogue.last_answer == null;
         const flags: u16 = if (leaver.lost or !lost) 0 else types.UNREPORTED;
-        dialogue.end(e, c, leaver.ordinal, if (lost) .lost else .unanswered, flags, 0);
+        dialogue.end(e, c, &leaver, if (lost) .lost else .unanswered, flags, 0);
     }
 
     fn response(dialogue: *Dialogue, e: *Engine, c: *Connection, frame: *const Frame) void {
@@ -392,7 +392,7 @@ pub const Dialogue = struct {
             pending = answered.pending;
             if (answered.passes) {
                 while (dialogue.ledger.olderLost(e.gpa, pending.ordinal)) |lost| {
-                    dialogue.end(e, c, lost.ordinal, .lost, 0, 0);
+                    dialogue.end(e, c, &lost, .lost, 0, 0);
                 }
                 if (dialogue.ledger.passOver(pending.ordinal)) flags = types.OUT_OF_ORDER;
             }
@@ -426,7 +426,7 @@ pub const Dialogue = struct {
             if (repeats and dialogue.isUnproven(e, c, pending, frame)) {
                 // Ids repeat on some connections: the same id need not be the same exchange.
                 dialogue.leaveUnpaired(e, c, frame, early);
-                return dialogue.end(e, c, pending.ordinal, .lost, 0, 0);
+                return dialogue.end(e, c, pending, .lost, 0, 0);
             }
         }
         dialogue.passEarly(e, c, early);
@@ -442,7 +442,7 @@ pub const Dialogue = struct {
         row.duration = elapsed(pending.first_time, frame.time);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
-        links.noteExchange(e, c, row.ordinal, if (row.latency == NO_TIME or row.duration == NO_TIME) null else .{
+        links.noteExchange(e, c, row.ordinal, frame.time, if (row.latency == NO_TIME or row.duration == NO_TIME) null else .{
             .request_first = pending.first_time,
             .request_done = pending.time,
             .response_first = frame.first_time,
@@ -519,6 +519,7 @@ pub fn take(e: *Engine, c: *Connection, one: *const Frame) void {
     c.kafka.log.at(one.order, one.time, one.last_seen);
     const is_request = one.dir == c.kafka.client;
     if ((dialogue.tokens != null or dialogue.offered != 0) and dialogue.isToken(e, c, one, is_request)) {
+        links.noteToken(e, c, one.time);
         return e.put(c, rowOf(one, .token));
     }
     if (one.data.len < types.LEAST[@intFromBool(is_request)] and !one.cut()) {

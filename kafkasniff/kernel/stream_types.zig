@@ -243,6 +243,9 @@ pub const Network = extern struct {
     round_trips: [2]i64,
     /// Data that the client had sent by the end of the request was last retransmitted then.
     resent_at: i64,
+    /// End of the latest earlier response of the connection, and of its latest earlier message or token.
+    before_done: i64,
+    quiet_since: i64,
     again: [2]i64,
     late: [2]i64,
     late_ns: [2]i64,
@@ -455,7 +458,7 @@ pub const Holding = extern struct {
 pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals, .LinkRow = LinkRow, .LinkStall = LinkStall, .Network = Network });
 
 fn describe(comptime types: anytype) [:0]const u8 {
-    @setEvalBranchQuota(100_000);
+    @setEvalBranchQuota(200_000);
     comptime var text: [:0]const u8 = "";
     inline for (comptime std.meta.fieldNames(@TypeOf(types))) |name| {
         const T = @field(types, name);

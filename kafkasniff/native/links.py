@@ -10,10 +10,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OPENINGS", "UNKNOWN", "Follows", "Links", "Network"]
+__all__ = ["OPENINGS", "UNKNOWN", "Follows", "Links", "Network", "Networks"]
 
 UNKNOWN: Final = -1
 """Stands for a duration that is unknown."""
+ORDINAL_BITS: Final = 40
+"""More exchanges than a connection has."""
 OPENINGS: Final = (None, "answered", "refused", "unanswered")
 """Outcomes of a handshake (`stream_types.Opening`); None: its beginning was not captured."""
 
@@ -63,8 +65,39 @@ class Network(NamedTuple):
     """The lowest until the response was complete, likewise."""
     resent_at: int
     """NO_TIME: nothing that the request needed was lost."""
+    before_done: int
+    """End of the latest earlier response of the connection; NO_TIME: there was none."""
+    quiet_since: int
+    """The same of its latest earlier message or token."""
     again: list[int]
     late: list[int]
     late_ns: list[int]
     closed: list[int]
     closed_ns: list[int]
+
+
+class Networks(NamedTuple):
+    """What the network was like during exchanges, in the order in which those of a connection ended."""
+
+    connections: NDArray[np.int64]
+    """Numbers of the connections."""
+    rows: NDArray[np.void]
+    """`stream_types.Network`."""
+
+    def places(self, connections: NDArray[np.int64], ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of these exchanges, by the number of the connection and the ordinal; `UNKNOWN`: no row."""
+        if not len(self.rows):
+            return np.full(len(connections), UNKNOWN, np.int64)
+        keys = _keys(self.connections, self.rows["ordinal"])
+        order = np.argsort(keys)
+        keys, wanted = keys[order], _keys(connections, ordinals)
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[found] == wanted, order[found], UNKNOWN)
+
+    def one(self, place: int) -> Network:
+        """A row."""
+        return Network(*(self.rows[name][place].tolist() for name in Network._fields))
+
+
+def _keys(connections: NDArray[np.int64], ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+    return (connections << ORDINAL_BITS) + ordinals

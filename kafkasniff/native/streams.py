@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.native.feed import MESSAGE
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.links import Follows, Links, Network
+from kafkasniff.native.links import Follows, Links
 from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -31,7 +31,6 @@ __all__ = [
     "QuestionKind",
     "RowKind",
     "StreamEngine",
-    "networks",
 ]
 
 NOTHING: Final = 0
@@ -75,7 +74,7 @@ class EngineRows(msgspec.Struct, frozen=True):
     links: Links
     """The network of connections that are over. A copy."""
     networks: NDArray[np.void]
-    """What it was like during the exchanges that ended (`stream_types.Network`)."""
+    """What it was like during the exchanges that ended (`stream_types.Network`). A copy."""
     totals: dict[str, int]
     """Sums over all connections so far."""
     owners: NDArray[np.uint32] | None = None
@@ -232,7 +231,7 @@ class StreamEngine:
             _array(view.opened, view.opened_count, self._opened),
             _array(view.endings, view.endings_count, self._ending),
             self._links(),
-            _array(view.networks, view.networks_count, self._network),
+            copied(_array(view.networks, view.networks_count, self._network)),
             dict(zip(self._totals, view.totals, strict=True)),
         )
 
@@ -331,12 +330,6 @@ class StreamEngine:
     def clocks(self, clocks: tuple[int, int, int]) -> None:
         self._kernel.streams_clock(self._engine, ctypes.byref((ctypes.c_int64 * 3)(*clocks)), True)
         self._clock = clocks[0]
-
-
-def networks(rows: NDArray[np.void]) -> list[tuple[int, int, Network]]:
-    """Connection and ordinal of each exchange that ended, and what the network was like."""
-    columns = [rows[name].tolist() for name in ("connection", "ordinal", *Network._fields)]
-    return [(connection, ordinal, Network(*row)) for connection, ordinal, *row in zip(*columns, strict=True)]
 
 
 def _array(address: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.void]:

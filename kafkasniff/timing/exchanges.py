@@ -1,36 +1,63 @@
-"""The timing of each exchange of captures, from an inspector's events."""
+"""The timing of exchanges of captures, from what an inspector emits: one by one, and as columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.kafka.connection.waits import Turns, Wait, answers_at_once, throttle_ns, wait_of, wait_plan
-from kafkasniff.model import Connection, Exchange, Message, SaslToken
+from kafkasniff.engine.paired import PairColumns
+from kafkasniff.kafka.connection.waits import Turns, Wait
+from kafkasniff.model import Connection, Exchange
+from kafkasniff.native.links import UNKNOWN, Networks
+from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing.network import ExchangeNetwork, Trouble
-from kafkasniff.timing.phases import Marks, TimeParts, split
+from kafkasniff.timing.phases import Bools, Ints, Marks, PartColumns, TimeParts, Waits, split
+from kafkasniff.timing.seen import EmittedExchange, SeenExchanges, of_columns, of_emitted, seen_exchange
 
-__all__ = ["ExchangeTimes", "Timed"]
+__all__ = ["ExchangeTimes", "Timed", "TimedColumns", "Times"]
 
-MAX_BEFORE: Final = 1 << 17
-"""Maximum number of connections whose last message is remembered; those that have ended are dropped."""
+
+class Times(NamedTuple):
+    """Times of one exchange's bytes, in nanoseconds since the epoch."""
+
+    request_first: int
+    request_done: int
+    response_first: int
+    response_done: int
+
+    @property
+    def duration(self) -> int:
+        """From the first byte of the request to the last one of the response."""
+        return self.response_done - self.request_first
+
+    @property
+    def latency(self) -> int:
+        """From the last byte of the request to the first one of the response."""
+        return self.response_first - self.request_done
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """One exchange and its timing."""
+    """One exchange and its timing. Its messages lack their bodies."""
 
     exchange: Exchange
-    marks: Marks | None
+    marks: Times | None
     """None: a message or a time is missing."""
     parts: TimeParts
     wait: Wait | None = None
     throttle_ms: int = 0
     network: ExchangeNetwork | None = None
     """None: its packets have no times."""
+
+    @property
+    def slowness(self) -> int:
+        """Its duration without the wait that it asked for, in nanoseconds; 0 if that is unknown."""
+        known = self.marks is not None and self.parts.broker is not None
+        return self.marks.duration - (self.parts.wait or 0) if known and self.marks is not None else 0
 
     @property
     def client_trouble(self) -> Trouble:
@@ -43,97 +70,165 @@ class Timed(msgspec.Struct, frozen=True):
         return Trouble() if self.network is None else self.network.broker_trouble
 
 
-class _Before:
-    """The state of a connection before its next exchange."""
+class TimedColumns(msgspec.Struct, frozen=True):
+    """Exchanges and their timing, in columns."""
 
-    __slots__ = ("quiet_since", "turns")
+    subjects: pa.RecordBatch
+    """`SUBJECTS`."""
+    numbers: Ints
+    connections: Ints
+    """Numbers of the connections."""
+    timed: Bools
+    """Exchanges with both messages and all times."""
+    marks: Marks
+    parts: PartColumns
+    waits: Waits
+    throttle_ns: Ints
+    networks: Networks
+    places: Ints
+    """The row of each exchange in `networks`; `UNKNOWN`: its packets have no times."""
+    _exchange: Callable[[int], Exchange]
 
-    def __init__(self) -> None:
-        self.quiet_since: int | None = None
-        self.turns = Turns()
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def only(self, numbers: Collection[int]) -> TimedColumns:
+        """Those with these numbers."""
+        rows = np.flatnonzero(np.isin(self.numbers, list(numbers)))
+        made = self._exchange
+        return TimedColumns(
+            self.subjects.take(pa.array(rows)),
+            self.numbers[rows],
+            self.connections[rows],
+            self.timed[rows],
+            Marks._make(column[rows] for column in self.marks),
+            PartColumns._make(column[rows] for column in self.parts),
+            Waits._make(column[rows] for column in self.waits),
+            self.throttle_ns[rows],
+            self.networks,
+            self.places[rows],
+            lambda row: made(int(rows[row])),
+        )
+
+    def of_network(self, name: str, side: int, unknown: int) -> Ints:
+        """A number of the network of each exchange, on the client's (0) or the broker's side (1)."""
+        return _of_rows(self.networks, self.places, name, unknown, side)
+
+    def one(self, row: int) -> Timed:
+        """One exchange."""
+        place = int(self.places[row])
+        network = None if place == UNKNOWN else ExchangeNetwork.of(self.networks.one(place))
+        exchange = self._exchange(row)
+        if not self.timed[row]:
+            return Timed(exchange, None, TimeParts(), network=network)
+        times = Times(*(int(column[row]) for column in self.marks[:4]))
+        wait = self.waits.one(row)
+        throttle = int(self.throttle_ns[row]) // 1_000_000
+        return Timed(exchange, times, self.parts.one(row, wait), wait, throttle, network)
 
 
 class ExchangeTimes:
-    """Give it the events of an inspector that has `exchanges` and follows the network of these.
+    """Give it what an inspector emits that has `exchanges` and follows the network of these; `finish` each batch.
 
-    If the inspector yields `connections`, these end what is remembered of each.
+    If the inspector yields `connections`, these end what is remembered of each. `topics`: exchanges need their names.
     """
 
-    def __init__(self, inspector: Inspector) -> None:
+    def __init__(self, inspector: Inspector, *, topics: bool = False) -> None:
         self._inspector = inspector
-        self._before: dict[int, _Before] = {}
+        self._topics = topics
+        self._emitted: list[EmittedExchange] = []
+        self._over: list[int] = []
+        self._turns: dict[int, Turns] = {}
+        """Those of the open connections with throttled responses."""
 
-    def events(self, events: Iterable[Output]) -> Iterator[Timed]:
-        """Each exchange among the latest events of the inspector, in order."""
+    def take(self, events: Iterable[Output]) -> None:
+        """Take the latest events."""
         for event in events:
             if isinstance(event, Exchange):
-                yield self._exchange(event)
-            elif isinstance(event, SaslToken):
-                if event.connection is not None and event.time_ns is not None:
-                    self._of(event.connection).quiet_since = event.time_ns
+                self._emitted.append(seen_exchange(event, topics=self._topics))
             elif isinstance(event, Connection):
-                self._before.pop(event.connection, None)
+                self._over.append(event.connection)
 
-    def _of(self, connection: int) -> _Before:
-        before = self._before.get(connection)
-        if before is None:
-            if len(self._before) >= MAX_BEFORE:
-                del self._before[next(iter(self._before))]
-            before = self._before[connection] = _Before()
-        return before
+    def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
+        """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
+        emitted, self._emitted = self._emitted, []
+        seen = [of_columns(found, topics=self._topics) for found in columns]
+        if emitted:
+            seen.append(of_emitted(emitted))
+        found = self._timed(seen) if seen else None
+        for connection in self._over:
+            self._turns.pop(connection, None)
+        self._over.clear()
+        return found
 
-    def _exchange(self, exchange: Exchange) -> Timed:
-        request, response = exchange.request, exchange.response
-        before = self._of(exchange.connection)
-        if request is None or response is None:
-            # Requests end silence, too: with acks 0 nothing else follows.
-            done = response or request
-            if done is not None and done.time_ns is not None:
-                before.quiet_since = max(before.quiet_since or 0, done.time_ns)
-            return Timed(exchange, None, TimeParts(), network=self._network(exchange))
-        network = self._network(exchange)
-        marks = _marks(exchange, request, response, before, network)
-        if marks is None:
-            return Timed(exchange, None, TimeParts(), network=network)
-        throttle = throttle_ns(response)
-        at_once = answers_at_once(request.api_key, request.api_version)
-        wait = _wait(request, response)
-        path = None if network is None else network.to_broker
-        parts = split(marks, network=path, wait=wait, throttle_ns=throttle, at_once=at_once)
-        before.turns.take(request, response, exchange.latency_ns, answerable=False)
-        before.quiet_since = max(before.quiet_since or 0, marks.response_done)
-        return Timed(exchange, marks, parts, wait, throttle // 1_000_000, network)
+    def _timed(self, seen: Sequence[SeenExchanges]) -> TimedColumns:
+        numbers, connections, ordinals, throttle, at_once = (
+            np.concatenate([getattr(one, name) for one in seen])
+            for name in ("numbers", "connections", "ordinals", "throttle_ns", "at_once")
+        )
+        first, done, answered_first, answered = map(np.concatenate, zip(*(one.times for one in seen), strict=True))
+        waits = Waits._make(map(np.concatenate, zip(*(one.waits for one in seen), strict=True)))
+        timed = first != NO_TIME
+        networks = self._inspector.networks()
+        places = networks.places(connections, ordinals)
+        before, quiet, resent = (
+            _of_rows(networks, places, name, NO_TIME) for name in ("before_done", "quiet_since", "resent_at")
+        )
+        marks = Marks(
+            first, done, answered_first, answered, before, quiet, resent, np.full(len(numbers), NO_TIME, np.int64)
+        )
+        self._mute(marks, connections, np.where(timed, places, UNKNOWN), throttle, at_once)
+        starts = np.cumsum([0, *(len(one.numbers) for one in seen)])
 
-    def _network(self, exchange: Exchange) -> ExchangeNetwork | None:
-        found = self._inspector.network(exchange)
-        return None if found is None else ExchangeNetwork.of(found)
+        def exchange(row: int) -> Exchange:
+            which = int(np.searchsorted(starts, row, side="right")) - 1
+            return seen[which].exchange(row - int(starts[which]))
+
+        return TimedColumns(
+            pa.Table.from_batches([one.subjects for one in seen]).combine_chunks().to_batches()[0],
+            numbers,
+            connections,
+            timed,
+            marks,
+            split(
+                marks,
+                network=_of_rows(networks, places, "round_trips", UNKNOWN),
+                waits=waits,
+                throttle_ns=throttle,
+                at_once=at_once,
+                timed=timed,
+            ),
+            waits,
+            throttle,
+            networks,
+            places,
+            exchange,
+        )
+
+    def _mute(self, marks: Marks, connections: Ints, places: Ints, throttle: Ints, at_once: Bools) -> None:
+        """Fill `muted_until` where a response of the connection was throttled; few connections have any.
+
+        `places`: the order in which exchanges of a connection ended.
+        """
+        for connection in np.unique(connections[throttle > 0]).tolist():
+            self._turns.setdefault(connection, Turns())
+        if not self._turns:
+            return
+        rows = np.flatnonzero((places != UNKNOWN) & np.isin(connections, list(self._turns)))
+        for row in rows[np.argsort(places[rows])].tolist():
+            turns = self._turns[int(connections[row])]
+            if turns.muted_until is not None:
+                marks.muted_until[row] = turns.muted_until
+            before = int(marks.before_done[row])
+            turns.answered = None if before == NO_TIME else before
+            asked, done, latency = (int(one[row]) for one in (marks.request_done, marks.response_done, marks.latency))
+            turns.answer(asked, done, latency, int(throttle[row]), at_once=bool(at_once[row]))
 
 
-def _marks(
-    exchange: Exchange, request: Message, response: Message, before: _Before, network: ExchangeNetwork | None
-) -> Marks | None:
-    latency, duration = exchange.latency_ns, exchange.duration_ns
-    asked, answered = request.time_ns, response.time_ns
-    if asked is None or answered is None or latency is None or duration is None:
-        return None
-    response_first = asked + latency
-    return Marks(
-        answered - duration,
-        asked,
-        response_first,
-        answered,
-        before.turns.answered,
-        before.quiet_since,
-        None if network is None else network.resent_at,
-        before.turns.muted_until,
-    )
-
-
-def _wait(request: Message, response: Message) -> Wait | None:
-    fetched = 0
-    plan = wait_plan(request.api_key)
-    # Beside an error they show nothing.
-    if plan is not None and plan.reason == "data" and not response.errors:
-        facts = mentions(request, response).partitions.values()
-        fetched = sum(one.bytes or 0 for one in facts)
-    return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))
+def _of_rows(networks: Networks, places: Ints, name: str, unknown: int, side: int = 0) -> Ints:
+    """A number of the network of each exchange; `side`: which one, if there are two."""
+    if not len(networks.rows):
+        return np.full(len(places), unknown, np.int64)
+    values = networks.rows[name]
+    found = (values if values.ndim == 1 else values[:, side])[places]
+    return np.where(places == UNKNOWN, unknown, found)

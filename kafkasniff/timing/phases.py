@@ -1,4 +1,4 @@
-"""Splits an exchange's time into parts. A pure function of the times of its bytes and of surrounding events.
+"""Splits the time of exchanges into parts. A pure function of the times of their bytes and of surrounding events.
 
     response before         request                     response
       … ▆│─── think ───│▆▆▆▆▆▆▆▆▆│─────────────── latency ────────────────│▆▆▆▆▆▆▆▆▆▆▆│
@@ -10,13 +10,21 @@ separated stays in `broker`, and `may_wait_ns` or `unknown` says so.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, Self, get_args
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.kafka.connection.waits import Wait, WaitReason
+from kafkasniff.native.links import UNKNOWN
+from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["PARTS", "Marks", "TimeParts", "split"]
+__all__ = ["PARTS", "UNLIMITED", "Bools", "Ints", "Marks", "PartColumns", "TimeParts", "Waits", "split"]
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 PARTS: Final = ("think", "request", "resent", "behind", "muted", "held", "network", "wait", "broker", "response")
 """In the order in which they occur."""
@@ -26,33 +34,71 @@ FULL: Final = 0.9
 """A fetch that took this fraction of its allowed wait was waiting: timers of brokers have a resolution of a
 millisecond.
 """
+UNLIMITED: Final = np.iinfo(np.int64).max
+_REASONS: Final[tuple[WaitReason, ...]] = get_args(WaitReason)
+_DATA: Final = _REASONS.index("data")
 
 
 class Marks(NamedTuple):
-    """Times of an exchange's bytes and surrounding events, in nanoseconds since the epoch."""
+    """Times of the bytes of exchanges and of surrounding events, in nanoseconds since the epoch; `NO_TIME`: none."""
 
-    request_first: int
-    request_done: int
-    response_first: int
-    response_done: int
-    before_done: int | None = None
-    """End of the previous response on its connection; None: there was none."""
-    quiet_since: int | None = None
-    """End of the previous message on its connection, in either direction; None: there was none."""
-    resent_at: int | None = None
+    request_first: Ints
+    request_done: Ints
+    response_first: Ints
+    response_done: Ints
+    before_done: Ints
+    """End of the previous response on its connection."""
+    quiet_since: Ints
+    """End of the previous message on its connection, in either direction."""
+    resent_at: Ints
     """Bytes of or before the request were lost after the capture point, and last retransmitted at this time."""
-    muted_until: int | None = None
+    muted_until: Ints
     """An earlier response asked the client to wait until this time (KIP-219)."""
 
     @property
-    def duration(self) -> int:
+    def duration(self) -> Ints:
         """From the first byte of the request to the last one of the response."""
         return self.response_done - self.request_first
 
     @property
-    def latency(self) -> int:
+    def latency(self) -> Ints:
         """From the last byte of the request to the first one of the response."""
         return self.response_first - self.request_done
+
+
+class Waits(NamedTuple):
+    """The waits that requests ask for (`waits.Wait`)."""
+
+    reason: NDArray[np.int8]
+    """Its index among the reasons, or `UNKNOWN`: none."""
+    limit_ns: Ints
+    """`UNLIMITED`: the request sets no limit."""
+    sure: Bools
+
+    @classmethod
+    def none(cls, count: int) -> Self:
+        """No waits."""
+        return cls(np.full(count, UNKNOWN, np.int8), np.zeros(count, np.int64), np.zeros(count, bool))
+
+    @classmethod
+    def of(cls, waits: Sequence[Wait | None]) -> Self:
+        """Those of exchanges one by one."""
+        made = cls.none(len(waits))
+        for place, wait in enumerate(waits):
+            if wait is not None:
+                made.put(place, wait.reason, UNLIMITED if wait.limit_ns is None else wait.limit_ns, wait.sure)
+        return made
+
+    def put(self, rows: Ints | int, reason: WaitReason, limit_ns: Ints | int, sure: Bools | bool) -> None:
+        """Set the waits of some exchanges."""
+        self.reason[rows], self.limit_ns[rows], self.sure[rows] = _REASONS.index(reason), limit_ns, sure
+
+    def one(self, row: int) -> Wait | None:
+        """The wait of one exchange."""
+        if self.reason[row] == UNKNOWN:
+            return None
+        limit = int(self.limit_ns[row])
+        return Wait(_REASONS[self.reason[row]], None if limit == UNLIMITED else limit, bool(self.sure[row]))
 
 
 class TimeParts(msgspec.Struct, frozen=True, gc=False):
@@ -86,53 +132,70 @@ class TimeParts(msgspec.Struct, frozen=True, gc=False):
     """The reason of `wait` or `may_wait`."""
 
 
-def split(marks: Marks, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> TimeParts:
+class PartColumns(NamedTuple):
+    """`TimeParts` of exchanges; `UNKNOWN`: unknown."""
+
+    think: Ints
+    request: Ints
+    resent: Ints
+    behind: Ints
+    muted: Ints
+    held: Ints
+    network: Ints
+    wait: Ints
+    broker: Ints
+    response: Ints
+    throttled: Ints
+    may_wait: Ints
+
+    def one(self, row: int, wait: Wait | None) -> TimeParts:
+        """The parts of one exchange, which asked for `wait`."""
+        values = {name: int(column[row]) for name, column in self._asdict().items()}
+        parts: dict[str, Any] = {name: None if value == UNKNOWN else value for name, value in values.items()}
+        return TimeParts(**parts, reason=wait.reason if parts["broker"] is not None and wait is not None else None)
+
+
+def split(
+    marks: Marks, *, network: Ints, waits: Waits, throttle_ns: Ints, at_once: Bools, timed: Bools | None = None
+) -> PartColumns:
     """Split the time into parts.
 
-    `network`: round trip from the capture point to the broker; `throttle_ns`: of this response; `at_once`: a broker of
-    this version responds immediately when it throttles. Times that go backwards, as with clocks of several captures,
-    leave everything between request and response unsplit.
+    `network`: round trip from the capture point to the broker, or `UNKNOWN`; `throttle_ns`: of this response;
+    `at_once`: a broker of this version responds immediately when it throttles; `timed`: exchanges whose four times are
+    known, by default all. Times that go backwards, as with clocks of several captures, leave everything between request
+    and response unsplit.
     """
-    think = throttled = None
-    quiet = marks.quiet_since
-    if quiet is not None and quiet <= marks.request_first:
-        think = marks.request_first - quiet
-        throttled = 0 if marks.muted_until is None else max(min(marks.muted_until, marks.request_first) - quiet, 0)
-    sent = marks.request_done - marks.request_first
-    received = marks.response_done - marks.response_first
-    latency = marks.latency
-    if sent < 0 or received < 0 or latency < 0:
-        return TimeParts(think=think, throttled=throttled or 0)
-    at = marks.request_done
-    resent = 0 if marks.resent_at is None else min(max(marks.resent_at - at, 0), latency)
-    at += resent
-    behind = 0 if marks.before_done is None else max(min(marks.before_done, marks.response_first) - at, 0)
-    at += behind
-    muted = 0 if marks.muted_until is None else max(min(marks.muted_until, marks.response_first) - at, 0)
-    left = latency - resent - behind - muted
+    first, done, response_first, response_done, before_done, quiet, resent_at, muted_until = marks
+    known = (quiet != NO_TIME) & (quiet <= first)
+    throttled = np.where(known & (muted_until != NO_TIME), np.maximum(np.minimum(muted_until, first) - quiet, 0), 0)
+    think = np.where(known, first - quiet, UNKNOWN)
+    sent, received, latency = done - first, response_done - response_first, marks.latency
+    whole = (sent >= 0) & (received >= 0) & (latency >= 0)
+    if timed is not None:
+        whole &= timed
+        think, throttled = np.where(timed, think, UNKNOWN), np.where(timed, throttled, 0)
+    left = np.where(whole, latency, 0)
+    end = done + left
+
+    def until(time: Ints) -> Ints:
+        """How long it takes from where the parts have come to a time, within the latency."""
+        return np.where(time == NO_TIME, 0, np.maximum(np.minimum(time, end) - (end - left), 0))
+
+    resent = until(resent_at)
+    left = left - resent
+    behind = until(before_done)
+    left = left - behind
+    muted = until(muted_until)
+    left = left - muted
     # A response that came sooner than its throttle time was not delayed by it.
-    held = throttle_ns if throttle_ns and not at_once and left >= throttle_ns else 0
-    left -= held
-    path = min(network or 0, left)
-    left -= path
-    asked = waited = 0
-    if wait is not None:
-        asked = left if wait.limit_ns is None else min(wait.limit_ns, left)
-        # A fetch that returned early and without the expected data was ended by something else, or never waited.
-        early = wait.reason == "data" and wait.limit_ns is not None and asked < FULL * wait.limit_ns
-        waited = asked if wait.sure and not early else 0
-    return TimeParts(
-        think=think,
-        request=sent,
-        resent=resent,
-        behind=behind,
-        muted=muted,
-        held=held,
-        network=path,
-        wait=waited,
-        broker=left - waited,
-        response=received,
-        throttled=throttled or 0,
-        may_wait=asked - waited,
-        reason=None if wait is None else wait.reason,
-    )
+    held = np.where(~at_once & (left >= throttle_ns), throttle_ns, 0)
+    left = left - held
+    path = np.minimum(np.maximum(network, 0), left)
+    left = left - path
+    asked = np.where(waits.reason == UNKNOWN, 0, np.minimum(waits.limit_ns, left))
+    # A fetch that returned early and without the expected data was ended by something else, or never waited.
+    early = (waits.reason == _DATA) & (waits.limit_ns != UNLIMITED) & (asked < FULL * waits.limit_ns)
+    waited = np.where(waits.sure & ~early, asked, 0)
+    parts = (sent, resent, behind, muted, held, path, waited, left - waited, received)
+    known_parts = (np.where(whole, part, UNKNOWN) for part in parts)
+    return PartColumns._make((think, *known_parts, throttled, np.where(whole, asked - waited, 0)))

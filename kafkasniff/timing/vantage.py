@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 import msgspec
+import numpy as np
 
-from kafkasniff.timing.exchanges import Timed
-from kafkasniff.timing.network import Vantage
+from kafkasniff.native.links import UNKNOWN
+from kafkasniff.timing.exchanges import Timed, TimedColumns
+from kafkasniff.timing.network import ExchangeNetwork, Vantage
 
 __all__ = ["DurationRange", "Unknown", "Vantages", "unknown_of"]
 
@@ -63,13 +65,20 @@ class Vantages:
         self.to_client: DurationRange | None = None
         self._seen: set[int] = set()
 
-    def take(self, timed: Timed) -> None:
-        """Count the connection of an exchange, once."""
-        number = timed.exchange.connection
-        if number in self._seen or len(self._seen) >= MAX_SEEN:
-            return
-        self._seen.add(number)
-        network = timed.network
+    def take(self, timed: TimedColumns) -> None:
+        """Count the connections of exchanges, each once, by the first exchange that ended."""
+        order = np.argsort(timed.places, kind="stable")
+        connections, firsts = np.unique(timed.connections[order], return_index=True)
+        for connection, place in zip(connections.tolist(), timed.places[order[firsts]].tolist(), strict=True):
+            if connection in self._seen or len(self._seen) >= MAX_SEEN:
+                continue
+            self._seen.add(connection)
+            network = None if place == UNKNOWN else ExchangeNetwork.of(timed.networks.one(place))
+            self._count(network)
+        # The same in any batches.
+        self.counts = {name: self.counts[name] for name in get_args(Vantage) if name in self.counts}
+
+    def _count(self, network: ExchangeNetwork | None) -> None:
         vantage = None if network is None else network.vantage
         if network is None or vantage is None:
             self.unknown += 1

@@ -148,10 +148,8 @@ def test_times_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) ->
         line.add(6 + number, first.but(ident=100 + number))
     line.data("broker", 20, kafka.metadata_response(1, "broker", 9092, ["orders"]))
     inspector = Inspector(network="exchanges")
-    exchange = inspector.feed(batch(line.packets))[-1]
-    network = inspector.network(exchange)  # type: ignore[arg-type]
-    assert network is not None
-    assert network.again == [3, 0]
+    inspector.feed(batch(line.packets))
+    assert inspector.networks().one(0).again == [3, 0]
     assert transport_rows(inspector.open_links()).column("client_again").to_pylist() == [5]
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import Connection, Endpoint, Exchange
-from kafkasniff.native.links import Network
+from kafkasniff.model import Connection, Endpoint, Exchange, SaslToken
+from kafkasniff.native.links import UNKNOWN, Network
 from kafkasniff.tables.rows.transport import TransportRows
 from kafkasniff.tcp.packets import PacketBatch
 from tests.baseline.inputs import DISTURBANCES
@@ -56,9 +57,13 @@ class Found:
         for output in outputs:
             if isinstance(output, Exchange):
                 place = output.connection_id, output.exchange_id
-                self.networks[place] = self._inspector.network(output)
+                networks = self._inspector.networks()
+                (row,) = networks.places(np.array([output.connection]), np.array([output.exchange_id]))
+                self.networks[place] = None if row == UNKNOWN else networks.one(row)
                 if oracle is not None:
                     self.expected[place] = oracle.network(output)
+            elif isinstance(output, SaslToken) and oracle is not None:
+                oracle.token(output)
             elif isinstance(output, Connection) and output.verdict == "kafka":
                 assert output.client is not None
                 self.clients[output.connection_id] = output.client

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Enricher
+from kafkasniff.native import kernel
+from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.timing import PARTS, ExchangeTimes, Timed
+from kafkasniff.timing import PARTS, ExchangeTimes, Timed, TimedColumns
 from kafkasniff.timing.vantage import DurationRange, Vantages, unknown_of
 from tests.choice import one_in
 from tests.conftest import ROOT
@@ -19,20 +25,38 @@ from tests.craft.batches import batch
 from tests.craft.conversation import interleaved
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import Packet
+from tests.kernel.followers import split
 from tests.timing.timeline import MS, Timeline
 
 
-def timed(batches: Sequence[PacketBatch]) -> list[Timed]:
+def columns_of(batches: Sequence[PacketBatch], *, finds: bool = False) -> list[TimedColumns]:
+    """The exchanges of each batch; `finds`: most of them as columns, in no particular order."""
     inspector = Inspector(connections=True, records="batches", network="exchanges")
     times = ExchangeTimes(inspector)
+    finder = ExchangeFinder(kernel(), names=AddedNames(kernel(), Enricher(sessions=False), lambda _: None))
     found = []
     for each in batches:
-        found += times.events(inspector.feed(each))
-    return found + list(times.events(inspector.close()))
+        for events, columns in inspector.feed_columns(each, finder if finds else None):
+            times.take(events)
+            if not events:
+                found.append(times.finish(columns))
+    for events in inspector.close_slices():
+        times.take(events)
+        found.append(times.finish())
+    return [one for one in found if one is not None]
+
+
+def timed(batches: Sequence[PacketBatch], *, finds: bool = False) -> list[Timed]:
+    return [each.one(row) for each in columns_of(batches, finds=finds) for row in range(len(each))]
 
 
 def of(packets: Sequence[Packet]) -> list[Timed]:
-    return timed([batch(packets)])
+    """The same one by one, as columns, and packet by packet."""
+    found = timed([batch(packets)])
+    for batches in ([batch(packets)], list(split(batch(packets), itertools.repeat(1)))):
+        again = timed(batches, finds=True)
+        assert sorted(map(_facts, again), key=_KEY) == sorted(map(_facts, found), key=_KEY)
+    return found
 
 
 def parts(one: Timed) -> dict[str, float]:
@@ -211,19 +235,25 @@ def test_vantages() -> None:
         line.data("client", 70, asked(2))
         line.data("broker", 80, answered(2))
     vantages = Vantages()
-    found = of(interleaved([near, far]))
-    for one in found:
-        vantages.take(one)
+    packets = batch(interleaved([near, far]))
+    for columns in columns_of([packets]):
+        vantages.take(columns)
+    found = timed([packets])
     assert (vantages.connections, vantages.counts, vantages.unknown) == (2, {"client": 1, "broker": 1}, 0)
     assert vantages.to_broker == DurationRange(20_000, 8 * MS)
     assert vantages.to_client == DurationRange(10_000, 20 * MS)
     assert sorted(unknown_of(one) for one in found)[-1] == ("beyond-least", "client-side")
 
 
+_KEY = itemgetter(0, 1)
+
+
 def _facts(one: Timed) -> tuple[Any, ...]:
     return (
         one.exchange.exchange_id,
         one.exchange.connection_id,
+        one.exchange.exchange,
+        one.wait,
         one.marks,
         one.parts,
         one.client_trouble,
@@ -235,11 +265,7 @@ def _shipped(name: str, rows: int) -> list[PacketBatch]:
     batches = []
     with open_captures([str(ROOT / "captures" / f"{name}.pcap")]) as source:
         for each in source:
-            rest = each
-            while len(rest) > rows:
-                part, rest = rest.split(rows)
-                batches.append(part)
-            batches.append(rest)
+            batches += split(each, itertools.repeat(rows))
     return batches
 
 
@@ -247,8 +273,10 @@ def _shipped(name: str, rows: int) -> list[PacketBatch]:
     ("name", "rows"), one_in(2, [("java-group-classic", 1), ("java-errors", 5), ("librdkafka-1.4", 11)], 1)
 )
 def test_batches_change_nothing(name: str, rows: int) -> None:
-    whole, split = timed(_shipped(name, 1 << 20)), timed(_shipped(name, rows))
-    assert [_facts(one) for one in whole] == [_facts(one) for one in split]
+    whole, pieces = timed(_shipped(name, 1 << 20)), timed(_shipped(name, rows))
+    assert [_facts(one) for one in whole] == [_facts(one) for one in pieces]
+    as_columns = timed(_shipped(name, 1 << 20), finds=True)
+    assert sorted(map(_facts, as_columns), key=_KEY) == sorted(map(_facts, whole), key=_KEY)
     done = [one for one in whole if one.marks is not None]
     assert len(done) > 20
     for one in done:

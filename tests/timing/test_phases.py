@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, split
+from kafkasniff.native.links import UNKNOWN
+from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, Waits, split
 
-PLAIN = Marks(1000, 1010, 1110, 1115)
+
+class One(NamedTuple):
+    """The marks of one exchange."""
+
+    request_first: int
+    request_done: int
+    response_first: int
+    response_done: int
+    before_done: int | None = None
+    quiet_since: int | None = None
+    resent_at: int | None = None
+    muted_until: int | None = None
+
+
+def parts_of(marks: One, *, network: int | None, wait: Wait | None, throttle_ns: int, at_once: bool) -> TimeParts:
+    columns = Marks(*(np.array([NO_TIME if one is None else one], np.int64) for one in marks))
+    found = split(
+        columns,
+        network=np.array([UNKNOWN if network is None else network]),
+        waits=Waits.of([wait]),
+        throttle_ns=np.array([throttle_ns]),
+        at_once=np.array([at_once]),
+    )
+    return found.one(0, wait)
+
+
+PLAIN = One(1000, 1010, 1110, 1115)
 THOUGHT = PLAIN._replace(before_done=700, quiet_since=700)
 LOST = PLAIN._replace(before_done=1030, quiet_since=1030, resent_at=1050)
 BEHIND = PLAIN._replace(before_done=1080, quiet_since=1080)
@@ -43,8 +72,8 @@ SENT = {"request": 10, "response": 5}
         (PLAIN, {"throttle_ns": 101, "at_once": False}, {"broker": 100}),
     ],
 )
-def test_known_parts(marks: Marks, options: dict[str, Any], expected: dict[str, int]) -> None:
-    found = split(marks, **{"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options})
+def test_known_parts(marks: One, options: dict[str, Any], expected: dict[str, int]) -> None:
+    found = parts_of(marks, **{"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options})
     shown = {name: getattr(found, name) for name in (*PARTS, "throttled", "may_wait") if getattr(found, name)}
     assert shown == expected | SENT
     assert found.think == expected.get("think")
@@ -62,13 +91,13 @@ def test_known_parts(marks: Marks, options: dict[str, Any], expected: dict[str, 
     ],
 )
 def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
-    found = split(Marks(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
+    found = parts_of(One(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
     assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
     assert (found.network, found.reason) == (10, wait.reason)
 
 
 def test_times_that_go_backwards() -> None:
-    found = split(Marks(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
+    found = parts_of(One(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
     assert found == TimeParts(think=300)
 
 
@@ -85,8 +114,8 @@ def test_parts_add_up_to_the_duration(
     before, muted, network, limit = others
     resent = times[1] + throttle % 7 if throttle % 3 else None
     wait = None if limit is None else Wait("data", limit, sure=bool(limit % 2))
-    marks = Marks(*times, before, before, resent, muted)
-    found = split(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
+    marks = One(*times, before, before, resent, muted)
+    found = parts_of(marks, network=network, wait=wait, throttle_ns=throttle, at_once=at_once)
     values = [getattr(found, name) for name in PARTS if name != "think"]
     assert sum(values) == times[3] - times[0]
     assert min(values) >= 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.timing import Timing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.engine.paired import PairColumns
     from kafkasniff.enrich import Catalog
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
@@ -197,6 +198,9 @@ class _Captures:
         from kafkasniff.enrich import Enricher
         from kafkasniff.filters import Selector, needs_records, needs_topic_names
         from kafkasniff.model import Exchange, Problem
+        from kafkasniff.native import kernel
+        from kafkasniff.sinks.native_names import AddedNames
+        from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
         from kafkasniff.timing import ExchangeTimes
 
         environment, predicate = self._environment, self._predicate
@@ -211,26 +215,40 @@ class _Captures:
         records = "full" if predicate is not None and needs_records(predicate) else "batches"
         inspector = Inspector(records=records, connections=True, network="exchanges", **framing, **keys)  # type: ignore[arg-type]
         self._summary = inspector.summary
-        enricher = Enricher(catalog)
+        by_topic, one_by_one = self._answer.by_topic, predicate is not None or each is not None
+        enricher = Enricher(catalog, sessions=by_topic or one_by_one)
+        finder: ExchangeFinder | None = None
+        if not one_by_one:
+            # Topics are counted at once, so their names are needed.
+            names = None if by_topic else AddedNames(kernel(), enricher, lambda _: None)
+            finder = ExchangeFinder(kernel(), names=names, unnamed=not by_topic)
         selector = Selector(predicate)
-        times = ExchangeTimes(inspector)
+        times = ExchangeTimes(inspector, topics=by_topic)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
+        chosen: set[int] = set()
 
         def take(events: list[Any]) -> None:
             enricher.feed(events)
             for event in events:
                 if isinstance(event, Problem) and event.kind == "memory-bound":
                     self._answer.loss = self._answer.loss or event.detail
-            timed = list(times.events(events))
+            times.take(events)
             if predicate is not None:
-                chosen = {one.exchange for one in selector.feed(events) if isinstance(one, Exchange)}
-                timed = [one for one in timed if one.exchange.exchange in chosen]
+                chosen.update(one.exchange for one in selector.feed(events) if isinstance(one, Exchange))
+
+        def count(columns: Sequence[PairColumns] = ()) -> None:
+            timed = times.finish(columns)
+            if timed is None:
+                return
+            if predicate is not None:
+                timed = timed.only(chosen)
+                chosen.clear()
             if each is None:
                 self._answer.take(timed)
             else:
-                for one in timed:
-                    each(one)
+                for row in range(len(timed)):
+                    each(timed.one(row))
 
         with open_captures(captures, stdin=environment.stdin) as source:
             try:
@@ -238,13 +256,17 @@ class _Captures:
                     with environment.interrupts.held():
                         if selector.start_ns is None:
                             selector.start_ns = _first_time(part)
-                        for events in inspector.feed_slices(part):
+                        for events, columns in inspector.feed_columns(part, finder):
                             take(events)
+                            # Exchanges of a part are counted together, in the order in which they ended.
+                            if each is not None or not events:
+                                count(columns)
             except Interrupted as interrupt:
                 self.interrupt = interrupt
             self.broken = source.broken and self.interrupt is None
         for events in inspector.close_slices():
             take(events)
+            count()
         self._answer.close(catalog)
 
     def say_nothing(self, captures: tuple[str, ...]) -> Exit:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from kafkasniff.analysis.detectors.numbers import Numbers
@@ -14,16 +13,15 @@ from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Endpoint
+from kafkasniff.native.links import UNKNOWN
 from kafkasniff.tables.exports.merge import together
-from kafkasniff.timing import PARTS, Timed
+from kafkasniff.timing import PARTS, UNLIMITED, Timed, TimedColumns
 from kafkasniff.timing.vantage import DurationRange, Vantages
 
-__all__ = ["ExchangeGroup", "Measure", "TimingAnswer", "slowness"]
+__all__ = ["ExchangeGroup", "Measure", "TimingAnswer"]
 
-ROWS: Final = 1024
-"""Exchanges that become rows together: they are held with their messages until then."""
-BATCHES: Final = 16
-"""Batches of these that are counted together."""
+ROWS: Final = 1 << 14
+"""Exchanges that are counted together."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -52,14 +50,6 @@ class ExchangeGroup(msgspec.Struct, frozen=True):
     """Transport trouble by whose packets and kind, without zero counts."""
 
 
-def slowness(timed: Timed) -> int | None:
-    """Duration of an exchange without the wait that it asked for, in ns; None if unknown."""
-    marks, parts = timed.marks, timed.parts
-    if marks is None or parts.broker is None:
-        return None
-    return marks.duration - (parts.wait or 0)
-
-
 class TimingAnswer:
     """Collects exchanges of captures; rows of exports go to `timing` directly."""
 
@@ -75,8 +65,8 @@ class TimingAnswer:
         """What did not fit into the memory budget first."""
         self._numbers = Numbers()
         self._slowest = slowest
-        self._heap: list[tuple[int, int, Timed]] = []
-        self._rows: list[Timed] = []
+        self._slow: list[Timed] = []
+        """The slowest exchanges, slowest first."""
         self._batches: list[pa.RecordBatch] = []
         self._catalog: Catalog | None = None
 
@@ -85,31 +75,30 @@ class TimingAnswer:
         """Whether topic names are needed."""
         return "topic" in self.timing.parameters.by
 
-    def take(self, timed: Iterable[Timed]) -> None:
-        """Add exchanges of captures, in order."""
-        by_connection = "connection" in self.timing.parameters.by
-        for one in timed:
-            self._rows.append(one)
-            self.vantages.take(one)
-            if by_connection:
-                self._numbers.note(one.exchange.connection_id, one.exchange.connection)
-            slow = slowness(one)
-            if slow is not None and self._slowest:
-                # Among equally slow ones the first wins.
-                entry = (slow, -one.exchange.exchange, one)
-                if len(self._heap) < self._slowest:
-                    heapq.heappush(self._heap, entry)
-                elif entry[:2] > self._heap[0][:2]:
-                    heapq.heapreplace(self._heap, entry)
-        if len(self._rows) >= ROWS:
-            self._make_rows()
-
-    def _make_rows(self) -> None:
-        if self._rows:
-            self._batches.append(timed_rows(self._rows, topics=self.by_topic))
-            self._rows = []
-        if len(self._batches) >= BATCHES:
+    def take(self, timed: TimedColumns) -> None:
+        """Add exchanges of captures."""
+        self._batches.append(timed_rows(timed))
+        self.vantages.take(timed)
+        if "connection" in self.timing.parameters.by:
+            ids = timed.subjects.column("connection_id").to_numpy()
+            _, firsts = np.unique(timed.connections, return_index=True)
+            for row in firsts.tolist():
+                self._numbers.note(int(ids[row]), int(timed.connections[row]))
+        self._note_slow(timed)
+        if sum(map(len, self._batches)) >= ROWS:
             self._count()
+
+    def _note_slow(self, timed: TimedColumns) -> None:
+        """Keep the slowest exchanges (`Timed.slowness`)."""
+        slow = timed.marks.duration - timed.parts.wait
+        rows = np.flatnonzero(timed.parts.broker != UNKNOWN)
+        if len(self._slow) == self._slowest:
+            rows = rows[slow[rows] >= (self._slow[-1].slowness if self._slow else UNLIMITED)]
+        # Among equally slow ones the first wins.
+        rows = rows[np.lexsort((timed.numbers[rows], -slow[rows]))][: self._slowest]
+        self._slow += map(timed.one, rows.tolist())
+        self._slow.sort(key=lambda one: (-one.slowness, one.exchange.exchange))
+        del self._slow[self._slowest :]
 
     def _count(self) -> None:
         if self._batches:
@@ -118,7 +107,6 @@ class TimingAnswer:
 
     def close(self, catalog: Catalog) -> None:
         """End of captures; `catalog`: names learned from them."""
-        self._make_rows()
         self._count()
         self.captured = True
         self._catalog = catalog
@@ -126,7 +114,16 @@ class TimingAnswer:
     @property
     def slowest(self) -> list[Timed]:
         """The slowest exchanges, slowest first."""
-        return [timed for _, _, timed in sorted(self._heap, key=lambda entry: entry[:2], reverse=True)]
+        return [self._named(timed) for timed in self._slow]
+
+    def _named(self, timed: Timed) -> Timed:
+        """The same with the number of the broker, which may be known since."""
+        exchange = timed.exchange
+        broker = None if exchange.request is None else exchange.request.broker
+        if self._catalog is None or broker is None:
+            return timed
+        number = self._catalog.broker_id(broker)
+        return msgspec.structs.replace(timed, exchange=msgspec.structs.replace(exchange, broker_id=number))
 
     def groups(self) -> list[ExchangeGroup]:
         """Groups, those with the most time first."""

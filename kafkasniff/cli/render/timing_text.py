@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.cli.render.rich_text import as_text
-from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer, slowness
+from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
 from kafkasniff.cli.render.waterfall import largest, who
 from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.text.printable import cut, printable, word
@@ -172,6 +172,6 @@ def _slowest(slowest: Sequence[Timed]) -> FittedTable:
 _SLOWEST: Final = [
     ReportColumn("exchange", lambda timed: f"#{timed.exchange.exchange}", number=True),
     ReportColumn("what", who),
-    ReportColumn("time", lambda timed: duration(slowness(timed) or 0), number=True),
+    ReportColumn("time", lambda timed: duration(timed.slowness), number=True),
     ReportColumn("most of it", largest),
 ]

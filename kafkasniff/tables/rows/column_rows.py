@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.enrich.sessions import FINAL_EPOCH, SessionStep
+from kafkasniff.kafka.connection.waits import WaitPlan
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.native.exchanges import (
     CODECS,
@@ -41,7 +43,17 @@ from kafkasniff.tables.rows.sessions import lasting
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
 from kafkasniff.tcp.segments import PACKET_SHIFT
 
-__all__ = ["BodyFacts", "Bools", "Ints", "by_code", "exchange_rows", "record_rows", "string_array"]
+__all__ = [
+    "AskedWaits",
+    "BodyFacts",
+    "Bools",
+    "Ints",
+    "asked_waits",
+    "by_code",
+    "exchange_rows",
+    "record_rows",
+    "string_array",
+]
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -107,12 +119,13 @@ def _microseconds(numbers: Ints, kind: pa.DataType) -> pa.Array:
     return pa.array(numbers // 1000).cast(kind)
 
 
-def exchange_rows(found: PairColumns, captures: Sequence[str], *, headers: bool = False) -> pa.RecordBatch:
-    """Answered exchanges as a record batch of the staged schema.
+def exchange_rows(
+    found: PairColumns, captures: Sequence[str] = (), *, headers: bool = False, schema: pa.Schema = STAGED["exchanges"]
+) -> pa.RecordBatch:
+    """Answered exchanges as a record batch of the staged schema, or of some of its columns.
 
     `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read.
     """
-    schema = STAGED["exchanges"]
     asked, answered = found.asked, found.answered
     count = len(asked)
     code = asked["code"]
@@ -162,7 +175,7 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
     """The columns that come from bodies."""
     columns = facts.columns
     rows = columns.rows
-    sender, wait, reason = _waits(found, facts)
+    waits = functools.cache(lambda: _waits(found, facts))
     asked, given = rows["asked_member"], rows["given_member"]
     # A member that joins for the first time sends "" and receives its id.
     is_empty = pc.equal(names, "").to_numpy(zero_copy_only=False) if len(names) else np.zeros(0, bool)
@@ -185,11 +198,11 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "record_count": lambda kind: _plain(rows["records"], kind, rows["has"] & HAS_RECORDS == 0),
         "topics": lambda kind: _lists(topics, _named(names, columns.topics.compress(is_named)), kind),
         "partitions": lambda kind: _lists(rows["partitions"], _partitions(columns.partitions, names), kind),
-        "sender": lambda kind: pa.array(sender, kind),
+        "sender": lambda kind: pa.array(waits()[0], kind),
         "behind_us": lambda kind: _microseconds(found.behind_ns, kind),
         "muted_us": lambda kind: _microseconds(found.muted_ns, kind),
-        "wait_us": lambda kind: _microseconds(wait, kind),
-        "waits_for": lambda kind: pa.array(reason, kind),
+        "wait_us": lambda kind: _microseconds(waits()[1], kind),
+        "waits_for": lambda kind: pa.array(waits()[2], kind),
     }
     parts: dict[int, StagedParts] = {}
     if not is_named.all():
@@ -252,12 +265,22 @@ def _value(found: PairColumns, facts: BodyFacts, name: str) -> tuple[Ints, Bools
     return facts.columns.rows["values"][np.arange(len(place)), place], place >= 0
 
 
-def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
-    """The results of `asked_wait` for each exchange: the sender, nanoseconds, and what the request waited for."""
-    count = len(found.asked)
-    sender, reason = np.full(count, None, object), np.full(count, None, object)
-    wait = np.zeros(count, np.int64)
-    values = facts.columns.rows["values"]
+class AskedWaits(NamedTuple):
+    """Waits that requests of one version of an API ask for."""
+
+    plan: WaitPlan
+    rows: Ints
+    """The exchanges."""
+    values: dict[str, Ints]
+    """Numbers of the requests, by field."""
+    limit: Ints
+    """In milliseconds; 0 or less: none."""
+    waits: Bools
+    """Whether each asks for a wait."""
+
+
+def asked_waits(found: PairColumns, facts: BodyFacts) -> Iterator[AskedWaits]:
+    """What requests ask for (`asked_limit_ns`), by version of the API; those without a plan are skipped."""
     codes = found.asked["code"]
     for code in distinct(codes.astype(np.int64)):
         kind = facts.kinds[code]
@@ -265,25 +288,33 @@ def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, ND
         if plan is None:
             continue
         rows = np.flatnonzero(codes == code)
+        values = facts.columns.rows["values"]
         own = {name: values[rows, number] for number, name in enumerate(kind.values)}
+        limit, waits = np.zeros(len(rows), np.int64), np.full(len(rows), plan.reason is not None)
+        for name in plan.limits:
+            if name in own:
+                limit = np.where((limit <= 0) & (own[name] > 0), own[name], limit)
+        none = np.zeros(len(rows), bool)
+        if plan.reason == "replicas":
+            waits = own["acks"] == -1 if "acks" in own else none
+        elif plan.reason == "data":
+            waits = (limit > 0) & (own["min_bytes"] > 0) if "min_bytes" in own else none
+        elif plan.reason == "operation":
+            waits = limit > 0
+        yield AskedWaits(plan, rows, own, limit, waits)
+
+
+def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
+    """The results of `asked_wait` for each exchange: the sender, nanoseconds, and what the request waited for."""
+    count = len(found.asked)
+    sender, reason = np.full(count, None, object), np.full(count, None, object)
+    wait = np.zeros(count, np.int64)
+    for plan, rows, own, limit, waits in asked_waits(found, facts):
         if plan.replica_ids:
             # Requests of replicas in later versions have a struct, and are left to Python.
             sender[rows] = (
                 np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
             )
-        if plan.reason is None:
-            continue
-        limit = np.zeros(len(rows), np.int64)
-        for name in plan.limits:
-            if name in own:
-                limit = np.where((limit <= 0) & (own[name] > 0), own[name], limit)
-        waits = np.ones(len(rows), bool)
-        if plan.reason == "replicas":
-            waits = own["acks"] == -1 if "acks" in own else np.zeros(len(rows), bool)
-        elif plan.reason == "data":
-            waits = (limit > 0) & (own["min_bytes"] > 0 if "min_bytes" in own else np.zeros(len(rows), bool))
-        elif plan.reason == "operation":
-            waits = limit > 0
         asked = found.answered["latency"][rows] - found.behind_ns[rows] - found.muted_ns[rows]
         asked = np.maximum(asked, 0)
         asked = np.where(limit > 0, np.minimum(asked, limit * 1_000_000), asked)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
-from kafkasniff.model import Endpoint, Exchange
+from kafkasniff.model import Endpoint, Exchange, SaslToken
 from kafkasniff.native.links import UNKNOWN, Network
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.timing import Trouble
@@ -32,6 +32,8 @@ class Links:
         self._by_id: dict[int, Link] = {}
         self._waiting: dict[TcpConnection, Packet] = {}
         """SYNs that may begin another connection."""
+        self._done: dict[int, tuple[int, int]] = {}
+        """By number of the connection: end of its last response, and of its last message."""
 
     def feed(self, batch: PacketBatch) -> None:
         """Take the next packet."""
@@ -104,8 +106,25 @@ class Links:
                 and connection_id(connection.endpoints, connection.first_time) == exchange.connection_id
             ):
                 known = next(end for end in link.ends if endpoint(end) == message.client)
-                return _network(link, link.client(known), exchange)
+                done = self._done.get(exchange.connection, (NO_TIME, NO_TIME))
+                self._end(exchange, *done)
+                return _network(link, link.client(known), exchange, done)
         return None
+
+    def _end(self, exchange: Exchange, before_done: int, quiet_since: int) -> None:
+        """Note when an exchange was over."""
+        request, response = exchange.request, exchange.response
+        times = [one.time_ns for one in (request, response) if one is not None and one.time_ns is not None]
+        if request is not None and response is not None and len(times) == len(("request", "response")):
+            before_done = max(before_done, times[-1])
+        self._done[exchange.connection] = before_done, max(quiet_since, times[-1] if times else NO_TIME)
+
+    def token(self, token: SaslToken) -> None:
+        """Note when a token was complete."""
+        assert token.connection is not None
+        if token.time_ns is not None:
+            before_done, _ = self._done.get(token.connection, (NO_TIME, NO_TIME))
+            self._done[token.connection] = before_done, token.time_ns
 
 
 _NAMES: Final = (
@@ -118,7 +137,7 @@ def _numbers(*values: int | None) -> list[int]:
     return [UNKNOWN if one is None else one for one in values]
 
 
-def _network(link: Link, client: LinkHalf, exchange: Exchange) -> Network:
+def _network(link: Link, client: LinkHalf, exchange: Exchange, done: tuple[int, int]) -> Network:
     request, response, latency, duration = (
         exchange.request,
         exchange.response,
@@ -135,7 +154,7 @@ def _network(link: Link, client: LinkHalf, exchange: Exchange) -> Network:
         resent_at = NO_TIME if found is None else found
         troubles = [half.trouble.between(answered - duration, answered) for half in (client, client.peer)]
     columns = (list(values) for values in zip(*troubles, strict=True))
-    return Network(_numbers(*link.handshake()), trips, resent_at, *columns)
+    return Network(_numbers(*link.handshake()), trips, resent_at, *done, *columns)
 
 
 def _row(link: Link, known: tuple[int, int, int] | None) -> dict[str, Any]:
