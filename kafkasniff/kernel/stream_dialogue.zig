@@ -122,6 +122,11 @@ pub const Dialogue = struct {
         return @abs(@as(i64, id) - last) < NEAR;
     }
 
+    /// Whether this may be the id of the next response.
+    pub fn mayBeNext(dialogue: *const Dialogue, id: i32) bool {
+        return dialogue.isNear(id) and id > (dialogue.last_answer orelse return true);
+    }
+
     // -- ends of exchanges --------------------------------------------------------------------------------------------
 
     fn end(
@@ -535,7 +540,7 @@ pub fn take(e: *Engine, c: *Connection, one: *const Frame) void {
 
 /// Whether bytes are exactly a message of this stream: a request, or a response to an outstanding one.
 pub fn isMessage(e: *Engine, c: *Connection, d: usize, bytes: []const u8) bool {
-    if (d == c.kafka.client) return e.askBytes(c, .exact_request, bytes, 0, 0, false);
+    if (d == c.kafka.client) return e.askBytes(c, .judge_request, bytes, 1, 0, false);
     return bytes.len >= 4 and isExactAnswer(e, c, bytes);
 }
 

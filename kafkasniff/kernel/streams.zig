@@ -39,6 +39,9 @@ pub const Options = extern struct {
     /// Ports that are taken as Kafka, and no others; none: any port may be.
     ports: [*]const u16,
     ports_count: u64,
+    /// The highest plausible version of each API, by key; -1: the key is unknown.
+    versions: [*]const i32,
+    versions_count: u64,
     /// Times of problems of packets that all connections together may remember, for queries about exchanges.
     remembered: u64,
     follows: Follows,
@@ -69,6 +72,7 @@ pub const Engine = struct {
     secret: [2]u64,
     max_frame: i64,
     ports: []u16 = &.{},
+    versions: []i32 = &.{},
     follows: Follows,
     most_remembered: u64,
     remembered: u64 = 0,
@@ -303,20 +307,8 @@ pub const Engine = struct {
         q.connection = c.index;
         q.direction = @intCast(d);
         q.verdict = @backingInt(kafka.verdict);
-        q.client = kafka.client;
-        q.out_client = kafka.client;
-        q.forced = @intFromBool(kafka.forced);
         const talk = kafka.talk orelse return q;
-        q.peer_hole = @intFromBool(talk.streams[1 - d].hole);
-        for (&talk.streams, 0..) |*stream, i| {
-            q.generation[i] = stream.generation;
-            q.aligned[i] = @intFromBool(stream.aligned);
-            q.bytes[i] = @intFromPtr(stream.bytes.items().ptr);
-            q.bytes_size[i] = stream.bytes.len();
-            q.base[i] = stream.base;
-            q.pieces[i] = @intFromPtr(stream.pieces.items().ptr);
-            q.pieces_count[i] = stream.pieces.len();
-        }
+        for (&talk.streams, &q.aligned) |*stream, *aligned| aligned.* = @intFromBool(stream.aligned);
         return q;
     }
 
@@ -737,6 +729,8 @@ pub const Engine = struct {
         e.holdings.clearAndFree(e.gpa);
         e.gpa.free(e.ports);
         e.ports = &.{};
+        e.gpa.free(e.versions);
+        e.versions = &.{};
     }
 };
 
@@ -765,6 +759,7 @@ pub export fn kafkasniff_streams_new(callback: Callback, options: *const Options
     };
     e.gpa = e.pool.allocator();
     e.ports = e.gpa.dupe(u16, options.ports[0..options.ports_count]) catch exhausted();
+    e.versions = e.gpa.dupe(i32, options.versions[0..options.versions_count]) catch exhausted();
     return e;
 }
 
@@ -832,23 +827,6 @@ pub export fn kafkasniff_streams_links(e: *Engine) void {
 /// Copies the messages that are not in the batch, once: `View.arena_size` bytes.
 pub export fn kafkasniff_streams_gather(e: *Engine, out: [*]u8) void {
     e.gather(out);
-}
-
-/// Within a question: API and version of the oldest request with this id, as key << 16 | version; -1: none.
-pub export fn kafkasniff_streams_oldest(e: *Engine, id: i32) i64 {
-    const c = e.now orelse return -1;
-    const talk = c.kafka.talk orelse return -1;
-    const pending = talk.dialogue.ledger.oldest(id) orelse return -1;
-    return (@as(i64, pending.key) << 16) | @as(u16, @bitCast(pending.version));
-}
-
-/// Within a question: last ids of a request and of an answer; bit 0: there is the first, bit 1: the second.
-pub export fn kafkasniff_streams_ids(e: *Engine, out: *[2]i32) i32 {
-    const c = e.now orelse return 0;
-    const talk = c.kafka.talk orelse return 0;
-    const dialogue = &talk.dialogue;
-    out.* = .{ dialogue.last_id orelse 0, dialogue.last_answer orelse 0 };
-    return @as(i32, @intFromBool(dialogue.last_id != null)) + 2 * @as(i32, @intFromBool(dialogue.last_answer != null));
 }
 
 /// Within a question about an item: an item of the clear streams.
@@ -925,7 +903,7 @@ fn heldBy(c: *const Connection) u64 {
         if (stream.framer) |*framer| total += framer.have.capacity;
         if (stream.trial) |*framer| total += framer.have.capacity;
         total += @as(u64, @intCast(stream.frames_size)) + stream.bytes.list.capacity;
-        total += stream.pieces.list.capacity * @sizeOf(types.Piece);
+        total += stream.pieces.list.capacity * @sizeOf(types.Piece) + stream.search.held();
     }
     const dialogue = &talk.dialogue;
     total += dialogue.ledger.slab.entries.capacity * 128;

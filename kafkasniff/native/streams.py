@@ -25,7 +25,7 @@ from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 __all__ = [
     "ENTER",
     "NOTHING",
-    "NOT_KAFKA",
+    "PLAUSIBLE",
     "UNKNOWN",
     "EngineRows",
     "QuestionKind",
@@ -36,7 +36,7 @@ __all__ = [
 
 NOTHING: Final = 0
 ENTER: Final = 1
-NOT_KAFKA: Final = 2
+PLAUSIBLE: Final = 2
 """Answers to questions (`stream_types.Answer`)."""
 
 UNKNOWN: Final = -(1 << 63)
@@ -58,8 +58,8 @@ class RowKind:
 class QuestionKind:
     """Kinds of questions (`stream_types.Question`)."""
 
-    FACTS, SEEK, BEGIN_TRIAL, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, EXACT_REQUEST = range(7)
-    LIKELY_REQUEST, BEGAN, LAST_RESPONSE, ITEM = range(7, 11)
+    FACTS, PROLOGUE, BEGINS_REQUEST, BEGINS_HEADER, BEGINS_RESPONSE, JUDGE_REQUEST, ANSWERS, AGAINST = range(8)
+    MAY_BE_REQUEST, FITS, EXACT_RESPONSE, LIKELY_REQUEST, ITEM = range(8, 13)
 
 
 class EngineRows(msgspec.Struct, frozen=True):
@@ -101,6 +101,8 @@ class _Options(ctypes.Structure):
         ("max_frame", ctypes.c_int64),
         ("ports", ctypes.c_void_p),
         ("ports_count", ctypes.c_uint64),
+        ("versions", ctypes.c_void_p),
+        ("versions_count", ctypes.c_uint64),
         ("remembered", ctypes.c_uint64),
         ("follows", ctypes.c_uint64),
     )
@@ -111,6 +113,7 @@ class StreamEngine:
 
     What `answer` raises is raised by the call in which it was asked; the engine cannot be used afterwards.
 
+    `versions`: the highest plausible version of each API, by key.
     `follows`: what it notes of the network of connections; `remembered`: times of problems of packets that all of them
     together may remember for exchanges.
     """
@@ -122,6 +125,7 @@ class StreamEngine:
         *,
         max_frame: int,
         ports: Iterable[int],
+        versions: NDArray[np.int32],
         follows: Follows = Follows.NOTHING,
         remembered: int = 0,
     ) -> None:
@@ -131,8 +135,6 @@ class StreamEngine:
         self._ending, self._holding = layouts.rows("Ending"), layouts.rows("Holding")
         self._link, self._stall = layouts.rows("LinkRow"), layouts.rows("LinkStall")
         self._network = layouts.rows("Network")
-        self.piece: np.dtype[Any] = layouts.rows("Piece")
-        """Type of the segments of collected bytes."""
         self._totals = layouts.rows("Totals").names or ()
         self.ask: type[Any] = layouts.structure("Ask")
         """A question, or an item of clear streams."""
@@ -152,7 +154,9 @@ class StreamEngine:
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(call)
         listed = np.array(sorted(ports), np.uint16)
         secret = (ctypes.c_uint64 * 2).from_buffer_copy(os.urandom(16))
-        options = _Options(secret, max_frame, listed.ctypes.data, len(listed), remembered, follows)
+        versions = np.ascontiguousarray(versions)
+        lists = listed.ctypes.data, len(listed), versions.ctypes.data, len(versions)
+        options = _Options(secret, max_frame, *lists, remembered, follows)
         self._engine = kernel.streams_new(self._callback, ctypes.byref(options))
         if not self._engine:
             raise MemoryError
@@ -247,19 +251,6 @@ class StreamEngine:
         self._kernel.streams_view(self._engine, ctypes.byref(self._view))
 
     # -- within a question --------------------------------------------------------------------------------------------
-
-    def oldest(self, correlation_id: int) -> tuple[int, int] | None:
-        """API key and version of the oldest outstanding request with this id."""
-        code: int = self._kernel.streams_oldest(self._engine, correlation_id)
-        if code < 0:
-            return None
-        return code >> 16, ((code & 0xFFFF) ^ 0x8000) - 0x8000
-
-    def ids(self) -> tuple[int | None, int | None]:
-        """The last correlation id of a request, and of a response that was paired."""
-        found = (ctypes.c_int32 * 2)()
-        there: int = self._kernel.streams_ids(self._engine, ctypes.byref(found))
-        return found[0] if there & 1 else None, found[1] if there & 2 else None
 
     def pass_item(self, item: Any) -> None:
         """Pass an item of the clear streams, an `Ask`, within a question about an item."""

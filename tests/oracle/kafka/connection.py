@@ -15,7 +15,6 @@ from operator import itemgetter
 
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
 from kafkasniff.tcp.segments import (
     NO_TIME,
     Closed,
@@ -33,6 +32,7 @@ from kafkasniff.tcp.segments import (
 )
 from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.recognition import Recognition, Segments
+from tests.oracle.kafka.segmented_bytes import MAX_SEARCH
 
 __all__ = ["KafkaConnection"]
 
