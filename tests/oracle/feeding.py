@@ -12,10 +12,11 @@ from kafkasniff.engine.ordered_events import Collected, Keyed
 from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME, Closed, Item
+from kafkasniff.tcp.segments import NO_TIME, Closed
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler
+from tests.oracle.tcp.runs import Item, in_segments, in_stretches
 
 __all__ = ["OracleFeeder"]
 
@@ -126,10 +127,11 @@ class OracleFeeder:
         """`items` without those of a connection that is TLS, or whose first bytes are still missing."""
         gate = connection.tls
         assert gate is not None
-        clear = gate.feed(items, self._state.keys, wanted=connection.kafka.verdict != "not-kafka")
+        wanted = connection.kafka.verdict != "not-kafka"
+        clear = [one for item in in_segments(items) for one in gate.feed(item, self._state.keys, wanted=wanted)]
         if gate.plain:
             connection.tls = None
-        return clear
+        return list(in_stretches(clear))
 
 
 def _owner(owner: object) -> OracleConnection:

@@ -18,10 +18,7 @@ from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.tcp.segments import (
-    Run,
-    TcpProblem,
-)
+from kafkasniff.tcp.segments import TcpProblem
 from tests.oracle.kafka.dialogue import Dialogue
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.followed_boundaries import FollowedBoundaries
@@ -29,6 +26,7 @@ from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.search import Searcher
 from tests.oracle.kafka.stream_progress import StreamProgress
 from tests.oracle.kafka.trial import Trial
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["ConnectionOptions", "Recognition", "Segments"]
 
