@@ -48,7 +48,6 @@ class StreamQuestions:
 
     def __init__(self, kernel: Kernel, keys: Any, *, max_frame: int, **options: Any) -> None:
         self.texts: list[Text] = []
-        options["versions"] = highest_versions()
         self.engine = StreamEngine(kernel, self._answer, max_frame=max_frame, **options)
         self.items = StreamItems(self.engine, keys, self.say)
         self.prologues: dict[tuple[int, int], bytes] | None = None
@@ -60,6 +59,7 @@ class StreamQuestions:
         """None: to be counted."""
         self._answers = {
             QuestionKind.FACTS: self._facts,
+            QuestionKind.HIGHEST_VERSIONS: self._highest_versions,
             QuestionKind.PROLOGUE: self._prologue,
             QuestionKind.BEGINS_REQUEST: self._begins_request,
             QuestionKind.BEGINS_HEADER: self._begins_header,
@@ -100,6 +100,12 @@ class StreamQuestions:
         return answer
 
     # -- where frames begin -------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _highest_versions(question: Any) -> int:
+        versions = highest_versions()
+        question.data, question.size = versions.ctypes.data, len(versions)
+        return NOTHING
 
     def _prologue(self, question: Any) -> int:
         found = proxy_prologue(_data(question))

@@ -333,13 +333,14 @@ fn scanForRequests(v: *const View) void {
     const search = v.search;
     const limit = v.end - REQUEST_HEAD;
     if (limit < search.scanned_requests or search.requests.items.len >= MAX_CANDIDATES) return;
-    var at = @max(search.scanned_requests, v.base);
+    const versions = v.e.highestVersions(v.c);
+    var at = search.scanned_requests;
     while (at <= limit and search.requests.items.len < MAX_CANDIDATES) : (at += 1) {
         const head = v.from(at)[0..REQUEST_HEAD];
         const size: i64 = std.mem.readInt(u32, head[0..4], .big);
         if (!v.isSize(size, 8)) continue;
         const key = std.mem.readInt(u16, head[4..6], .big);
-        if (key >= v.e.versions.len or std.mem.readInt(u16, head[6..8], .big) > v.e.versions[key]) continue;
+        if (key >= versions.len or std.mem.readInt(u16, head[6..8], .big) > versions[key]) continue;
         const client_id = std.mem.readInt(u16, head[12..14], .big);
         if (client_id == 0xFFFF or @as(i64, client_id) + 10 <= size) search.requests.append(v.e.gpa, .of(at)) catch exhausted();
     }

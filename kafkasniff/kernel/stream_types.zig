@@ -321,6 +321,8 @@ pub const Ask = extern struct {
 pub const Question = enum(u32) {
     /// What pairing needs to know of version `b` of API `a` (`Facts`); the answer is its `Traits`.
     facts,
+    /// `data` and `size`: the highest plausible versions of APIs, by key (`i32`).
+    highest_versions,
     /// Whether a PROXY protocol header is complete here, or none begins; `out_count`: its length.
     prologue,
     /// Whether a request may begin with these bytes, or, with `c`, of whatever API in a frame of size `a`; `b`: they are

@@ -39,9 +39,6 @@ pub const Options = extern struct {
     /// Ports that are taken as Kafka, and no others; none: any port may be.
     ports: [*]const u16,
     ports_count: u64,
-    /// The highest plausible version of each API, by key; -1: the key is unknown.
-    versions: [*]const i32,
-    versions_count: u64,
     /// Times of problems of packets that all connections together may remember, for queries about exchanges.
     remembered: u64,
     follows: Follows,
@@ -72,6 +69,7 @@ pub const Engine = struct {
     secret: [2]u64,
     max_frame: i64,
     ports: []u16 = &.{},
+    /// The highest plausible version of each API, by key, once a search needed it; -1: the key is unknown.
     versions: []i32 = &.{},
     follows: Follows,
     most_remembered: u64,
@@ -350,6 +348,15 @@ pub const Engine = struct {
         found.traits.asked = true;
         if (small) e.facts[@intCast(key)][@intCast(version)] = found;
         return found;
+    }
+
+    pub fn highestVersions(e: *Engine, c: *Connection) []const i32 {
+        if (e.versions.len == 0) {
+            var q = e.question(c, .highest_versions, 0);
+            _ = e.ask(&q);
+            if (q.size != 0) e.versions = e.gpa.dupe(i32, @as([*]const i32, @ptrFromInt(q.data))[0..q.size]) catch exhausted();
+        }
+        return e.versions;
     }
 
     /// Passes an item of a TLS connection to Python, which calls `kafkasniff_streams_item` for those of its clear streams.
@@ -759,7 +766,6 @@ pub export fn kafkasniff_streams_new(callback: Callback, options: *const Options
     };
     e.gpa = e.pool.allocator();
     e.ports = e.gpa.dupe(u16, options.ports[0..options.ports_count]) catch exhausted();
-    e.versions = e.gpa.dupe(i32, options.versions[0..options.versions_count]) catch exhausted();
     return e;
 }
 

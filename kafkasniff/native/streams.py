@@ -58,8 +58,8 @@ class RowKind:
 class QuestionKind:
     """Kinds of questions (`stream_types.Question`)."""
 
-    FACTS, PROLOGUE, BEGINS_REQUEST, BEGINS_HEADER, BEGINS_RESPONSE, JUDGE_REQUEST, ANSWERS, AGAINST = range(8)
-    MAY_BE_REQUEST, FITS, EXACT_RESPONSE, LIKELY_REQUEST, ITEM = range(8, 13)
+    FACTS, HIGHEST_VERSIONS, PROLOGUE, BEGINS_REQUEST, BEGINS_HEADER, BEGINS_RESPONSE, JUDGE_REQUEST = range(7)
+    ANSWERS, AGAINST, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, LIKELY_REQUEST, ITEM = range(7, 14)
 
 
 class EngineRows(msgspec.Struct, frozen=True):
@@ -101,8 +101,6 @@ class _Options(ctypes.Structure):
         ("max_frame", ctypes.c_int64),
         ("ports", ctypes.c_void_p),
         ("ports_count", ctypes.c_uint64),
-        ("versions", ctypes.c_void_p),
-        ("versions_count", ctypes.c_uint64),
         ("remembered", ctypes.c_uint64),
         ("follows", ctypes.c_uint64),
     )
@@ -113,7 +111,6 @@ class StreamEngine:
 
     What `answer` raises is raised by the call in which it was asked; the engine cannot be used afterwards.
 
-    `versions`: the highest plausible version of each API, by key.
     `follows`: what it notes of the network of connections; `remembered`: times of problems of packets that all of them
     together may remember for exchanges.
     """
@@ -125,7 +122,6 @@ class StreamEngine:
         *,
         max_frame: int,
         ports: Iterable[int],
-        versions: NDArray[np.int32],
         follows: Follows = Follows.NOTHING,
         remembered: int = 0,
     ) -> None:
@@ -154,9 +150,7 @@ class StreamEngine:
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int32, pointer)(call)
         listed = np.array(sorted(ports), np.uint16)
         secret = (ctypes.c_uint64 * 2).from_buffer_copy(os.urandom(16))
-        versions = np.ascontiguousarray(versions)
-        lists = listed.ctypes.data, len(listed), versions.ctypes.data, len(versions)
-        options = _Options(secret, max_frame, *lists, remembered, follows)
+        options = _Options(secret, max_frame, listed.ctypes.data, len(listed), remembered, follows)
         self._engine = kernel.streams_new(self._callback, ctypes.byref(options))
         if not self._engine:
             raise MemoryError

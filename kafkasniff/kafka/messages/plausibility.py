@@ -46,11 +46,16 @@ _CLIENT_ID: Final = 10
 _SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 
 
+def _highest_version(api_key: int) -> int:
+    """The highest plausible version of an API; -1 if the API is unknown."""
+    known = api(api_key)
+    return -1 if known is None else known.max_version + NEWER_VERSIONS
+
+
 @cache
 def highest_versions() -> NDArray[np.int32]:
-    """The highest plausible version of each API, by key; -1: the API is unknown."""
-    known = map(api, range(max(api_keys()) + 1))
-    return np.array([-1 if one is None else one.max_version + NEWER_VERSIONS for one in known], np.int32)
+    """`_highest_version` of each API, by key. All definitions are read for it."""
+    return np.array([_highest_version(key) for key in range(max(api_keys()) + 1)], np.int32)
 
 
 def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
@@ -123,8 +128,7 @@ def may_begin_request(head: bytes, *, aligned: bool) -> bool:
     """
     if len(head) < 4 or is_gssapi_token(head, 0, len(head)) or (aligned and head[0] == 0x60):
         return True
-    key, highest = int.from_bytes(head[:2], "big"), highest_versions()
-    if key >= len(highest) or int.from_bytes(head[2:4], "big") > highest[key]:
+    if int.from_bytes(head[2:4], "big") > _highest_version(int.from_bytes(head[:2], "big")):
         return False
     if aligned or len(head) < 10:
         return True

@@ -93,6 +93,11 @@ fn answer(q: *types.Ask) callconv(.c) i32 {
             streams.kafkasniff_streams_item(engine, q);
             return @intCast(x & 1);
         },
+        .highest_versions => {
+            q.data = @intFromPtr(&versions);
+            q.size = versions.len;
+            return 0;
+        },
         .prologue => {
             q.out_count = @intCast(x >> 16 & 31);
             return @intCast(x & 1);
@@ -262,8 +267,6 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
                 .max_frame = 4000,
                 .ports = @ptrCast(&port),
                 .ports_count = @intFromBool(forced),
-                .versions = &versions,
-                .versions_count = versions.len,
                 .remembered = 20,
                 .follows = .exchanges,
             };
@@ -293,8 +296,6 @@ pub export fn kafkasniff_fuzz_streams(run: *Run) void {
             .max_frame = 4000,
             .ports = @ptrCast(&port),
             .ports_count = 0,
-            .versions = &versions,
-            .versions_count = versions.len,
             .remembered = std.math.maxInt(u64),
             .follows = .links,
         };
