@@ -414,8 +414,13 @@ pub const View = extern struct {
     rows_count: u64,
     messages: u64,
     messages_count: u64,
+    /// Requests of earlier calls that leave.
+    asked: u64,
+    asked_count: u64,
     /// Bytes of messages that are not in the batch.
     arena_size: u64,
+    /// Bytes of the requests that are kept for later calls.
+    kept_bytes: u64,
     opened: u64,
     opened_count: u64,
     endings: u64,

@@ -9,6 +9,7 @@ const found_messages = @import("feed_found.zig");
 const exhausted = memory.exhausted;
 const kafkas = @import("stream_kafka.zig");
 const links = @import("link.zig");
+const kept_requests = @import("stream_kept.zig");
 const lists = @import("stream_lists.zig");
 const memory = @import("stream_memory.zig");
 const saving = @import("stream_state.zig");
@@ -85,8 +86,12 @@ pub const Engine = struct {
     rows: std.ArrayList(types.Row) = .empty,
     /// Regular messages, which writers of lines and columns read as they are: whole, of a known kind, and in order.
     messages: std.ArrayList(found_messages.Message) = .empty,
-    /// Bytes of those that are not in the batch.
+    /// Requests of earlier calls that were kept and leave in this one; `pair`: the index of a regular response.
+    asked: std.ArrayList(found_messages.Message) = .empty,
+    /// Bytes of both that are not in the batch.
     arena_size: u64 = 0,
+    /// Bytes of the requests that are kept.
+    kept_bytes: u64 = 0,
     buffer: []const u8 = &.{},
     step: u32 = 0,
     calls: u32 = 0,
@@ -188,6 +193,14 @@ pub const Engine = struct {
             message.start = at;
             at += message.size;
         };
+        for (e.asked.items) |*message| {
+            const source: [*]const u8 = @ptrFromInt(message.start);
+            const size: usize = @intCast(message.latency);
+            @memcpy(out[at..][0..size], source[0..size]);
+            message.start = at;
+            message.latency = 0;
+            at += size;
+        }
     }
 
     /// Reports a TCP problem at a place, or at the verdict.
@@ -270,6 +283,7 @@ pub const Engine = struct {
     /// Bytes that connections hold, without themselves, and without what only the results of a call take.
     fn kept(e: *const Engine) u64 {
         var transient: u64 = e.rows.capacity * @sizeOf(types.Row) + e.messages.capacity * @sizeOf(found_messages.Message);
+        transient += e.asked.capacity * @sizeOf(found_messages.Message);
         transient += e.opened.capacity * @sizeOf(types.Opened) + e.endings.capacity * @sizeOf(types.Ending);
         transient += e.retired.capacity * @sizeOf([]u8) + e.saved.capacity + e.holdings.capacity * @sizeOf(types.Holding);
         transient += e.link_rows.capacity * @sizeOf(types.LinkRow) + e.stalls.capacity * @sizeOf(types.LinkStall);
@@ -283,6 +297,7 @@ pub const Engine = struct {
         e.retired.clearRetainingCapacity();
         e.rows.clearRetainingCapacity();
         e.messages.clearRetainingCapacity();
+        e.asked.clearRetainingCapacity();
         e.arena_size = 0;
         e.step = 0;
         e.calls +%= 1;
@@ -726,6 +741,7 @@ pub const Engine = struct {
         e.freed.clearAndFree(e.gpa);
         e.rows.clearAndFree(e.gpa);
         e.messages.clearAndFree(e.gpa);
+        e.asked.clearAndFree(e.gpa);
         e.opened.clearAndFree(e.gpa);
         e.endings.clearAndFree(e.gpa);
         e.link_rows.clearAndFree(e.gpa);
@@ -806,7 +822,10 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
         .rows_count = e.rows.items.len,
         .messages = @intFromPtr(e.messages.items.ptr),
         .messages_count = e.messages.items.len,
+        .asked = @intFromPtr(e.asked.items.ptr),
+        .asked_count = e.asked.items.len,
         .arena_size = e.arena_size,
+        .kept_bytes = e.kept_bytes,
         .opened = @intFromPtr(e.opened.items.ptr),
         .opened_count = e.opened.items.len,
         .endings = @intFromPtr(e.endings.items.ptr),
@@ -833,6 +852,18 @@ pub export fn kafkasniff_streams_links(e: *Engine) void {
 /// Copies the messages that are not in the batch, once: `View.arena_size` bytes.
 pub export fn kafkasniff_streams_gather(e: *Engine, out: [*]u8) void {
     e.gather(out);
+}
+
+/// Keeps requests of the last call until they leave (`stream_kept.keep`).
+pub export fn kafkasniff_streams_keep(
+    e: *Engine,
+    rows: [*]const found_messages.Message,
+    count: u64,
+    buffer: [*]const u8,
+    arena: [*]const u8,
+    whole: bool,
+) void {
+    kept_requests.keep(e, rows[0..count], buffer, arena, whole);
 }
 
 /// Within a question about an item: an item of the clear streams.

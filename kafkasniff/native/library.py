@@ -52,6 +52,7 @@ class Kernel:
     streams_view: Any
     streams_release: Any
     streams_item: Any
+    streams_keep: Any
     streams_gather: Any
     streams_save: Any
     streams_load: Any
@@ -147,6 +148,7 @@ class Kernel:
             "let_go": (None, pointer, pointer, number),
             "view": (None, pointer, pointer),
             "release": (None, pointer),
+            "keep": (None, pointer, pointer, number, pointer, pointer, ctypes.c_bool),
             "item": (None, pointer, pointer),
             "gather": (None, pointer, ctypes.c_char_p),
             "save": (pointer, pointer, ctypes.c_uint32, pointer),

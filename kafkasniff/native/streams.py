@@ -68,6 +68,8 @@ class EngineRows(msgspec.Struct, frozen=True):
     rows: NDArray[np.void]
     messages: NDArray[np.void]
     """Regular messages (`native.feed.MESSAGE`), which are not among the rows. A copy."""
+    asked: NDArray[np.void]
+    """Requests that were kept (`StreamEngine.keep`) and leave; `pair`: a regular response. In the arena; a copy."""
     arena: bytes
     """Bytes of messages with the flag `ARENA`."""
     opened: NDArray[np.void]
@@ -226,6 +228,7 @@ class StreamEngine:
         return EngineRows(
             _array(view.rows, view.rows_count, self._row),
             copied(_array(view.messages, view.messages_count, MESSAGE)),
+            copied(_array(view.asked, view.asked_count, MESSAGE)),
             arena,
             _array(view.opened, view.opened_count, self._opened),
             _array(view.endings, view.endings_count, self._ending),
@@ -244,6 +247,16 @@ class StreamEngine:
         self._kernel.streams_release(self._engine)
         self._kernel.streams_view(self._engine, ctypes.byref(self._view))
 
+    def keep(self, requests: NDArray[np.void], buffer: bytes, arena: bytes, *, whole: bool) -> None:
+        """Keep requests of the last call (`MESSAGE`) until they leave, as far as they are still outstanding.
+
+        Their numbers and marks are kept, too. `buffer`, `arena`: where they are; `whole`: with their bodies.
+        """
+        rows = np.ascontiguousarray(requests)
+        stores = (np.frombuffer(store or b"\0", np.uint8) for store in (buffer, arena))
+        places = (store.ctypes.data for store in stores)
+        self._kernel.streams_keep(self._engine, rows.ctypes.data, len(rows), *places, whole)
+
     # -- within a question --------------------------------------------------------------------------------------------
 
     def pass_item(self, item: Any) -> None:
@@ -257,6 +270,12 @@ class StreamEngine:
         """Bytes of memory that connections hold, without themselves, as of the last call."""
         used: int = self._view.memory
         return used
+
+    @property
+    def kept(self) -> int:
+        """Bytes of kept requests, as of the last call."""
+        size: int = self._view.kept_bytes
+        return size
 
     def __len__(self) -> int:
         """Connections remembered, as of the last call."""

@@ -77,13 +77,6 @@ class OracleFeeder:
         self._take(self.reassembler.close(), keyed)
         return Collected(keyed)
 
-    def settle(self) -> Collected:
-        """Nothing waits here."""
-        return Collected([])
-
-    def recall(self) -> None:
-        """Nothing waits here."""
-
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""
         return Links.none()

@@ -108,6 +108,7 @@ fn answer(q: *types.Ask) callconv(.c) i32 {
 }
 
 var engine: *streams.Engine = undefined;
+const NONE = std.math.maxInt(u32);
 /// Half of the API keys are known.
 const versions: [40]i32 = @as([20]i32, @splat(2)) ++ @as([20]i32, @splat(-1));
 var programs: [4][2]u64 = undefined;
@@ -243,10 +244,25 @@ fn tally(run: *Run, counts: bool) void {
     for (engine.link_rows.items) |*row| mix(std.mem.asBytes(row));
     for (engine.stalls.items) |*stall| mix(std.mem.asBytes(stall));
     for (engine.networks.items) |*network| mix(std.mem.asBytes(network));
+    for (engine.asked.items) |*message| {
+        mix(@as([*]const u8, @ptrFromInt(message.start))[0..@intCast(message.latency)]);
+        mix(std.mem.asBytes(&[_]i64{ message.order, message.ordinal, message.number, message.pair }));
+    }
     streams.kafkasniff_streams_gather(engine, &arena);
+    keep(buffer);
     if (!counts) return;
     run.rows += view.rows_count;
     run.messages += view.messages_count;
+}
+
+/// Keeps most requests without a response, half of them with their bodies.
+fn keep(buffer: []const u8) void {
+    for (engine.messages.items, 1..) |*message, number| {
+        if (!message.flags.request or message.pair != NONE or message.ordinal & 3 == 3) continue;
+        var row = message.*;
+        row.number = @intCast(number);
+        streams.kafkasniff_streams_keep(engine, @ptrCast(&row), 1, buffer.ptr, &arena, message.ordinal & 1 == 0);
+    }
 }
 
 /// The same packets in one batch and in several.
