@@ -19,7 +19,7 @@ ALLOWED = {
     "kafka/apis/named_apis.py": "the numbers themselves",
     "kafka/messages/message.py": "ApiVersions refused in another version (KIP-511)",
     "kafka/messages/plausibility.py": "zeros look like a Produce request",
-    "kafka/connection/search.py": GREETING,
+    "engine/stream_questions.py": GREETING,
     "kafka/connection/opening.py": GREETING,
     "engine/connection_stats.py": GREETING,
     "kafka/embedded/interpreters.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",

@@ -118,8 +118,7 @@ class Inspector:
 
     @property
     def followed(self) -> list[FollowedConnection]:
-        """The connections that the stream engine follows, with its state of them. No request waits as a column then."""
-        self._feeder.recall()
+        """The connections that the stream engine follows, with its state of them."""
         return self._feeder.saved()
 
     @property
@@ -189,7 +188,6 @@ class Inspector:
         Everything reported here becomes known at the end of the capture, so events are in order of connections.
         """
         self._emitter.slice_bytes = 0
-        yield from self.settle()
         for collected in self._feeder.close_each():
             yield from self._emitter.slices(collected)
 
@@ -214,13 +212,6 @@ class Inspector:
             turns.finish()
             self._emitter.slice_bytes = 0
             yield [], columns
-
-    def settle(self) -> Iterator[list[Output]]:
-        """Let no request wait as a column; those that waited since `feed_columns` are yielded in slices.
-
-        Callers of `feed_columns` do so before they look at the state or change the level of detail.
-        """
-        yield from self._emitter.slices(self._feeder.settle())
 
     def close(self) -> list[Output]:
         """End the capture; returns the results for what was still open."""
@@ -298,18 +289,11 @@ class Inspector:
 
     @level.setter
     def level(self, level: Level) -> None:
-        feeder, lines = self._feeder, self._feeder.lines
-        if lines is not None and lines.selects is not None and level != self._state.detail.level:
-            # The state of filters for outstanding requests exists with lines only.
-            feeder.recall()
         self._state.detail.set(level)
-        if not feeder.may_adopt:
-            feeder.recall()
 
     @property
     def state(self) -> InspectorState:
-        """The state. No request waits as a column then."""
-        self._feeder.recall()
+        """The state."""
         return self._state
 
     @property
@@ -379,8 +363,6 @@ class Inspector:
 
     def absorb(self, others: Sequence[Inspector], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over the open state of others, and drop connections that are not wanted, by their endpoints."""
-        for one in (self, *others):
-            one._feeder.recall()
         self._feeder.absorb([other._feeder for other in others], wanted)
         for other in others:
             self._state.known_brokers |= other._state.known_brokers

@@ -12,21 +12,20 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
 from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
-from kafkasniff.engine.outstanding import OutstandingRequests, keys_of
 from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
-from kafkasniff.engine.regular_messages import EVENTS, Edges, Messages
+from kafkasniff.engine.regular_messages import EVENTS, HEADER, Edges, Messages
 from kafkasniff.engine.selected_messages import SELECTED, SelectedMessages, SelectsLines
-from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
+from kafkasniff.engine.versions import ApiVersion, distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Lines, Problem
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import EARLIER, LineBatch
 from kafkasniff.tcp.segments import PACKET_NUMBER
 
-__all__ = [
-    "LineRun",
-    "RunWriter",
-]
+__all__ = ["KeepsRequests", "LineRun", "RunWriter"]
+
+KeepsRequests = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+"""Keeps the requests whose exchange ends later, with their numbers; returns which of them still wait."""
 
 
 class RunWriter:
@@ -66,7 +65,7 @@ class LineRun:
         self,
         messages: Messages,
         edges: Edges,
-        outstanding: OutstandingRequests,
+        keep: KeepsRequests,
         lines: LineMaker,
         detail: Detail,
         number: int,
@@ -88,15 +87,13 @@ class LineRun:
         self._open: list[Open | None] = [None] * len(rows)
         self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
         self._edges = edges
-        self._outstanding = outstanding
-        self._client_ids = outstanding.client_ids
-        """A copy with the current values: the kernel has their addresses."""
+        self._keep = keep
         self._selects = selects
         self.pinned: set[int] = set()
         """Exchanges that began here, are decided, and end in Python."""
         self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
-        self.bound = LineBatch(rows, self.numbers, buffer, arena, self._earlier())
+        self.bound = LineBatch(rows, self.numbers, buffer, arena, self._earlier(arena.ctypes.data))
         lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
         """Messages whose kind has no lines."""
@@ -165,13 +162,13 @@ class LineRun:
             return ()
         return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
 
-    def _earlier(self) -> NDArray[np.void]:
-        """Client ids and numbers of exchanges that began earlier."""
+    def _earlier(self, arena: int) -> NDArray[np.void]:
+        """Client ids and numbers of exchanges that began earlier; `arena`: the address of their bytes."""
         edges = self._edges
         self.numbers[edges.answers] = edges.answered["number"]
         made = np.zeros(len(edges.answers), EARLIER)
-        made["message"] = edges.answers
-        made["size"], made["text"] = self._outstanding.texts(edges.answered)
+        made["message"], made["size"] = edges.answers, edges.answered["client_id"]
+        made["text"] = edges.answered["start"] + np.uint64(arena + HEADER)
         return made
 
     def _version(self, index: int) -> ApiVersion:
@@ -214,8 +211,8 @@ class LineRun:
         answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
         self.numbers[answers] = self.numbers[rows["pair"][answers]]
         begins = self._edges.begun
-        waits = self._outstanding.number(keys_of(rows[begins]), self.numbers[begins])
-        # Connections without an owner fell out of step in the meantime.
+        waits = self._keep(self.numbers[begins]) if len(begins) else np.ones(0, np.bool_)
+        # The exchanges of the others ended with an event.
         others = zip(begins[~waits].tolist(), self._edges.selected[~waits].tolist(), strict=True)
         for index, selected in others:
             owner = owners[int(rows["connection"][index])]
@@ -313,8 +310,7 @@ class LineRun:
         if pair != NONE:
             return self._messages.client_id(pair)
         place = int(np.searchsorted(self._edges.answers, index))
-        client_id = int(self._edges.answered["client_id"][place])
-        return None if client_id < 0 else client_id_text(self._client_ids[client_id])
+        return self._messages.client_id_of(self._edges.answered[place])
 
 
 def _unknown(codes: NDArray[np.int64]) -> list[int]:

@@ -30,10 +30,15 @@ class Messages(NamedTuple):
     arena: bytes
     owners: Sequence[MessageOwner | None]
     """By connection index, at the end of the batch."""
+    asked: NDArray[np.void]
+    """Requests of earlier batches that leave (`StreamEngine.keep`)."""
 
     def client_id(self, index: int) -> str | bytes | None:
         """The client id of a request; bytes if it is not UTF-8."""
-        row = self.rows[index]
+        return self.client_id_of(self.rows[index])
+
+    def client_id_of(self, row: np.void) -> str | bytes | None:
+        """That of one of `rows` or `asked`."""
         size = int(row["client_id"])
         if size < 0:
             return None
@@ -51,5 +56,5 @@ class Edges(msgspec.Struct, frozen=True):
     selected: NDArray[np.uint8]
     """Whether a filter selects each of them."""
     answers: NDArray[np.intp]
-    """Responses to requests of earlier batches, and the requests (`outstanding.ROW`)."""
+    """Responses to requests of earlier batches, and the requests."""
     answered: NDArray[np.void]

@@ -93,7 +93,7 @@ class SelectedMessages:
         is_request = self._is_request = (rows["flags"] & REQUEST) > 0
         known = self._answers = np.full(len(rows), UNDECIDED, np.uint8)
         known[edges.begun] = edges.selected
-        known[edges.answers] = edges.answered["selected"]
+        known[edges.answers] = edges.answered["mark"] & SELECTED
         answers = np.flatnonzero(~is_request & (rows["pair"] != NONE))
         found = selects.exchanges(messages, answers, numbers, capture)
         asked = rows["pair"][answers].astype(np.intp)

@@ -111,7 +111,8 @@ class StreamEvents:
 
     def messages(self) -> Messages:
         """The regular messages of the call."""
-        return Messages(self._taken.messages, self._buffer, self._taken.arena, self.owners.copy())
+        taken = self._taken
+        return Messages(taken.messages, self._buffer, taken.arena, self.owners.copy(), taken.asked)
 
     @property
     def freed(self) -> list[int]:
@@ -219,25 +220,16 @@ class StreamEvents:
         # Messages of this call still need it.
         self._freed.append(connection.slot)
 
-    def settle(self) -> list[Keyed]:
-        """Let no request wait as a column; the events of those that were not reported yet."""
-        keyed: list[Keyed] = []
-        for connection in self.connections.values():
-            for row in self._requests.settle(connection):
-                found = self._regular(row, b"", self._requests.begun.data)
-                for event in self._request(connection, found):
-                    keyed.append((event.order, connection.place, found["step"] * EVENTS, connection, event))
-        return keyed
-
     def _asked(self, connection: FollowedConnection, ordinal: int) -> Iterator[Event]:
-        """Let a request not wait as a column any longer; its event, if it was not reported yet."""
+        """Find a request that was kept; its event, if it was not reported yet."""
         if ordinal in connection.asked:
             return
         found = self._requests.take_asked(connection, ordinal)
         if isinstance(found, Asked):
             connection.asked[ordinal] = found
         elif found is not None:
-            yield from self._request(connection, self._regular(found[0], b"", self._requests.begun.data))
+            row, messages = found
+            yield from self._request(connection, self._regular(row, messages.buffer, messages.arena))
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

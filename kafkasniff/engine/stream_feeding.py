@@ -79,7 +79,7 @@ class StreamFeeder:
             remembered=in_proportion(MAX_REMEMBERED, memory.limit) if state.follows == Follows.EXCHANGES else 0,
         )
         self._engine = self._questions.engine
-        self.requests = StreamMessages(state)
+        self.requests = StreamMessages(state, self._engine)
         self._events = StreamEvents(state, self._questions, self.requests, max_frame=size)
         self._links: list[Links] = []
         """The network of connections that are over, until it is taken."""
@@ -92,7 +92,7 @@ class StreamFeeder:
     @property
     def memory(self) -> int:
         """Approximate bytes of memory of all connections."""
-        return self._engine.memory + self._questions.memory + self.requests.memory
+        return self._engine.memory + self._questions.memory
 
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
@@ -180,6 +180,7 @@ class StreamFeeder:
         """The other regular messages, one by one or as lines; `keyed` receives the events."""
         detail, state = self._state.detail, self._state
         messages, options = self._events.messages(), detail.decode
+        self.requests.begin(messages)
         run: LineRun | None = None
         if not self.may_adopt or not len(messages.rows):
             keyed += self._events.events(messages, None)
@@ -191,7 +192,7 @@ class StreamFeeder:
             shown, edges, is_event = self.requests.lines(messages, selected)
             keyed += self._events.events(messages, is_event)
             if len(shown.rows):
-                run = self.lines.run_of(shown, edges, self.requests.outstanding, detail)
+                run = self.lines.run_of(shown, edges, self.requests.keep_shown, detail)
             return None, run
         is_event = messages.rows["pair"] == NONE
         if finder is not None and not detail.hides:
@@ -226,10 +227,12 @@ class StreamFeeder:
         self._state.summary.requests += len(found.asked)
         self._state.summary.responses += len(found.asked)
 
-    def _taken(self, taken: EngineRows) -> list[Keyed]:
-        """The events of a call of the engine without packets."""
+    def _taken(self, taken: EngineRows, *, same_batch: bool = False) -> list[Keyed]:
+        """The events of a call of the engine without packets, perhaps after one with packets."""
         self._begin(taken, b"")
-        return self._events.events(self._events.messages(), None)
+        messages = self._events.messages()
+        self.requests.begin(messages, same_batch=same_batch)
+        return self._events.events(messages, None)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -249,15 +252,6 @@ class StreamFeeder:
                 if index == len(keyed) or keyed[index][1] != keyed[first][1]:
                     yield Collected(keyed[first:index])
                     first = index
-
-    def settle(self) -> Collected:
-        """Let no request wait as a column; the results of those that did."""
-        return Collected(self._events.settle())
-
-    def recall(self) -> None:
-        """The same, where none has to be reported."""
-        late = self._events.settle()
-        assert not late, "see `Inspector.settle`"
 
     # -- the network --------------------------------------------------------------------------------------------------
 
@@ -353,7 +347,7 @@ class StreamFeeder:
             f"{' and '.join(parts)} were treated as ended; their later packets begin in mid-stream"
         )
         keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
-        keyed += self._taken(self._engine.let_go(dropped))
+        keyed += self._taken(self._engine.let_go(dropped), same_batch=True)
         self._engine.release()
         budget.count_connections(len(self._engine))
 

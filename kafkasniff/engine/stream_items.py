@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from kafkasniff.engine.followed import REASONS
@@ -18,9 +17,8 @@ from kafkasniff.tcp.segments import (
     Late,
     Rejected,
     Retransmit,
-    Run,
+    Segment,
     Started,
-    Stretch,
     TcpProblem,
     Wrapped,
 )
@@ -73,7 +71,7 @@ class StreamItems:
             aligned = [bool(question.aligned[0]), bool(question.aligned[1])]
             gate = self.gates[question.connection] = TlsGate.after(aligned)
         wanted = question.verdict != NOT_KAFKA
-        for item in gate.feed([self._item(question)], self._keys(), wanted=wanted):
+        for item in gate.feed(self._item(question), self._keys(), wanted=wanted):
             self._pass(item)
         return int(gate.plain)
 
@@ -81,10 +79,8 @@ class StreamItems:
         direction, order, packet, time_ns = question.direction, question.order, question.packet, question.time
         kind = question.a
         if kind == SEGMENT:
-            size = question.size
-            data = ctypes.string_at(question.data, size)
-            run = Run(data, [0], [size], [size], [packet], [time_ns], [order], [question.released], 0, 1)
-            return Stretch((run, None) if direction == 0 else (None, run))
+            data = ctypes.string_at(question.data, question.size)
+            return Segment(order, direction, data, packet, time_ns, question.released)
         if kind == STARTED:
             return Started(order, direction, client=bool(question.b))
         if kind == GAP:
@@ -107,19 +103,9 @@ class StreamItems:
 
     def _pass(self, item: Item) -> None:
         """Pass an item of the clear streams on."""
-        if isinstance(item, Stretch):
-            segments = [
-                (run.order[index], direction, run, index)
-                for direction, run in enumerate(item.runs)
-                if run is not None
-                for index in range(run.first, run.last)
-            ]
-            segments.sort(key=itemgetter(0))
-            for order, direction, run, index in segments:
-                start = run.offset[index]
-                data = bytes(run.buffer[start : start + run.length[index]])
-                place = order, run.packet[index], run.time[index], run.released[index]
-                self._call(SEGMENT, direction, *place, data=data)
+        if isinstance(item, Segment):
+            place = item.order, item.packet, item.time_ns, item.released
+            self._call(SEGMENT, item.direction, *place, data=item.data)
         elif isinstance(item, Started):
             self._call(STARTED, item.direction, item.order, size=int(item.client))
         elif isinstance(item, Gap):

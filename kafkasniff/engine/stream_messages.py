@@ -1,7 +1,7 @@
 """Regular messages of the stream engine: exchanges as lines, as columns, or one by one.
 
-Where both messages of an exchange are in one batch, writers of lines and columns read them as they are. A request that
-is answered in a later batch waits as a column, if lines or columns are made; otherwise it is an event.
+Where both messages of an exchange are in one batch, writers of lines and columns read them as they are. The engine
+keeps a request that is answered in a later batch, if lines or columns are made; otherwise the request is an event.
 """
 
 from __future__ import annotations
@@ -17,39 +17,61 @@ from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import Asked, FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Keyed, begins_exchange
-from kafkasniff.engine.outstanding import HIDDEN, ORDINAL_BITS, ROW, BegunRequests, OutstandingRequests, keys_of
 from kafkasniff.engine.paired import until
-from kafkasniff.engine.regular_messages import HEADER, Edges, Messages
+from kafkasniff.engine.regular_messages import Edges, Messages
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.native.feed import ARENA, ENDED, KEYS, NONE, REQUEST, SILENT, VERSIONS
+from kafkasniff.native.feed import ENDED, KEYS, MESSAGE, NONE, REQUEST, SILENT, VERSIONS
 from kafkasniff.native.rows import joined
+from kafkasniff.native.streams import StreamEngine
 
 __all__ = ["StreamMessages"]
 
 MAX_BEGUN: Final = 16 << 10
 MAX_BEGUN_BYTES: Final = 16 << 20
-"""Bytes of a request that waits as a column with its body, and of all of them; larger ones are events."""
+"""Bytes of a request that is kept with its body, and of all of them; larger ones are events."""
+HIDDEN: Final = -1
+"""Number of an exchange that is counted but not shown; 0: it has no number yet."""
+SELECTED, SHOWN = 1, 2
+"""Marks of kept requests: a filter selects it; it is shown, and kept without its body."""
+ORDINAL_BITS: Final = 40
+"""Bits of a key for the ordinal of an exchange within its connection. The rest is the index of the connection."""
 
 Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+
+def _keys_of(rows: NDArray[np.void]) -> Ints:
+    """The keys of the exchanges of messages (`feed.MESSAGE`)."""
+    keys: Ints = (rows["connection"].astype(np.int64) << ORDINAL_BITS) + rows["ordinal"]
+    return keys
 
 
 class StreamMessages:
-    """Which regular messages become lines or columns, and the requests that wait as columns."""
+    """Which regular messages become lines or columns, and which requests `engine` keeps for that."""
 
-    def __init__(self, state: InspectorState) -> None:
+    def __init__(self, state: InspectorState, engine: StreamEngine) -> None:
         self._state = state
-        self.outstanding = OutstandingRequests()
-        """Requests that have lines."""
-        self.begun = BegunRequests()
-        """Requests with their bodies, of exchanges that become columns."""
+        self._engine = engine
         self.pin: Callable[[int, bool], None] | None = None
         """Receives the filter's decision on exchanges that Python reads from now on; None without a filter."""
+        self._messages: Messages
+        self._begun = np.empty(0, MESSAGE)
+        """Requests of this batch that are kept and are no events."""
+        self._left: list[tuple[NDArray[np.void], Messages]] = []
+        """Kept requests that leave, and where their bytes are."""
+        self._waiting: dict[int, tuple[np.void, Messages]] | None = None
+        """Both, by key; None: not looked up so far."""
+        self._recalled: set[int] = set()
+        """Keys of those whose exchange ended with an event."""
 
-    @property
-    def memory(self) -> int:
-        """Approximate bytes of memory of the requests that wait."""
-        return self.outstanding.memory + self.begun.memory
+    def begin(self, messages: Messages, *, same_batch: bool = False) -> None:
+        """The messages of a call of the engine; `same_batch`: of the packets of the last call."""
+        if not same_batch:
+            self._messages, self._begun, self._left = messages, messages.rows[:0], []
+            self._recalled.clear()
+        self._left.append((messages.asked, messages))
+        self._waiting = None
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
@@ -66,27 +88,38 @@ class StreamMessages:
         if selected is not None:
             # Exchanges without a response also need an `Exchange`.
             plain &= (~is_request | (selected <= 1)) & ((rows["flags"] & SILENT) == 0)
-        answers = np.flatnonzero(plain & ~is_request)
-        found, answered = self.outstanding.take(keys_of(rows.take(answers)))
-        plain[answers[~found]] = False
-        answers = answers[found]
+        asked = messages.asked.compress((messages.asked["mark"] & SHOWN) > 0)
+        answered = asked.compress(asked["pair"] != NONE)
+        answers = answered["pair"].astype(np.intp)
+        found = plain[answers]
+        answered, answers = answered.compress(found), answers[found]
+        plain &= is_request
+        plain[answers] = True
         hidden = ~alone if hides else np.zeros(len(rows), bool)
         hidden[answers[answered["number"] == HIDDEN]] = True
         begun = np.flatnonzero(plain & is_request)
-        if hides:
-            hidden[begun] = True
         over = np.zeros(len(rows), bool)
         if selected is None and is_ended.any():
-            begun = self._end_silent(rows, begun, over)
+            # Nothing else is needed of requests that expect no response.
+            ends = np.flatnonzero(is_ended)
+            keys, own_keys = _keys_of(rows.take(ends)), _keys_of(rows.take(begun))
+            over[ends] = np.isin(keys, _keys_of(asked)) | np.isin(keys, own_keys)
+            begun = begun[~np.isin(own_keys, keys)]
+        if hides:
+            hidden[plain & is_request] = True
         own = np.zeros(len(begun), np.uint8) if selected is None else selected[begun]
-        self._begin(messages, begun, own)
+        self._begun = rows.take(begun)
+        self._begun["mark"] = SHOWN | own
+        if hides:
+            self._begun["number"] = HIDDEN
+            self._engine.keep(self._begun, messages.buffer, messages.arena, whole=False)
         if hidden.any():
             self.count_hidden(is_request[hidden])
         is_event = alone & ~(plain | over)
         shown = ~(hidden | is_event | over)
         place = np.cumsum(shown) - 1
         kept = shown[answers]
-        answered, answers = answered[kept], place[answers[kept]]
+        answered, answers = answered.compress(kept), place[answers[kept]]
         kept = shown[begun]
         own, begun = own[kept], place[begun[kept]]
         left = rows.compress(shown)
@@ -95,34 +128,13 @@ class StreamMessages:
         edges = Edges(plain[shown], begun, own, answers, answered)
         return messages._replace(rows=left), edges, is_event
 
-    def _end_silent(self, rows: NDArray[np.void], begun: NDArray[np.intp], over: Bools) -> NDArray[np.intp]:
-        """Remove exchanges that had no response; returns those of `begun` that are not among them.
-
-        `over`: set for the ends of these, which need nothing else.
-        """
-        ends = np.flatnonzero((rows["flags"] & ENDED) > 0)
-        keys, asked = keys_of(rows.take(ends)), keys_of(rows.take(begun))
-        over[ends] = self.outstanding.drop(keys) | np.isin(keys, asked)
-        return begun[~np.isin(asked, keys)]
-
-    def _begin(self, messages: Messages, begun: NDArray[np.intp], selected: NDArray[np.uint8]) -> None:
-        """Store these requests until their responses arrive."""
-        if not len(begun):
-            return
-        rows = messages.rows.take(begun)
-        buffer, arena = messages.buffer, messages.arena
-        starts = (rows["start"] + np.uint64(HEADER)).tolist()
-        columns = (starts, rows["client_id"].tolist(), (rows["flags"] & ARENA).tolist())
-        ids = [
-            None if size < 0 else (arena if place else buffer)[start : start + size]
-            for start, size, place in zip(*columns, strict=True)
-        ]
-        made = np.zeros(len(rows), ROW)
-        for name in ("first_time", "time", "ordinal", "correlation", "code"):
-            made[name] = rows[name]
-        made["client_id"], made["selected"] = self.outstanding.indices(ids), selected
-        made["number"] = HIDDEN if self._state.detail.hides else 0
-        self.outstanding.add(keys_of(rows), made)
+    def keep_shown(self, numbers: Ints) -> Bools:
+        """Keep the requests of this batch that have lines, with these numbers; returns which of them still wait."""
+        begun = self._begun
+        begun["number"] = numbers
+        self._engine.keep(begun, self._messages.buffer, self._messages.arena, whole=False)
+        waits: Bools = ~np.isin(_keys_of(begun), list(self._recalled))
+        return waits
 
     def count_hidden(self, is_request: Bools) -> None:
         """Count messages that are not shown."""
@@ -141,38 +153,33 @@ class StreamMessages:
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
         is_event = alone.copy()
         # Requests that expect no response are events, and so are their ends.
-        alone &= (rows["flags"] & (SILENT | ENDED)) == 0
-        answers = np.flatnonzero(alone & ~is_request)
-        found, asked = self.begun.take(keys_of(rows.take(answers)))
-        begun = alone & is_request & (rows["size"] <= MAX_BEGUN)
+        begun = alone & is_request & ((rows["flags"] & (SILENT | ENDED)) == 0) & (rows["size"] <= MAX_BEGUN)
         begun = _of_codes(rows, begun, lambda code: answers_alone(code) and takes(code))
         sizes = np.cumsum(np.where(begun, rows["size"], 0), dtype=np.int64)
-        begun &= sizes + len(self.begun.data) <= MAX_BEGUN_BYTES
-        before = self.begun.data
-        self.begun.add(rows.compress(begun), messages.buffer, messages.arena)
+        begun &= sizes + self._engine.kept <= MAX_BEGUN_BYTES
+        self._begun = rows.compress(begun)
         is_event &= ~begun
+        asked = messages.asked
+        asked = asked.compress((asked["pair"] != NONE) & ((asked["mark"] & SHOWN) == 0))
         if not len(asked):
             return messages, is_event
-        answers = answers[found]
+        answers = asked["pair"].astype(np.intp)
         is_event[answers] = False
-        asked["start"] += np.uint64(len(messages.arena))
-        asked["pair"] = answers
         rows["pair"][answers] = len(rows) + np.arange(len(asked))
         is_event = np.append(is_event, np.zeros(len(asked), np.bool_))
-        return messages._replace(rows=joined((rows, asked)), arena=messages.arena + before), is_event
+        return messages._replace(rows=joined((rows, asked))), is_event
 
     def number(self, keyed: Sequence[Keyed], messages: Messages, is_event: Bools) -> None:
         """Number the exchanges that begin with these sorted events, and with the messages that are not events.
 
-        In the order of their requests, before anything is emitted. Requests that wait as columns keep their numbers.
+        In the order of their requests, before anything is emitted. Requests that are kept keep their numbers.
         """
         rows, owners = messages.rows, messages.owners
         # Requests of earlier batches are last and have numbers.
         here = int(np.count_nonzero(rows["number"] == 0))
         asked = np.flatnonzero(((rows["flags"][:here] & REQUEST) > 0) & ~is_event[:here])
         waiting = asked[rows["pair"][asked] == NONE]
-        keys = keys_of(rows.take(waiting))
-        recalled = waiting[~self.begun.has(keys)]
+        recalled = waiting[np.isin(_keys_of(rows.take(waiting)), list(self._recalled))]
         opened: list[OpenExchange] = []
         for connection, ordinal in rows[["connection", "ordinal"]][recalled].tolist():
             owner = owners[connection]
@@ -188,39 +195,40 @@ class StreamMessages:
             connection.exchanges[event.ordinal] = OpenExchange(number)
         for exchange, number in zip(opened, rows["number"][recalled].tolist(), strict=True):
             exchange.number = number
-        self.begun.number(keys, rows["number"][waiting])
+        self._engine.keep(rows.take(waiting), messages.buffer, messages.arena, whole=True)
         self._state.exchanges += len(asked) + len(begins)
 
     # -- exchanges that end otherwise ---------------------------------------------------------------------------------
 
-    def take_asked(self, connection: FollowedConnection, ordinal: int) -> Asked | NDArray[np.void] | None:
-        """A request that waits as a column, which waits no longer; with its body it is a regular message again."""
-        key = np.array([(connection.slot << ORDINAL_BITS) + ordinal], np.int64)
-        found, rows = self.begun.take(key)
-        if found[0]:
-            _keep_numbers(connection, rows)
-            return rows
-        found, rows = self.outstanding.take(key)
-        return self._asked(connection, rows[0]) if found[0] else None
+    def take_asked(self, connection: FollowedConnection, ordinal: int) -> Asked | tuple[np.void, Messages] | None:
+        """The request of an exchange that ends with an event, if the request was none.
 
-    def _asked(self, connection: FollowedConnection, row: np.void) -> Asked:
-        number, _, time_ns, ordinal, correlation, _, code, selected = row.item()
-        version = version_of(code)
+        With its body it is a regular message, with those that have its bytes.
+        """
+        if self._waiting is None:
+            self._waiting = {}
+            for rows, messages in (*self._left, (self._begun, self._messages)):
+                for key, row in zip(_keys_of(rows).tolist(), rows, strict=True):
+                    if key not in self._recalled:
+                        self._waiting[key] = row, messages
+        key = (connection.slot << ORDINAL_BITS) + ordinal
+        found = self._waiting.pop(key, None)
+        if found is None:
+            return None
+        self._recalled.add(key)
+        row, messages = found
+        number, shown = int(row["number"]), bool(row["mark"] & SHOWN)
+        exchange = OpenExchange(number)
         if number > 0:
-            exchange = connection.exchanges[ordinal] = OpenExchange(number)
-            exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation
-            if self.pin is not None:
-                self.pin(number, bool(selected))
-        client_id = self.outstanding.client_id(row)
-        return Asked(version.key, version.version, correlation, client_id, time_ns, None, number == HIDDEN)
-
-    def settle(self, connection: FollowedConnection) -> NDArray[np.void]:
-        """Let no request of a connection wait as a column; returns those with their bodies, as regular messages."""
-        for row in self.outstanding.take_connection(connection.slot):
-            connection.asked[int(row["ordinal"])] = self._asked(connection, row)
-        begun = self.begun.take_connection(connection.slot)
-        _keep_numbers(connection, begun)
-        return begun
+            connection.exchanges[ordinal] = exchange
+        if not shown:
+            return found
+        version, correlation_id = version_of(int(row["code"])), int(row["correlation"])
+        exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation_id
+        if number > 0 and self.pin is not None:
+            self.pin(number, bool(row["mark"] & SELECTED))
+        client_id, time_ns = messages.client_id_of(row), int(row["time"])
+        return Asked(version.key, version.version, correlation_id, client_id, time_ns, None, number == HIDDEN)
 
 
 def _stops(begins: Sequence[Keyed], messages: Messages, here: int) -> NDArray[np.int64]:
@@ -233,13 +241,6 @@ def _stops(begins: Sequence[Keyed], messages: Messages, here: int) -> NDArray[np
         at = until(rows, orders, messages.owners, (order, place, within), at)
         stops.append(at)
     return np.array(stops, np.int64)
-
-
-def _keep_numbers(connection: FollowedConnection, begun: NDArray[np.void]) -> None:
-    """Let the exchanges of requests that become events keep their numbers; those of this batch get theirs later."""
-    for ordinal, number in zip(begun["ordinal"].tolist(), begun["number"].tolist(), strict=True):
-        if number:
-            connection.exchanges[ordinal] = OpenExchange(number)
 
 
 def _of_codes(rows: NDArray[np.void], chosen: Bools, wanted: Callable[[int], bool]) -> Bools:

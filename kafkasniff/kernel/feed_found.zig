@@ -40,6 +40,7 @@ pub const Message = extern struct {
     /// The times of the packets with its first byte and its last.
     first_time: i64,
     time: i64,
+    /// Of a response; of a request that waits, its place among the outstanding ones.
     latency: i64,
     duration: i64,
     ordinal: i64,
@@ -57,7 +58,8 @@ pub const Message = extern struct {
     /// Number of messages before it in its packet.
     step: u32,
     flags: Flags,
-    spare: u8 = 0,
+    /// A mark of the caller.
+    mark: u8 = 0,
     /// Responses: retransmitted segments since the previous exchange ended.
     retransmits: u16 = 0,
     /// The position of its length prefix in its stream; -1: it came late.

@@ -8,6 +8,7 @@ const EarlyResponses = @import("stream_early.zig").EarlyResponses;
 const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
 const Frame = @import("stream_frames.zig").Frame;
+const kept_requests = @import("stream_kept.zig");
 const ledgers = @import("stream_ledger.zig");
 const links = @import("link.zig");
 const requests_of = @import("stream_requests.zig");
@@ -91,7 +92,7 @@ pub const Dialogue = struct {
         dialogue.responses_lost = true;
         var lost = dialogue.ledger.gap(e.gpa, resumed, has_head);
         defer lost.deinit(e.gpa);
-        for (lost.items) |pending| dialogue.end(e, c, &pending, .lost, 0, 0);
+        for (lost.items) |*pending| dialogue.end(e, c, pending, .lost, 0, 0);
     }
 
     pub fn beginGssapi(dialogue: *Dialogue, e: *Engine, c: *Connection) void {
@@ -122,27 +123,33 @@ pub const Dialogue = struct {
         return @abs(@as(i64, id) - last) < NEAR;
     }
 
+    /// Whether this may be the id of the next response.
+    pub fn mayBeNext(dialogue: *const Dialogue, id: i32) bool {
+        return dialogue.isNear(id) and id > (dialogue.last_answer orelse return true);
+    }
+
     // -- ends of exchanges --------------------------------------------------------------------------------------------
 
     fn end(
         dialogue: *Dialogue,
         e: *Engine,
         c: *Connection,
-        asked: *const Pending,
+        pending: *const Pending,
         status: types.Status,
         flags: u16,
         since: i64,
     ) void {
+        _ = kept_requests.giveBack(e, c, pending);
         e.put(c, .{
             .kind = .ended,
-            .ordinal = asked.ordinal,
+            .ordinal = pending.ordinal,
             .flags = flags,
             .retransmits = dialogue.retransmits,
             .a = @backingInt(status),
             .b = since,
         });
         dialogue.retransmits = 0;
-        links.noteExchange(e, c, asked.ordinal, asked.time, null);
+        links.noteExchange(e, c, pending.ordinal, pending.time, null);
     }
 
     /// The opening of the connection is over; regular messages do not show it.
@@ -166,6 +173,7 @@ pub const Dialogue = struct {
                 .packet = c.kafka.log.packet,
             };
             if (e.putRegular(c, &row, .{ .ended = true }, -1, null) != null) {
+                _ = kept_requests.giveBack(e, c, pending);
                 dialogue.retransmits = 0;
                 links.noteExchange(e, c, pending.ordinal, pending.time, null);
                 return;
@@ -179,22 +187,22 @@ pub const Dialogue = struct {
         while (dialogue.early.pop(e.gpa)) |frame| dialogue.giveUp(e, c, frame);
         for (0..2) |d| dialogue.endShort(e, c, d);
         var silent = false;
-        while (dialogue.ledger.drain(e.gpa, &silent)) |pending| {
+        while (dialogue.ledger.drain(e.gpa, &silent)) |*pending| {
             const after = elapsed(left, pending.first_time);
             if (silent) {
-                dialogue.end(e, c, &pending, .no_response, 0, 0);
+                dialogue.end(e, c, pending, .no_response, 0, 0);
             } else if (pending.lost) {
-                dialogue.end(e, c, &pending, .lost, 0, 0);
+                dialogue.end(e, c, pending, .lost, 0, 0);
             } else if (after != NO_TIME and after > 0) {
-                dialogue.end(e, c, &pending, .unanswered, 0, after);
+                dialogue.end(e, c, pending, .unanswered, 0, after);
             } else if (dialogue.one_sided) {
-                dialogue.end(e, c, &pending, .lost, types.UNREPORTED, 0);
-            } else dialogue.end(e, c, &pending, if (reason == .end) .open else .unanswered, 0, 0);
+                dialogue.end(e, c, pending, .lost, types.UNREPORTED, 0);
+            } else dialogue.end(e, c, pending, if (reason == .end) .open else .unanswered, 0, 0);
         }
     }
 
     pub fn free(dialogue: *Dialogue, e: *Engine) void {
-        dialogue.ledger.free(e.gpa);
+        dialogue.ledger.free(e);
         dialogue.early.free(e.gpa);
         for (dialogue.names.items) |name| e.retire(name);
         dialogue.names.clearAndFree(e.gpa);
@@ -372,7 +380,9 @@ pub const Dialogue = struct {
             }
             return;
         }
-        const leaver = dialogue.ledger.add(e.gpa, pending) orelse return;
+        const bound = dialogue.ledger.add(e.gpa, pending);
+        if (message) |index| e.messages.items[index].latency = dialogue.ledger.open.last;
+        const leaver = bound orelse return;
         // Without any response so far the capture may lack them all, which is known at the connection's end.
         const lost = leaver.lost or dialogue.last_answer == null;
         const flags: u16 = if (leaver.lost or !lost) 0 else types.UNREPORTED;
@@ -391,8 +401,8 @@ pub const Dialogue = struct {
         if (if (stale) null else dialogue.ledger.answer(e.gpa, id)) |answered| {
             pending = answered.pending;
             if (answered.passes) {
-                while (dialogue.ledger.olderLost(e.gpa, pending.ordinal)) |lost| {
-                    dialogue.end(e, c, &lost, .lost, 0, 0);
+                while (dialogue.ledger.olderLost(e.gpa, pending.ordinal)) |*lost| {
+                    dialogue.end(e, c, lost, .lost, 0, 0);
                 }
                 if (dialogue.ledger.passOver(pending.ordinal)) flags = types.OUT_OF_ORDER;
             }
@@ -429,6 +439,7 @@ pub const Dialogue = struct {
                 return dialogue.end(e, c, pending, .lost, 0, 0);
             }
         }
+        const asked = kept_requests.giveBack(e, c, pending);
         dialogue.passEarly(e, c, early);
         dialogue.last_answer = pending.correlation;
         var row = rowOf(frame, .response);
@@ -449,12 +460,15 @@ pub const Dialogue = struct {
             .response_done = frame.time,
         });
         if (pending.regular and flags == 0 and row.latency >= 0) {
-            const asked = if (pending.call == e.calls) pending.message else NONE;
+            const request_here = if (pending.call == e.calls) pending.message else NONE;
             const tagged = e.factsOf(c, row.key, row.version).traits.tagged_answer;
             row.body = if (tagged) 5 else 4;
             const tags = tagged and (frame.data.len < 5 or frame.data[4] != 0);
             dialogue.open(e, c);
-            if (e.putRegular(c, &row, .{ .tags = tags }, -1, asked) != null) return;
+            if (e.putRegular(c, &row, .{ .tags = tags }, -1, request_here)) |index| {
+                if (asked) |at| e.asked.items[at].pair = index;
+                return;
+            }
         }
         e.put(c, row);
         if (pending.mechanism == 0) return;
@@ -536,7 +550,7 @@ pub fn take(e: *Engine, c: *Connection, one: *const Frame) void {
 
 /// Whether bytes are exactly a message of this stream: a request, or a response to an outstanding one.
 pub fn isMessage(e: *Engine, c: *Connection, d: usize, bytes: []const u8) bool {
-    if (d == c.kafka.client) return e.askBytes(c, .exact_request, bytes, 0, 0, false);
+    if (d == c.kafka.client) return e.askBytes(c, .judge_request, bytes, 1, 0, false);
     return bytes.len >= 4 and isExactAnswer(e, c, bytes);
 }
 

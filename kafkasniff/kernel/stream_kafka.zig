@@ -3,6 +3,7 @@
 //! While a boundary or the verdict is unknown, streams are examined segment by segment (`stream_search.zig`). What the
 //! frames of streams in step mean is in `stream_dialogue.zig`.
 
+const boundaries = @import("stream_boundaries.zig");
 const Connection = @import("stream_connection.zig").Connection;
 const Dialogue = @import("stream_dialogue.zig").Dialogue;
 const dialogues = @import("stream_dialogue.zig");
@@ -43,7 +44,7 @@ pub const Stream = struct {
     base: i64 = 0,
     /// Position in the stream of the first byte of the search.
     origin: i64 = 0,
-    generation: u32 = 0,
+    search: boundaries.Search = .{},
     /// The search starts at the first byte of the stream.
     aligned: bool = false,
     began: bool = false,
@@ -62,11 +63,13 @@ pub const Stream = struct {
         return stream.hole or (stream.began and stream.framer == null);
     }
 
-    pub fn collect(stream: *Stream, e: *Engine, one: Segment) void {
+    /// `forced`: the user says that this is Kafka.
+    pub fn collect(stream: *Stream, e: *Engine, one: Segment, forced: bool) void {
         const more: i64 = @intCast(one.data.len);
         const size: i64 = @intCast(stream.bytes.len());
         if (size == 0) stream.origin = one.at - stream.base;
         if (size + more > MAX_SEARCH) stream.keepFrom(stream.base + @max(@divFloor(size, 2), size + more - MAX_SEARCH));
+        stream.search.add(e, stream, forced, stream.base + @as(i64, @intCast(stream.bytes.len())));
         stream.bytes.append(e.gpa, one.data);
         stream.pieces.push(e.gpa, .{
             .packet = one.packet,
@@ -80,14 +83,19 @@ pub const Stream = struct {
     /// Nothing before this place is needed.
     pub fn keepFrom(stream: *Stream, from: i64) void {
         const n: usize = @intCast(@max(@min(from - stream.base, @as(i64, @intCast(stream.bytes.len()))), 0));
+        if (n == 0) return;
+        var last = stream.base;
         stream.bytes.drop(n);
         stream.base += @intCast(n);
         var whole: usize = 0;
         for (stream.pieces.items()) |piece| {
             if (piece.end > stream.base) break;
+            last = piece.end;
             whole += 1;
         }
         stream.pieces.drop(whole);
+        stream.search.clipped = stream.pieces.len() != 0 and last < stream.base;
+        stream.search.keepFrom(stream.base);
     }
 
     /// Bytes of it so far, the missing ones included.
@@ -98,8 +106,8 @@ pub const Stream = struct {
     pub fn release(stream: *Stream, e: *Engine) void {
         stream.bytes.free(e.gpa);
         stream.pieces.free(e.gpa);
+        stream.search.free(e);
         stream.base = 0;
-        stream.generation +%= 1;
         stream.aligned = false;
     }
 
@@ -264,8 +272,8 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
     if (stream.trial != null) {
         search.tryFrames(e, c, d, one);
     } else {
-        stream.collect(e, one);
-        search.seek(e, c, d, one);
+        stream.collect(e, one, kafka.forced);
+        search.seek(e, c, d);
     }
     kafka.compare();
     // A piece of a frame is not an event, however the packets are batched.

@@ -4,7 +4,9 @@
 //! on the number of outstanding requests: each is processed once when a gap may have contained its response, and once
 //! when it leaves.
 
+const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
+const kept_requests = @import("stream_kept.zig");
 const lists = @import("stream_lists.zig");
 const std = @import("std");
 
@@ -37,6 +39,8 @@ pub const Pending = struct {
     lost: bool = false,
     /// The response to a later request arrived before its own.
     passed: bool = false,
+    /// A request that is answered in a later call: its row, and some of its bytes (`stream_kept.zig`).
+    kept: ?[]u8 = null,
     next: u32 = NONE,
     previous: u32 = NONE,
     same_next: u32 = NONE,
@@ -108,6 +112,20 @@ pub const Ledger = struct {
         ledger.by_id.get(gpa, pending.correlation).chain.append(&ledger.slab, place);
         if (ledger.count() <= MAX_OUTSTANDING) return null;
         return ledger.remove(gpa, if (ledger.passed.first != NONE) ledger.passed.first else ledger.open.first);
+    }
+
+    pub fn keptBytes(ledger: *const Ledger) u64 {
+        var total: u64 = 0;
+        for ([_]u32{ ledger.passed.first, ledger.open.first }) |first_place| {
+            var place = first_place;
+            while (place != NONE) : (place = ledger.slab.at(place).next) {
+                if (ledger.slab.at(place).kept) |bytes| total += bytes.len;
+            }
+        }
+        for (ledger.silent.items()) |pending| if (pending.kept) |bytes| {
+            total += bytes.len;
+        };
+        return total;
     }
 
     /// Makes the index of loaded requests.
@@ -267,6 +285,13 @@ pub const Ledger = struct {
         return pending;
     }
 
+    /// The outstanding request at this place, if it is this one.
+    pub fn find(ledger: *Ledger, ordinal: i64, place: i64) ?*Pending {
+        if (std.math.cast(u32, place)) |at| if (ledger.isValid(ordinal, at)) return ledger.slab.at(at);
+        for (ledger.silent.items()) |*pending| if (pending.ordinal == ordinal) return pending;
+        return null;
+    }
+
     /// Removes the oldest one, whether it expects a response or not. `silent`: which.
     pub fn drain(ledger: *Ledger, gpa: Allocator, silent: *bool) ?Pending {
         const oldest_open = ledger.first();
@@ -277,11 +302,15 @@ pub const Ledger = struct {
         return ledger.remove(gpa, if (ledger.passed.first != NONE) ledger.passed.first else ledger.open.first);
     }
 
-    pub fn free(ledger: *Ledger, gpa: Allocator) void {
+    pub fn free(ledger: *Ledger, e: *Engine) void {
+        const gpa = e.gpa;
         var chains = [_]u32{ ledger.passed.first, ledger.open.first };
         for (&chains) |*place| while (place.* != NONE) : (place.* = ledger.slab.at(place.*).next) {
-            if (ledger.same(ledger.slab.at(place.*).correlation)) |of_id| of_id.lost_ordinals.free(gpa);
+            const pending = ledger.slab.at(place.*);
+            if (ledger.same(pending.correlation)) |of_id| of_id.lost_ordinals.free(gpa);
+            kept_requests.drop(e, pending);
         };
+        for (ledger.silent.items()) |*pending| kept_requests.drop(e, pending);
         ledger.by_id.free(gpa);
         ledger.slab.free(gpa);
         ledger.open = .{};

@@ -1,8 +1,9 @@
 //! Recognizing Kafka, and finding where the frames of a stream begin.
 //!
-//! Python judges the collected bytes of a stream (`Question.seek`); this acts on the answers. A stream with a gap before
-//! its first whole frame is cut provisionally: a trial.
+//! Acts on what `stream_boundaries.zig` finds in the collected bytes of a stream. A stream with a gap before its first
+//! whole frame is cut provisionally: a trial.
 
+const boundaries = @import("stream_boundaries.zig");
 const Connection = @import("stream_connection.zig").Connection;
 const Engine = @import("streams.zig").Engine;
 const exhausted = @import("stream_memory.zig").exhausted;
@@ -110,7 +111,7 @@ fn lose(e: *Engine, c: *Connection, d: usize, segment: Segment, lost: frames.Los
     var rest = segment;
     rest.data = segment.data[lost.at..];
     rest.at += @intCast(lost.at);
-    stream.collect(e, rest);
+    stream.collect(e, rest, kafka.forced);
     seekOnce(e, c, d, false, work);
 }
 
@@ -135,7 +136,7 @@ fn workOff(e: *Engine, c: *Connection, d: usize, work: *WorkList) void {
                 const lost = framer.cut(e, d, segment, ToDialogue{ .e = e, .c = c }) orelse continue;
                 lose(e, c, d, segment, lost, work);
             } else {
-                stream.collect(e, segment);
+                stream.collect(e, segment, kafka.forced);
                 seekOnce(e, c, d, false, work);
             }
         },
@@ -143,7 +144,7 @@ fn workOff(e: *Engine, c: *Connection, d: usize, work: *WorkList) void {
 }
 
 /// Checks whether the bytes of a stream that is not in step reveal its frame boundaries, and its role.
-pub fn seek(e: *Engine, c: *Connection, d: usize, _: ?Segment) void {
+pub fn seek(e: *Engine, c: *Connection, d: usize) void {
     var work: WorkList = .empty;
     defer work.deinit(e.gpa);
     seekOnce(e, c, d, false, &work);
@@ -155,56 +156,43 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
     const kafka = &c.kafka;
     const stream = &kafka.talk.?.streams[d];
     if (stream.framer != null or kafka.verdict == .not or stream.bytes.len() == 0) return;
-    var q = e.question(c, .seek, d);
-    if (kafka.verdict == .kafka and stream.aligned and stream.base == 0 and kafka.client != d) {
-        // Usual: the beginning of the broker's stream.
-        q.out_direction = @intCast(d);
-        return enterStep(e, c, &q, work);
+    if (restart) boundaries.restartResponses(stream, -1);
+    if (!boundaries.takePrologue(e, c, d)) return;
+    if (boundaries.find(e, c, d)) |at| return enterStep(e, c, .{ .d = d, .at = at }, work);
+    if (kafka.verdict == .undecided) {
+        if (boundaries.findExchange(e, c)) |found| {
+            // Then the stream of `d` is searched again, or is in step.
+            return if (found.d == d) enterStep(e, c, found, work) else enter(e, c, found);
+        }
+        if (matchTrials(e, c)) return;
+        if (boundaries.reasonAgainst(e, c, d)) |text| return judgeNotKafka(e, c, d, text);
     }
-    q.a = @intFromBool(restart);
-    const answer = checked(e, c, &q);
-    if (q.out_text != 0 and answer != .not_kafka) e.textProblem(c, d, kafka.log, q.out_text - 1, q.out_count);
-    if (answer == .enter) {
-        if (q.out_direction == d) return enterStep(e, c, &q, work);
-        return enter(e, c, &q);
-    }
-    if (kafka.verdict == .undecided and matchTrials(e, c)) return;
-    if (answer == .not_kafka) return judgeNotKafka(e, c, d, q.out_text - 1);
-    stream.keepFrom(q.keep);
+    boundaries.forget(e, c, d);
 }
 
-/// Asks where frames begin. An answer counts only if a frame can begin there, or where the stream itself begins: so each
-/// one takes at least a frame of the bytes, and a stream cannot fall out of step at the same place again.
-fn checked(e: *Engine, c: *Connection, q: *types.Ask) types.Answer {
-    const answer = e.ask(q);
-    if (answer != .enter) return answer;
-    const stream = &c.kafka.talk.?.streams[@min(q.out_direction, 1)];
-    const bytes = stream.bytes.items();
-    const at = q.position - stream.base;
-    if (q.out_direction > 1 or stream.framer != null or at < 0 or at >= bytes.len) return .nothing;
-    const rest = bytes[@intCast(at)..];
-    if (rest.len < 4 or (stream.aligned and q.position == 0)) return answer;
-    const size: i64 = std.mem.readInt(i32, rest[0..4], .big);
-    return if (size < 0 or size > e.max_frame) .nothing else answer;
-}
-
-/// The stream is in step from a position on, as an answer says.
-fn enter(e: *Engine, c: *Connection, q: *const types.Ask) void {
+/// The stream is in step from this position on.
+fn enter(e: *Engine, c: *Connection, found: boundaries.Place) void {
     var work: WorkList = .empty;
     defer work.deinit(e.gpa);
-    enterStep(e, c, q, &work);
-    workOff(e, c, q.out_direction, &work);
+    enterStep(e, c, found, &work);
+    workOff(e, c, found.d, &work);
 }
 
-fn enterStep(e: *Engine, c: *Connection, q: *const types.Ask, work: *WorkList) void {
+fn enterStep(e: *Engine, c: *Connection, found: boundaries.Place, work: *WorkList) void {
     const kafka = &c.kafka;
-    const d: usize = q.out_direction;
+    const d = found.d;
     const stream = &kafka.talk.?.streams[d];
     const undecided = kafka.verdict == .undecided;
-    if (undecided) judgeKafka(e, c, @intCast(q.out_client));
-    if (q.out_skipped != 0) e.put(c, .{ .kind = .resync, .direction = @intCast(d), .a = q.out_skipped });
-    const moved = Moved.of(stream, q.position);
-    if (q.out_flag != 0) kafka.talk.?.dialogue.beginGssapi(e, c);
+    var gssapi = false;
+    if (undecided) {
+        const beginning = boundaries.beginning(e, c, found);
+        gssapi = beginning.gssapi;
+        judgeKafka(e, c, beginning.client);
+    }
+    const skipped = found.at - stream.search.prologue;
+    if (skipped != 0) e.put(c, .{ .kind = .resync, .direction = @intCast(d), .a = skipped });
+    const moved = Moved.of(stream, found.at);
+    if (gssapi) kafka.talk.?.dialogue.beginGssapi(e, c);
     stream.release(e);
     stream.framer = .{};
     work.append(e.gpa, .{ .entered = undecided }) catch exhausted();
@@ -231,17 +219,13 @@ pub fn finish(e: *Engine, c: *Connection) void {
     const kafka = &c.kafka;
     if (kafka.client < 0) return;
     const client: usize = @intCast(kafka.client);
-    if (kafka.verdict == .undecided and kafka.talk.?.streams[client].bytes.len() != 0) {
-        var q = e.question(c, .began, client);
-        if (checked(e, c, &q) == .enter) enter(e, c, &q);
-    }
+    const requests = &kafka.talk.?.streams[client];
+    if (kafka.verdict == .undecided and boundaries.began(requests)) enter(e, c, .{ .d = client, .at = requests.base });
     if (kafka.verdict != .kafka) return;
     repeat(e, c, client, MAX_AT_END);
     const responses = &kafka.talk.?.streams[1 - client];
     if (responses.framer != null or responses.trial != null or !kafka.talk.?.dialogue.ids_rise) return;
-    if (responses.bytes.len() == 0) return;
-    var q = e.question(c, .last_response, 1 - client);
-    if (checked(e, c, &q) == .enter) enter(e, c, &q);
+    if (boundaries.findLastResponse(e, c, 1 - client)) |at| enter(e, c, .{ .d = 1 - client, .at = at });
 }
 
 // -- the verdict ----------------------------------------------------------------------------------------------------------
@@ -268,7 +252,7 @@ pub fn judgeNotKafka(e: *Engine, c: *Connection, d: usize, text: i64) void {
 
 /// The verdict is known: processes the bytes of the other stream that waited for it.
 fn settle(e: *Engine, c: *Connection, d: usize) void {
-    if (c.kafka.talk.?.streams[d].trial != null) judgeTrial(e, c, d) else seek(e, c, d, null);
+    if (c.kafka.talk.?.streams[d].trial != null) judgeTrial(e, c, d) else seek(e, c, d);
 }
 
 // -- trials ---------------------------------------------------------------------------------------------------------------
@@ -277,22 +261,16 @@ fn settle(e: *Engine, c: *Connection, d: usize) void {
 pub fn gap(e: *Engine, c: *Connection, d: usize, missing: types.Gap) void {
     const kafka = &c.kafka;
     const stream = &kafka.talk.?.streams[d];
-    if (stream.trial == null and stream.bytes.len() != 0) {
-        var q = e.question(c, .begin_trial, d);
-        q.a = missing.size;
-        q.b = @intFromBool(missing.snapped);
-        q.order = missing.order;
-        if (e.ask(&q) == .enter) {
-            stream.trial = .{};
-            stream.frames_size = 0;
-            stream.examined = 0;
-            stream.refused = false;
-            var moved = Moved.of(stream, q.position);
-            defer moved.retire(e);
-            while (moved.next()) |segment| {
-                // A size that cannot be one ends the frames before the gap.
-                if (stream.trial.?.cut(e, d, segment, ToTrial{ .e = e, .c = c }) != null) break;
-            }
+    if (stream.trial == null and stream.bytes.len() != 0 and boundaries.beginsFrame(e, c, d, missing)) {
+        stream.trial = .{};
+        stream.frames_size = 0;
+        stream.examined = 0;
+        stream.refused = false;
+        var moved = Moved.of(stream, stream.base);
+        defer moved.retire(e);
+        while (moved.next()) |segment| {
+            // A size that cannot be one ends the frames before the gap.
+            if (stream.trial.?.cut(e, d, segment, ToTrial{ .e = e, .c = c }) != null) break;
         }
     }
     stream.release(e);
@@ -321,8 +299,8 @@ pub fn tryFrames(e: *Engine, c: *Connection, d: usize, segment: Segment) void {
     const stream = &c.kafka.talk.?.streams[d];
     if (stream.trial.?.cut(e, d, segment, ToTrial{ .e = e, .c = c }) == null) return judgeTrial(e, c, d);
     dropTrial(e, c, d);
-    stream.collect(e, segment);
-    seek(e, c, d, segment);
+    stream.collect(e, segment, c.kafka.forced);
+    seek(e, c, d);
 }
 
 /// Whether every frame of a trial has a plausible request header.

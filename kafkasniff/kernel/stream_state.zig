@@ -179,6 +179,7 @@ pub fn load(e: *Engine, bytes: []const u8) Error!*Connection {
     if (reader.rest.len != 0) return error.Invalid;
     if (c.kafka.talk) |talk| {
         talk.dialogue.ledger.reindex(e.gpa, e.secret[0]);
+        e.kept_bytes += talk.dialogue.ledger.keptBytes();
         talk.dialogue.early.reindex(e.gpa, e.secret[1]);
     }
     e.enterLoaded(c);

@@ -303,20 +303,7 @@ pub const Ask = extern struct {
     connection: u32,
     direction: u32,
     verdict: u32,
-    client: i32,
-    /// The other stream holds segments after a hole.
-    peer_hole: u32,
-    /// Changes whenever the bytes of a search are dropped.
-    generation: [2]u32,
     aligned: [2]u32,
-    forced: u32,
-    spare: u32 = 0,
-    bytes: [2]u64,
-    bytes_size: [2]u64,
-    /// Bytes of the search before the first one kept.
-    base: [2]i64,
-    pieces: [2]u64,
-    pieces_count: [2]u64,
     data: u64,
     size: u64,
     packet: i64,
@@ -327,13 +314,6 @@ pub const Ask = extern struct {
     b: i64,
     c: i64,
     // The answer.
-    /// Where frames begin, counted like `base`; bytes before `keep` are not needed.
-    position: i64,
-    keep: i64,
-    out_direction: u32,
-    out_client: i32,
-    out_skipped: i64,
-    out_flag: i64,
     /// A text of Python's, plus one; 0: none. `out_count`: bytes that it is about.
     out_text: i64,
     out_count: i64,
@@ -344,19 +324,32 @@ pub const Ask = extern struct {
 pub const Question = enum(u32) {
     /// What pairing needs to know of version `b` of API `a` (`Facts`); the answer is its `Traits`.
     facts,
-    seek,
-    begin_trial,
+    /// `data` and `size`: the highest plausible versions of APIs, by key (`i32`).
+    highest_versions,
+    /// Whether a PROXY protocol header is complete here, or none begins; `out_count`: its length.
+    prologue,
+    /// Whether a request may begin with these bytes, or, with `c`, of whatever API in a frame of size `a`; `b`: they are
+    /// the first of their stream.
+    begins_request,
+    /// The same for the fields before a client id.
+    begins_header,
+    /// The same for a response to version `b` of API `a`.
+    begins_response,
+    /// How likely this is a request: `Answer.enter` if it decodes exactly, or `plausible`. `a`: of unknown kind; `b`: the
+    /// first of its stream; `c`: as in `begins_request`.
+    judge_request,
+    /// Whether this is the response to the request of `b` bytes at `a`.
+    answers,
+    /// A text (`out_text`): why these first bytes are not Kafka's; `a`: they are the first of their stream.
+    against,
     may_be_request,
     fits,
     exact_response,
-    exact_request,
     likely_request,
-    began,
-    last_response,
     item,
 };
 
-pub const Answer = enum(i32) { nothing = 0, enter = 1, not_kafka = 2, _ };
+pub const Answer = enum(i32) { nothing = 0, enter = 1, plausible = 2, _ };
 
 /// Items of a connection that passes through TLS, both ways (`Ask.a`).
 pub const Item = enum(i64) { segment, started, gap, late, hole, retransmit, closed, problem, wrapped, rejected, text };
@@ -380,7 +373,7 @@ pub const Facts = struct {
     response: u64 = 0,
 };
 
-/// Bytes of a search: the segment that ends at `end`, counted like `Ask.base`.
+/// Bytes of a search: the segment that ends at `end`, counted like `Stream.base`.
 pub const Piece = extern struct { packet: i64, time: i64, order: i64, released: i64, end: i64 };
 
 /// Columns of a batch.
@@ -424,8 +417,13 @@ pub const View = extern struct {
     rows_count: u64,
     messages: u64,
     messages_count: u64,
+    /// Requests of earlier calls that leave.
+    asked: u64,
+    asked_count: u64,
     /// Bytes of messages that are not in the batch.
     arena_size: u64,
+    /// Bytes of the requests that are kept for later calls.
+    kept_bytes: u64,
     opened: u64,
     opened_count: u64,
     endings: u64,
@@ -455,7 +453,7 @@ pub const Holding = extern struct {
 };
 
 /// The structures that Python shares: `name=field:offset:size,…;`, with a `size` entry for the whole.
-pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Piece = Piece, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals, .LinkRow = LinkRow, .LinkStall = LinkStall, .Network = Network });
+pub const layout = describe(.{ .Row = Row, .Opened = Opened, .Ending = Ending, .Ask = Ask, .Batch = Batch, .View = View, .Holding = Holding, .Totals = Totals, .LinkRow = LinkRow, .LinkStall = LinkStall, .Network = Network });
 
 fn describe(comptime types: anytype) [:0]const u8 {
     @setEvalBranchQuota(200_000);

@@ -9,6 +9,7 @@ const found_messages = @import("feed_found.zig");
 const exhausted = memory.exhausted;
 const kafkas = @import("stream_kafka.zig");
 const links = @import("link.zig");
+const kept_requests = @import("stream_kept.zig");
 const lists = @import("stream_lists.zig");
 const memory = @import("stream_memory.zig");
 const saving = @import("stream_state.zig");
@@ -69,6 +70,8 @@ pub const Engine = struct {
     secret: [2]u64,
     max_frame: i64,
     ports: []u16 = &.{},
+    /// The highest plausible version of each API, by key, once a search needed it; -1: the key is unknown.
+    versions: []i32 = &.{},
     follows: Follows,
     most_remembered: u64,
     remembered: u64 = 0,
@@ -83,8 +86,12 @@ pub const Engine = struct {
     rows: std.ArrayList(types.Row) = .empty,
     /// Regular messages, which writers of lines and columns read as they are: whole, of a known kind, and in order.
     messages: std.ArrayList(found_messages.Message) = .empty,
-    /// Bytes of those that are not in the batch.
+    /// Requests of earlier calls that were kept and leave in this one; `pair`: the index of a regular response.
+    asked: std.ArrayList(found_messages.Message) = .empty,
+    /// Bytes of both that are not in the batch.
     arena_size: u64 = 0,
+    /// Bytes of the requests that are kept.
+    kept_bytes: u64 = 0,
     buffer: []const u8 = &.{},
     step: u32 = 0,
     calls: u32 = 0,
@@ -186,6 +193,14 @@ pub const Engine = struct {
             message.start = at;
             at += message.size;
         };
+        for (e.asked.items) |*message| {
+            const source: [*]const u8 = @ptrFromInt(message.start);
+            const size: usize = @intCast(message.latency);
+            @memcpy(out[at..][0..size], source[0..size]);
+            message.start = at;
+            message.latency = 0;
+            at += size;
+        }
     }
 
     /// Reports a TCP problem at a place, or at the verdict.
@@ -268,6 +283,7 @@ pub const Engine = struct {
     /// Bytes that connections hold, without themselves, and without what only the results of a call take.
     fn kept(e: *const Engine) u64 {
         var transient: u64 = e.rows.capacity * @sizeOf(types.Row) + e.messages.capacity * @sizeOf(found_messages.Message);
+        transient += e.asked.capacity * @sizeOf(found_messages.Message);
         transient += e.opened.capacity * @sizeOf(types.Opened) + e.endings.capacity * @sizeOf(types.Ending);
         transient += e.retired.capacity * @sizeOf([]u8) + e.saved.capacity + e.holdings.capacity * @sizeOf(types.Holding);
         transient += e.link_rows.capacity * @sizeOf(types.LinkRow) + e.stalls.capacity * @sizeOf(types.LinkStall);
@@ -281,6 +297,7 @@ pub const Engine = struct {
         e.retired.clearRetainingCapacity();
         e.rows.clearRetainingCapacity();
         e.messages.clearRetainingCapacity();
+        e.asked.clearRetainingCapacity();
         e.arena_size = 0;
         e.step = 0;
         e.calls +%= 1;
@@ -303,20 +320,8 @@ pub const Engine = struct {
         q.connection = c.index;
         q.direction = @intCast(d);
         q.verdict = @backingInt(kafka.verdict);
-        q.client = kafka.client;
-        q.out_client = kafka.client;
-        q.forced = @intFromBool(kafka.forced);
         const talk = kafka.talk orelse return q;
-        q.peer_hole = @intFromBool(talk.streams[1 - d].hole);
-        for (&talk.streams, 0..) |*stream, i| {
-            q.generation[i] = stream.generation;
-            q.aligned[i] = @intFromBool(stream.aligned);
-            q.bytes[i] = @intFromPtr(stream.bytes.items().ptr);
-            q.bytes_size[i] = stream.bytes.len();
-            q.base[i] = stream.base;
-            q.pieces[i] = @intFromPtr(stream.pieces.items().ptr);
-            q.pieces_count[i] = stream.pieces.len();
-        }
+        for (&talk.streams, &q.aligned) |*stream, *aligned| aligned.* = @intFromBool(stream.aligned);
         return q;
     }
 
@@ -358,6 +363,15 @@ pub const Engine = struct {
         found.traits.asked = true;
         if (small) e.facts[@intCast(key)][@intCast(version)] = found;
         return found;
+    }
+
+    pub fn highestVersions(e: *Engine, c: *Connection) []const i32 {
+        if (e.versions.len == 0) {
+            var q = e.question(c, .highest_versions, 0);
+            _ = e.ask(&q);
+            if (q.size != 0) e.versions = e.gpa.dupe(i32, @as([*]const i32, @ptrFromInt(q.data))[0..q.size]) catch exhausted();
+        }
+        return e.versions;
     }
 
     /// Passes an item of a TLS connection to Python, which calls `kafkasniff_streams_item` for those of its clear streams.
@@ -727,6 +741,7 @@ pub const Engine = struct {
         e.freed.clearAndFree(e.gpa);
         e.rows.clearAndFree(e.gpa);
         e.messages.clearAndFree(e.gpa);
+        e.asked.clearAndFree(e.gpa);
         e.opened.clearAndFree(e.gpa);
         e.endings.clearAndFree(e.gpa);
         e.link_rows.clearAndFree(e.gpa);
@@ -737,6 +752,8 @@ pub const Engine = struct {
         e.holdings.clearAndFree(e.gpa);
         e.gpa.free(e.ports);
         e.ports = &.{};
+        e.gpa.free(e.versions);
+        e.versions = &.{};
     }
 };
 
@@ -805,7 +822,10 @@ pub export fn kafkasniff_streams_view(e: *Engine, view: *types.View) void {
         .rows_count = e.rows.items.len,
         .messages = @intFromPtr(e.messages.items.ptr),
         .messages_count = e.messages.items.len,
+        .asked = @intFromPtr(e.asked.items.ptr),
+        .asked_count = e.asked.items.len,
         .arena_size = e.arena_size,
+        .kept_bytes = e.kept_bytes,
         .opened = @intFromPtr(e.opened.items.ptr),
         .opened_count = e.opened.items.len,
         .endings = @intFromPtr(e.endings.items.ptr),
@@ -834,21 +854,16 @@ pub export fn kafkasniff_streams_gather(e: *Engine, out: [*]u8) void {
     e.gather(out);
 }
 
-/// Within a question: API and version of the oldest request with this id, as key << 16 | version; -1: none.
-pub export fn kafkasniff_streams_oldest(e: *Engine, id: i32) i64 {
-    const c = e.now orelse return -1;
-    const talk = c.kafka.talk orelse return -1;
-    const pending = talk.dialogue.ledger.oldest(id) orelse return -1;
-    return (@as(i64, pending.key) << 16) | @as(u16, @bitCast(pending.version));
-}
-
-/// Within a question: last ids of a request and of an answer; bit 0: there is the first, bit 1: the second.
-pub export fn kafkasniff_streams_ids(e: *Engine, out: *[2]i32) i32 {
-    const c = e.now orelse return 0;
-    const talk = c.kafka.talk orelse return 0;
-    const dialogue = &talk.dialogue;
-    out.* = .{ dialogue.last_id orelse 0, dialogue.last_answer orelse 0 };
-    return @as(i32, @intFromBool(dialogue.last_id != null)) + 2 * @as(i32, @intFromBool(dialogue.last_answer != null));
+/// Keeps requests of the last call until they leave (`stream_kept.keep`).
+pub export fn kafkasniff_streams_keep(
+    e: *Engine,
+    rows: [*]const found_messages.Message,
+    count: u64,
+    buffer: [*]const u8,
+    arena: [*]const u8,
+    whole: bool,
+) void {
+    kept_requests.keep(e, rows[0..count], buffer, arena, whole);
 }
 
 /// Within a question about an item: an item of the clear streams.
@@ -925,7 +940,7 @@ fn heldBy(c: *const Connection) u64 {
         if (stream.framer) |*framer| total += framer.have.capacity;
         if (stream.trial) |*framer| total += framer.have.capacity;
         total += @as(u64, @intCast(stream.frames_size)) + stream.bytes.list.capacity;
-        total += stream.pieces.list.capacity * @sizeOf(types.Piece);
+        total += stream.pieces.list.capacity * @sizeOf(types.Piece) + stream.search.held();
     }
     const dialogue = &talk.dialogue;
     total += dialogue.ledger.slab.entries.capacity * 128;

@@ -48,11 +48,11 @@ MESSAGE: Final = np.dtype(
         ("client_id", np.int16),
         ("step", np.uint32),
         ("flags", np.uint8),
-        ("spare", np.uint8),
+        ("mark", np.uint8),
         ("retransmits", np.uint16),
         ("position", np.int64),
         ("number", np.int64),
     ],
     align=True,
 )
-"""A message (`feed.Message`). `number`: of its exchange, 0 if it has none yet; the kernel leaves it at 0."""
+"""A message (`feed.Message`). `number`: of its exchange, 0 if it has none yet. The kernel leaves it and `mark` at 0."""

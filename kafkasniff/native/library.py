@@ -20,7 +20,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 15
+ABI: Final = 16
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -51,9 +51,8 @@ class Kernel:
     streams_let_go: Any
     streams_view: Any
     streams_release: Any
-    streams_oldest: Any
-    streams_ids: Any
     streams_item: Any
+    streams_keep: Any
     streams_gather: Any
     streams_save: Any
     streams_load: Any
@@ -149,8 +148,7 @@ class Kernel:
             "let_go": (None, pointer, pointer, number),
             "view": (None, pointer, pointer),
             "release": (None, pointer),
-            "oldest": (ctypes.c_int64, pointer, ctypes.c_int32),
-            "ids": (ctypes.c_int32, pointer, pointer),
+            "keep": (None, pointer, pointer, number, pointer, pointer, ctypes.c_bool),
             "item": (None, pointer, pointer),
             "gather": (None, pointer, ctypes.c_char_p),
             "save": (pointer, pointer, ctypes.c_uint32, pointer),

@@ -25,7 +25,7 @@ from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 __all__ = [
     "ENTER",
     "NOTHING",
-    "NOT_KAFKA",
+    "PLAUSIBLE",
     "UNKNOWN",
     "EngineRows",
     "QuestionKind",
@@ -35,7 +35,7 @@ __all__ = [
 
 NOTHING: Final = 0
 ENTER: Final = 1
-NOT_KAFKA: Final = 2
+PLAUSIBLE: Final = 2
 """Answers to questions (`stream_types.Answer`)."""
 
 UNKNOWN: Final = -(1 << 63)
@@ -57,8 +57,8 @@ class RowKind:
 class QuestionKind:
     """Kinds of questions (`stream_types.Question`)."""
 
-    FACTS, SEEK, BEGIN_TRIAL, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, EXACT_REQUEST = range(7)
-    LIKELY_REQUEST, BEGAN, LAST_RESPONSE, ITEM = range(7, 11)
+    FACTS, HIGHEST_VERSIONS, PROLOGUE, BEGINS_REQUEST, BEGINS_HEADER, BEGINS_RESPONSE, JUDGE_REQUEST = range(7)
+    ANSWERS, AGAINST, MAY_BE_REQUEST, FITS, EXACT_RESPONSE, LIKELY_REQUEST, ITEM = range(7, 14)
 
 
 class EngineRows(msgspec.Struct, frozen=True):
@@ -67,6 +67,8 @@ class EngineRows(msgspec.Struct, frozen=True):
     rows: NDArray[np.void]
     messages: NDArray[np.void]
     """Regular messages (`native.feed.MESSAGE`), which are not among the rows. A copy."""
+    asked: NDArray[np.void]
+    """Requests that were kept (`StreamEngine.keep`) and leave; `pair`: a regular response. In the arena; a copy."""
     arena: bytes
     """Bytes of messages with the flag `ARENA`."""
     opened: NDArray[np.void]
@@ -130,8 +132,6 @@ class StreamEngine:
         self._ending, self._holding = layouts.rows("Ending"), layouts.rows("Holding")
         self._link, self._stall = layouts.rows("LinkRow"), layouts.rows("LinkStall")
         self._network = layouts.rows("Network")
-        self.piece: np.dtype[Any] = layouts.rows("Piece")
-        """Type of the segments of collected bytes."""
         self._totals = layouts.rows("Totals").names or ()
         self.ask: type[Any] = layouts.structure("Ask")
         """A question, or an item of clear streams."""
@@ -227,6 +227,7 @@ class StreamEngine:
         return EngineRows(
             _array(view.rows, view.rows_count, self._row),
             copied(_array(view.messages, view.messages_count, MESSAGE)),
+            copied(_array(view.asked, view.asked_count, MESSAGE)),
             arena,
             _array(view.opened, view.opened_count, self._opened),
             _array(view.endings, view.endings_count, self._ending),
@@ -245,20 +246,17 @@ class StreamEngine:
         self._kernel.streams_release(self._engine)
         self._kernel.streams_view(self._engine, ctypes.byref(self._view))
 
+    def keep(self, requests: NDArray[np.void], buffer: bytes, arena: bytes, *, whole: bool) -> None:
+        """Keep requests of the last call (`MESSAGE`) until they leave, as far as they are still outstanding.
+
+        Their numbers and marks are kept, too. `buffer`, `arena`: where they are; `whole`: with their bodies.
+        """
+        rows = np.ascontiguousarray(requests)
+        stores = (np.frombuffer(store or b"\0", np.uint8) for store in (buffer, arena))
+        places = (store.ctypes.data for store in stores)
+        self._kernel.streams_keep(self._engine, rows.ctypes.data, len(rows), *places, whole)
+
     # -- within a question --------------------------------------------------------------------------------------------
-
-    def oldest(self, correlation_id: int) -> tuple[int, int] | None:
-        """API key and version of the oldest outstanding request with this id."""
-        code: int = self._kernel.streams_oldest(self._engine, correlation_id)
-        if code < 0:
-            return None
-        return code >> 16, ((code & 0xFFFF) ^ 0x8000) - 0x8000
-
-    def ids(self) -> tuple[int | None, int | None]:
-        """The last correlation id of a request, and of a response that was paired."""
-        found = (ctypes.c_int32 * 2)()
-        there: int = self._kernel.streams_ids(self._engine, ctypes.byref(found))
-        return found[0] if there & 1 else None, found[1] if there & 2 else None
 
     def pass_item(self, item: Any) -> None:
         """Pass an item of the clear streams, an `Ask`, within a question about an item."""
@@ -271,6 +269,12 @@ class StreamEngine:
         """Bytes of memory that connections hold, without themselves, as of the last call."""
         used: int = self._view.memory
         return used
+
+    @property
+    def kept(self) -> int:
+        """Bytes of kept requests, as of the last call."""
+        size: int = self._view.kept_bytes
+        return size
 
     def __len__(self) -> int:
         """Connections remembered, as of the last call."""

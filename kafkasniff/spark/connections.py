@@ -32,7 +32,7 @@ from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
-from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_rest
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 
 __all__ = ["BEGIN_VALUES", "END_VALUES", "ReadConnections", "ShardBegin", "ShardEnd"]
@@ -153,7 +153,6 @@ class ReadConnections:
         rest = _nothing(self._names, order, self._end_clock)
         rest.notes.extend(secrets.rest(order))
         stage(state, stager, rest)
-        settle(state, stager)
         stager.flush()
         files = out.settle()
         learned_facts = state.enricher.catalog.learned_facts

@@ -1,7 +1,7 @@
-"""Stream bytes: the output of reassembly and the input of framing, for one connection at a time.
+"""Items of streams that pass through TLS, for one connection at a time.
 
-The bytes of a stream come as `Run`s: segments in stream order without holes. Everything else is a separate event
-(`Gap`, `Closed` …). Every item has the `order` of the packet at which it became known, so that the two streams of a
+The bytes of a stream come as `Segment`s in stream order. Everything else is a separate event (`Gap`, `Closed` …). Every
+item has the `order` of the packet at which it became known, so that the two streams of a
 connection, and different connections, can be merged back into capture order.
 """
 
@@ -22,9 +22,8 @@ __all__ = [
     "Late",
     "Rejected",
     "Retransmit",
-    "Run",
+    "Segment",
     "Started",
-    "Stretch",
     "TcpProblem",
     "Wrapped",
 ]
@@ -39,51 +38,25 @@ PACKET_NUMBER: Final = (1 << PACKET_SHIFT) - 1
 """Mask of the number within its capture."""
 
 
-class Run:
-    """Consecutive segments [first, last) of one stream, without a hole between them.
+class Segment(msgspec.Struct, frozen=True, gc=False):
+    """Bytes of the stream of `direction`, without a hole after the ones before."""
 
-    The lists are indexed by segment and may be longer than the run (a batch shares one set of lists among its runs):
+    order: int
+    """Order of the packet that made the segment contiguous with the previous bytes; it never decreases within a stream.
 
-    - `offset`, `length`: the segment's bytes are `buffer[offset:offset + length]`
-    - `end`: running sum of the lengths, so that positions within the run can be looked up by bisection
-    - `packet`: the packet that delivered the segment (see PACKET_SHIFT); `time`: that packet's time_ns
-    - `order`: order of the packet that made the segment contiguous with the previous bytes; `released`: its time_ns.
-      Differs from the delivering packet if segments were held back. Never decreases within a run.
-      After a gap there is no such packet: there `order` is that of the packet at which the gap was declared, and
-      `released` the time at which all bytes from the gap up to here were present
+    After a gap there is no such packet: then it is that of the packet at which the gap was declared.
     """
+    direction: int
+    data: bytes
+    packet: int
+    """The packet that delivered the segment (see PACKET_SHIFT)."""
+    time_ns: int
+    """time_ns of that packet."""
+    released: int
+    """time_ns of the packet of `order`. It differs from `time_ns` if segments were held back.
 
-    __slots__ = ("buffer", "end", "first", "last", "length", "offset", "order", "packet", "released", "time")
-
-    def __init__(  # noqa: PLR0917 (made in the hot path, where keywords cost)
-        self,
-        buffer: bytes,
-        offset: list[int],
-        length: list[int],
-        end: list[int],
-        packet: list[int],
-        time: list[int],
-        order: list[int],
-        released: list[int],
-        first: int,
-        last: int,
-    ) -> None:
-        self.buffer = buffer
-        self.offset = offset
-        self.length = length
-        self.end = end
-        self.packet = packet
-        self.time = time
-        self.order = order
-        self.released = released
-        self.first = first
-        self.last = last
-
-
-class Stretch(msgspec.Struct, gc=False):
-    """A stretch of a connection during which neither stream had a hole: at most one run for each direction (0, 1)."""
-
-    runs: tuple[Run | None, Run | None]
+    After a gap it is the time at which all bytes from the gap up to here were present.
+    """
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -96,7 +69,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 
 
 class Gap(msgspec.Struct, frozen=True, gc=False):
-    """Bytes missing in the stream of `direction`, before its next run."""
+    """Bytes missing in the stream of `direction`, before its next segment."""
 
     order: int
     direction: int
@@ -109,8 +82,8 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
     resumed_ns: int = NO_TIME
     """time_ns of the packet that delivered the bytes after the gap (snapped: of the truncated segment)."""
     exact: bool = True
-    """Exactly `size` bytes are missing before the next run; False: an unknown number (of clear bytes, if the missing
-    bytes were encrypted)."""
+    """Exactly `size` bytes are missing before the next segment; False: an unknown number (of clear bytes, if the
+    missing bytes were encrypted)."""
     unheard: bool = False
     """No packet of the stream's sender was captured: the bytes are those that its peer acknowledged."""
 
@@ -196,4 +169,4 @@ class Closed(msgspec.Struct, frozen=True, gc=False):
     """Captured bytes that are not part of each stream: outside its window, after its end, before its first byte."""
 
 
-Item = Stretch | Started | Gap | Late | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed
+Item = Segment | Started | Gap | Late | Hole | Retransmit | TcpProblem | Wrapped | Rejected | Closed

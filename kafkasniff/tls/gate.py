@@ -7,14 +7,11 @@ Earlier items are held back: a few bytes, or a record of a stream without beginn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import accumulate
-from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from kafkasniff.tcp.segments import Closed, Gap, Item, Late, Run, Started, Stretch, Wrapped
+from kafkasniff.tcp.segments import Closed, Gap, Item, Late, Segment, Started, Wrapped
 from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
@@ -83,49 +80,42 @@ class TlsGate:
             return self._session.memory
         return self.buffered + len(self._held) * ITEM_BYTES
 
-    def feed(self, items: list[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
-        """Take the connection's items; returns those for its reader: clear bytes.
+    def feed(self, item: Item, keys: KeyLog, *, wanted: bool = True) -> list[Item]:
+        """Take the connection's next item; returns those for its reader: clear bytes.
 
-        `wanted` False: the reader no longer needs them. Hot for connections without TLS: their items are passed on
-        unchanged.
+        `wanted` False: the reader no longer needs them.
         """
         if self._session is not None:
-            return self._session.feed(items, keys, wanted=wanted)
-        out: list[Item] = []
-        for index, item in enumerate(items):
-            if isinstance(item, Late):
-                continue  # useless for a record that is missing
-            decided = self._look(item)
-            if decided is None and len(self._held) >= MAX_HELD:
-                decided = False, _order(item, self._held)
-            if decided is None:
-                if self._held or isinstance(item, Stretch):
-                    self._held.append(_own(item))
-                else:
-                    out.append(item)
-                continue
-            is_tls, order = decided
-            if not is_tls:
-                self.plain = True
-                if not self._held and _begins(item, order):
-                    return items
-            held, self._held = self._held, []
-            self._heads = [b"", b""]
-            if is_tls:
-                # Most captures have none, and the first line comes sooner.
-                from kafkasniff.tls.session import TlsSession  # noqa: PLC0415
-
-                self._session = TlsSession(keys, order)
-                late = [one if isinstance(one, Stretch) else _not_before(one, order) for one in held]
-                return [*out, *self._session.feed([*late, *items[index:]], keys, wanted=wanted)]
+            return self._session.feed(item, keys, wanted=wanted)
+        if self.plain:
+            return [item]
+        if isinstance(item, Late):
+            return []  # useless for a record that is missing
+        decided = self._look(item)
+        if decided is None and len(self._held) >= MAX_HELD:
+            decided = False, _order(item, self._held)
+        if decided is None:
+            if not self._held and not isinstance(item, Segment):
+                return [item]
+            self._held.append(item)
+            return []
+        is_tls, order = decided
+        held, self._held = self._held, []
+        self._heads = [b"", b""]
+        if not is_tls:
+            self.plain = True
             # Each in its place, as if it had arrived when this was clear.
-            late = [piece for one in (*held, item) for piece in _pieces(one, order)]
-            return [*out, *late, *items[index + 1 :]]
-        return out
+            return [_not_before(one, order) for one in (*held, item)]
+        # Most captures have none, and the first line comes sooner.
+        from kafkasniff.tls.session import TlsSession  # noqa: PLC0415
+
+        self._session = TlsSession(keys, order)
+        late = [one if isinstance(one, Segment) else _not_before(one, order) for one in held]
+        return [clear for one in (*late, item) for clear in self._session.feed(one, keys, wanted=wanted)]
 
     def _look(self, item: Item) -> tuple[bool, int] | None:
         """Whether the connection is TLS, and the order of the packet that decides it; None if undecided."""
-        if isinstance(item, Stretch):
+        if isinstance(item, Segment):
             return self._look_at_bytes(item)
         if isinstance(item, Closed):
             return False, item.order
@@ -137,22 +127,12 @@ class TlsGate:
                 return False, item.order
         return None
 
-    def _look_at_bytes(self, item: Stretch) -> tuple[bool, int] | None:
-        runs = item.runs
-        first = min(
-            ((run.order[run.first], direction, run) for direction, run in enumerate(runs) if run is not None),
-            key=itemgetter(0),
-        )
-        order, direction, run = first
-        if not self._held and run.buffer[run.offset[run.first]] not in (HANDSHAKE, APPLICATION_DATA):
-            return False, order
-        for order, direction, run, index in _segments(item):
-            offset = run.offset[index]
-            head = self._heads[direction] = self._heads[direction] + run.buffer[offset : offset + run.length[index]]
-            found = is_tls(head, aligned=self._aligned[direction])
-            if found is not None:
-                return found, order
-        return None
+    def _look_at_bytes(self, item: Segment) -> tuple[bool, int] | None:
+        if not self._held and item.data[0] not in (HANDSHAKE, APPLICATION_DATA):
+            return False, item.order
+        head = self._heads[item.direction] = self._heads[item.direction] + item.data
+        found = is_tls(head, aligned=self._aligned[item.direction])
+        return None if found is None else (found, item.order)
 
 
 def is_tls(head: bytes, *, aligned: bool) -> bool | None:
@@ -169,74 +149,13 @@ def is_tls(head: bytes, *, aligned: bool) -> bool | None:
     return True if len(head) >= record_end + _NEXT else None
 
 
-def _own(item: Item) -> Item:
-    """A copy with its own bytes: waiting items must not keep the whole batch of packets alive."""
-    return Stretch(tuple(map(_own_run, item.runs))) if isinstance(item, Stretch) else item  # type: ignore[arg-type]
-
-
-def _own_run(run: Run | None) -> Run | None:
-    if run is None:
-        return None
-    first, last = run.first, run.last
-    length = run.length[first:last]
-    end = list(accumulate(length))
-    data = b"".join(
-        run.buffer[start : start + size] for start, size in zip(run.offset[first:last], length, strict=True)
-    )
-    packet, time, order, released = (column[first:last] for column in (run.packet, run.time, run.order, run.released))
-    return Run(data, [0, *end[:-1]], length, end, packet, time, order, released, 0, last - first)
-
-
-def _begins(item: Item, order: int) -> bool:
-    """Whether nothing of an item precedes this place in capture order."""
-    return not isinstance(item, Stretch) or all(run is None or run.order[run.first] >= order for run in item.runs)
-
-
 def _order(item: Item, held: list[Item]) -> int:
     """The order at which an item became known, or that of the last item before it that has one."""
-    for one in (item, *reversed(held)):
-        if isinstance(one, Stretch):
-            return max(run.order[run.last - 1] for run in one.runs if run is not None)
-        if not isinstance(one, Wrapped):
-            return one.order
-    return 0
-
-
-def _segments(item: Stretch) -> list[tuple[int, int, Run, int]]:
-    """Order, direction, run and index of each segment, in capture order."""
-    found = [
-        (run.order[index], direction, run, index)
-        for direction, run in enumerate(item.runs)
-        if run is not None
-        for index in range(run.first, run.last)
-    ]
-    found.sort(key=itemgetter(0))
-    return found
-
-
-def _pieces(item: Item, order: int) -> Iterator[Item]:
-    """The same, segment by segment, and none before a place in capture order."""
-    if not isinstance(item, Stretch):
-        yield _not_before(item, order)
-        return
-    for place, direction, run, index in _segments(item):
-        offset, length = run.offset[index], run.length[index]
-        piece = Run(
-            run.buffer[offset : offset + length],
-            [0],
-            [length],
-            [length],
-            [run.packet[index]],
-            [run.time[index]],
-            [max(place, order)],
-            [run.released[index]],
-            0,
-            1,
-        )
-        yield Stretch((piece, None) if direction == 0 else (None, piece))
+    return next((one.order for one in (item, *reversed(held)) if not isinstance(one, Wrapped)), 0)
 
 
 def _not_before(item: Item, order: int) -> Item:
-    if isinstance(item, (Stretch, Wrapped)) or item.order >= order:
+    """The same item, and not before this place in capture order."""
+    if isinstance(item, Wrapped) or item.order >= order:
         return item
     return msgspec.structs.replace(item, order=order)

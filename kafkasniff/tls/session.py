@@ -7,14 +7,12 @@ processed yet waits in its stream's queue for the other stream's hello, or for i
 capture runs). The queues are bounded (waiting.py). A connection that cannot be decrypted is rejected with one problem
 that describes what is visible of it.
 
-Clear bytes are emitted as runs, so later stages need not know about TLS. Missing bytes are a gap whose size in clear
-bytes is unknown (`Gap.exact`).
+Clear bytes are emitted as segments, so later stages need not know about TLS. Missing bytes are a gap whose size in
+clear bytes is unknown (`Gap.exact`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -27,13 +25,11 @@ from kafkasniff.tcp.segments import (
     Item,
     Late,
     Rejected,
-    Run,
+    Segment,
     Started,
-    Stretch,
     TcpProblem,
     Wrapped,
 )
-from kafkasniff.tls.clear import ClearBytes
 from kafkasniff.tls.descriptions import alert_name
 from kafkasniff.tls.failing import why_failed
 from kafkasniff.tls.half import Half, Loss
@@ -64,7 +60,6 @@ class TlsSession:
     """The state of one connection, from the first bytes of either stream on."""
 
     __slots__ = (
-        "_clear",
         "_flowing",
         "_halves",
         "_keys",
@@ -72,6 +67,7 @@ class TlsSession:
         "_out",
         "_over",
         "_packet",
+        "_passed",
         "_problems_found",
         "_talk",
         "_time",
@@ -80,7 +76,6 @@ class TlsSession:
     def __init__(self, keys: KeyLog, order: int) -> None:
         """`order`: of the packet that showed that this is TLS; nothing is emitted at an earlier one."""
         self._halves = (Half(0), Half(1))
-        self._clear = ClearBytes()
         self._talk = Negotiation(self._halves)
         self._flowing = False
         """Clear bytes were emitted."""
@@ -91,6 +86,8 @@ class TlsSession:
         self._order, self._time, self._packet = order, NO_TIME, 0
         # Results of a call of `feed`.
         self._out: list[Item] = []
+        self._passed = [0, 0]
+        """Clear bytes of each stream among them."""
         self._keys = keys
 
     @property
@@ -108,58 +105,42 @@ class TlsSession:
         """Approximate memory of the session and its buffers in bytes."""
         return SESSION_BYTES + sum(half.waiting + len(half.queue) * RECORD_BYTES for half in self._halves)
 
-    def feed(self, items: Sequence[Item], keys: KeyLog, *, wanted: bool = True) -> list[Item]:
-        """Take the connection's items; returns them without TLS.
+    def feed(self, item: Item, keys: KeyLog, *, wanted: bool = True) -> list[Item]:
+        """Take the connection's next item; returns it, and others that waited for it, without TLS.
 
         `wanted` False: the clear bytes are no longer needed.
         """
         self._keys = keys
         if not wanted and not self._over:
             self._stop()
-        seen = [0, 0]
-        for item in items:
-            if isinstance(item, Stretch):
-                self._stretch(item, seen)
-            elif isinstance(item, Gap):
-                self._gap(item)
-            elif isinstance(item, Closed):
-                self._close(item)
-            elif not isinstance(item, Late):
-                self._put(item)
-        clear = self._clear.size
-        for direction in (0, 1):
-            if seen[direction] != clear[direction]:
+        missing = [0, 0]
+        if isinstance(item, Segment):
+            missing[item.direction] = len(item.data)
+            self._segment(item)
+        elif isinstance(item, Gap):
+            self._gap(item)
+        elif isinstance(item, Closed):
+            self._close(item)
+        elif not isinstance(item, Late):
+            self._put(item)
+        for direction, passed in enumerate(self._passed):
+            if missing[direction] != passed:
                 # Nothing may follow the end.
-                self._out.insert(0, Wrapped(direction, seen[direction] - clear[direction]))
-        self._clear.size = [0, 0]
+                self._out.insert(0, Wrapped(direction, missing[direction] - passed))
+        self._passed = [0, 0]
         out, self._out = self._out, []
         return out
 
     # -- items ------------------------------------------------------------------------------------------------------
 
-    def _stretch(self, item: Stretch, seen: list[int]) -> None:
-        if self._over:
-            for direction, run in enumerate(item.runs):
-                if run is not None:
-                    seen[direction] += run.end[run.last - 1] - run.end[run.first] + run.length[run.first]
+    def _segment(self, item: Segment) -> None:
+        half = self._halves[item.direction]
+        if self._over or half.dead:
             return
-        segments: list[tuple[int, int, Run, int]] = []
-        for direction, run in enumerate(item.runs):
-            if run is not None:
-                segments += [(run.order[index], direction, run, index) for index in range(run.first, run.last)]
-        segments.sort(key=itemgetter(0))
-        for order, direction, run, index in segments:
-            offset, length = run.offset[index], run.length[index]
-            seen[direction] += length
-            half = self._halves[direction]
-            if self._over or half.dead:
-                continue
-            released, packet = run.released[index], run.packet[index]
-            self._at(order, released, packet)
-            half.cutter.add(run.buffer[offset : offset + length], packet, run.time[index], order, released)
-            self._cut(half)
-            self._drain()
-        self._flush()
+        self._at(item.order, item.released, item.packet)
+        half.cutter.add(item.data, item.packet, item.time_ns, item.order, item.released)
+        self._cut(half)
+        self._drain()
 
     def _gap(self, item: Gap) -> None:
         half = self._halves[item.direction]
@@ -283,9 +264,18 @@ class TlsSession:
             self._put(Started(max(record.order, self._order), direction, client=self._talk.is_client(half)))
         half.started = True
         self._flowing = True
-        if self._clear.would_tie(direction, max(record.order, self._order)):
-            self._flush()
-        self._clear.add(direction, record, lead, data, self._order)
+        self._passed[direction] += len(data)
+        # All of it is available only when the record is complete. But each byte is attributed to the packet that
+        # carried it, so that latencies are right; the last one to the packet with the record's last byte.
+        *marks, last = record.marks
+        order, released = max(last.order, self._order), last.released
+        at, end = 0, len(data)
+        for mark in marks:
+            stop = min(mark.end - lead, end - 1)
+            if stop > at:
+                self._put(Segment(order, direction, data[at:stop], mark.packet, mark.time_ns, released))
+                at = stop
+        self._put(Segment(order, direction, data[at:], last.packet, last.time_ns, released))
 
     # -- losses -----------------------------------------------------------------------------------------------------
 
@@ -377,13 +367,5 @@ class TlsSession:
             detail += " (no more TLS problems are reported for this connection)"
         self._put(TcpProblem(self._order, half.direction, kind, detail, self._packet, self._time, count))
 
-    # -- output -----------------------------------------------------------------------------------------------------
-
     def _put(self, item: Item) -> None:
-        self._flush()
         self._out.append(item)
-
-    def _flush(self) -> None:
-        stretch = self._clear.take()
-        if stretch is not None:
-            self._out.append(stretch)

@@ -11,7 +11,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
-from kafkasniff.engine import outstanding
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import LeftOut, Level
 from kafkasniff.model import Problem
@@ -135,9 +134,7 @@ def test_connections_stay_in_the_kernel_at_each_level(level: Level, form: str) -
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_requests_of_many_clients_wait_for_later_batches(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Client ids are forgotten with the last request of a client, and the others are found afterwards."""
-    monkeypatch.setattr(outstanding, "SPARE_IDS", 0)
+def test_requests_of_many_clients_wait_for_later_batches(form: str) -> None:
     clients = {f"client {place}": said_by(f"client-{place}", place % 3 * 10**6) for place in range(30)}
     patient = {f"patient {place}": said_by(f"patient-{place}", 10**8) for place in range(3)}
     packets = talks([[*patient, *clients], list(clients), list(clients)[::-1]], words=clients | patient)

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection import candidates
 from kafkasniff.kafka.connection.events import MAX_HELD
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import RST
@@ -72,21 +71,20 @@ def test_random_bytes_are_not_kafka() -> None:
         assert inspector.summary.not_kafka == 1
 
 
-def test_bytes_that_are_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_searched() -> None:
     """A stream that was not seen from its beginning may become Kafka within `SEARCH_LIMIT` of each side."""
-    monkeypatch.setattr(candidates, "SEARCH_LIMIT", 6_000)
 
     def verdict(*sent: int) -> str:
-        talk = Talk(handshake=False)
+        talk = Talk(handshake=False, segment=60_000)
         for side, count in enumerate(sent):
             for _ in range(count):
-                talk.send(side, b"\xff" * 90)
+                talk.send(side, b"\xff" * 60_000)
         talk.send(0, kb.metadata_request(2, ["t"])).send(1, kb.metadata_response(2, "h", 1, ["t"])).end()
         (found,) = (one for one in inspect(talk, connections=True) if isinstance(one, Connection))
         return found.verdict
 
-    assert verdict(66, 66) == "kafka"
-    assert verdict(67, 67) == "not_kafka"
+    assert verdict(69, 69) == "kafka"
+    assert verdict(70, 70) == "not_kafka"
 
 
 def test_problems_before_the_verdict_are_bounded_by_kind() -> None:

@@ -17,9 +17,9 @@ from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer, name_protocol
 from kafkasniff.kafka.messages.plausibility import judge_request, may_begin_request
-from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
 from kafkasniff.text.printable import printable, visible_json, word
 from tests.fuzz.intake import Intake
+from tests.oracle.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
 
 MAX_LENGTH = 1200
 MEGABYTES = 128

@@ -8,12 +8,13 @@ import numpy as np
 
 from kafkasniff.engine.connection_stats import Account, Endpoints
 from kafkasniff.engine.followed import REASONS, FollowedConnection, FollowedEnd
-from kafkasniff.tcp.segments import Closed, Item, Started
+from kafkasniff.tcp.segments import Closed, Started
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
 from tests.oracle.kafka.connection import KafkaConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.runs import Item
 
 __all__ = ["OracleConnection"]
 
@@ -63,9 +64,9 @@ class OracleConnection(FollowedConnection):
             found = self._kafka = KafkaConnection(self._options, self._forced)
             self.tls = TlsGate()
             self.account = Account() if self._counts else None
-            syns: list[Item] = [Started(0, direction, client) for direction, client in self._syns]
+            for direction, client in self._syns:
+                found.feed(self.tls.feed(Started(0, direction, client), KeyLog()))
             self._syns = ()
-            found.feed(self.tls.feed(syns, KeyLog()))
         return found
 
     def waits(self, items: Sequence[Item]) -> bool:

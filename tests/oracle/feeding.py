@@ -12,10 +12,11 @@ from kafkasniff.engine.ordered_events import Collected, Keyed
 from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME, Closed, Item
+from kafkasniff.tcp.segments import NO_TIME, Closed
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler
+from tests.oracle.tcp.runs import Item, in_segments, in_stretches
 
 __all__ = ["OracleFeeder"]
 
@@ -76,13 +77,6 @@ class OracleFeeder:
         self._take(self.reassembler.close(), keyed)
         return Collected(keyed)
 
-    def settle(self) -> Collected:
-        """Nothing waits here."""
-        return Collected([])
-
-    def recall(self) -> None:
-        """Nothing waits here."""
-
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""
         return Links.none()
@@ -126,10 +120,11 @@ class OracleFeeder:
         """`items` without those of a connection that is TLS, or whose first bytes are still missing."""
         gate = connection.tls
         assert gate is not None
-        clear = gate.feed(items, self._state.keys, wanted=connection.kafka.verdict != "not-kafka")
+        wanted = connection.kafka.verdict != "not-kafka"
+        clear = [one for item in in_segments(items) for one in gate.feed(item, self._state.keys, wanted=wanted)]
         if gate.plain:
             connection.tls = None
-        return clear
+        return list(in_stretches(clear))
 
 
 def _owner(owner: object) -> OracleConnection:

@@ -14,7 +14,6 @@ from kafkasniff.model import Body, Direction
 __all__ = [
     "BODY_RATIO",
     "RECORD_BYTES",
-    "SEARCHED_SEGMENT_BYTES",
     "body_bytes",
     "has_records",
     "likely_bytes",
@@ -25,9 +24,6 @@ BODY_RATIO: Final = 128
 250 in memory."""
 RECORD_BYTES: Final = 400
 """Memory of a record, or of a batch, without keys and values."""
-
-SEARCHED_SEGMENT_BYTES: Final = 200
-"""Memory of a segment that is searched for frames, without its bytes."""
 
 SCALAR_BYTES: Final = 64
 """Memory of an element of an array of numbers or strings, without a string's characters."""

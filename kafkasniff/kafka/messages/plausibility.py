@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+from functools import cache
 from struct import Struct
 from typing import Final, Literal
 
-from kafkasniff.kafka.apis.dissectors import api_keys
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
-from kafkasniff.kafka.messages.scan import highest_version
 from kafkasniff.kafka.schema.context import DecodeOptions
 
 __all__ = [
     "BEGINNING",
     "MAX_KEY",
     "has_request_form",
+    "highest_versions",
     "is_answer",
-    "is_exact_request",
     "is_likely_request",
     "judge_request",
     "may_be_request",
@@ -32,6 +35,8 @@ MAX_KEY: Final = 1_000
 """Highest plausible API key: Kafka has 95 after fifteen years."""
 MAX_VERSION: Final = 100
 """Highest plausible version: Fetch has 18."""
+NEWER_VERSIONS: Final = 3
+"""A client may be newer than the dissectors: versions this much above the known ones are plausible."""
 MAX_ODDITY: Final = 512
 """A request with surplus bytes after its body is plausible up to this size."""
 _HEADER: Final = Struct(">hhih")
@@ -39,6 +44,18 @@ _HEADER: Final = Struct(">hhih")
 _CLIENT_ID: Final = 10
 """Bytes before the client id."""
 _SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+
+
+def _highest_version(api_key: int) -> int:
+    """The highest plausible version of an API; -1 if the API is unknown."""
+    known = api(api_key)
+    return -1 if known is None else known.max_version + NEWER_VERSIONS
+
+
+@cache
+def highest_versions() -> NDArray[np.int32]:
+    """`_highest_version` of each API, by key. All definitions are read for it."""
+    return np.array([_highest_version(key) for key in range(max(api_keys()) + 1)], np.int32)
 
 
 def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal["exact", "plausible", "no"]:
@@ -62,11 +79,6 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
     # A short response with small ids decodes as a Produce request without data.
     nothing = header.api_key == PRODUCE and not decoded.body.get("topic_data")
     return "plausible" if kinds or nothing else "exact"
-
-
-def is_exact_request(data: bytes, start: int, end: int) -> bool:
-    """Whether these bytes are a request of a known version that its body consumes to the last byte."""
-    return judge_request(data, start, end, strict=True) == "exact"
 
 
 def has_request_form(data: bytes, size: int) -> bool:
@@ -116,7 +128,7 @@ def may_begin_request(head: bytes, *, aligned: bool) -> bool:
     """
     if len(head) < 4 or is_gssapi_token(head, 0, len(head)) or (aligned and head[0] == 0x60):
         return True
-    if int.from_bytes(head[2:4], "big") > highest_version(int.from_bytes(head[:2], "big")):
+    if int.from_bytes(head[2:4], "big") > _highest_version(int.from_bytes(head[:2], "big")):
         return False
     if aligned or len(head) < 10:
         return True

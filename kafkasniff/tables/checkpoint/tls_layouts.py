@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
-from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tcp import segments
-from kafkasniff.tls import clear, gate, keylog, session
+from kafkasniff.tls import gate, keylog, session
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
 from kafkasniff.tls.negotiation import Negotiation
@@ -20,59 +18,20 @@ from kafkasniff.tls.record import Mark, Record, RecordCutter
 __all__ = ["ITEMS", "TLS"]
 
 
-def _bytes_of(run: segments.Run) -> bytes:
-    return b"".join(
-        run.buffer[run.offset[index] : run.offset[index] + run.length[index]] for index in range(run.first, run.last)
+ITEMS: Final = tuple(
+    Layout(kind, made=kind)
+    for kind in (
+        segments.Segment,
+        segments.Started,
+        segments.Gap,
+        segments.Hole,
+        segments.Retransmit,
+        segments.Late,
+        segments.TcpProblem,
+        segments.Wrapped,
+        segments.Rejected,
+        segments.Closed,
     )
-
-
-def _column(name: str) -> Any:
-    return lambda run: getattr(run, name)[run.first : run.last]
-
-
-def _run(buffer: bytes, *columns: list[int]) -> segments.Run:
-    """A run without a batch, from its bytes and the columns of its segments."""
-    length, packet, time, order, released = columns
-    if {len(column) for column in columns} != {len(length)} or not length or min(length) < 0:
-        raise DamagedError("segments without packets")
-    ends = list(accumulate(length))
-    if ends[-1] != len(buffer):
-        raise DamagedError("segments of another length than their bytes")
-    return segments.Run(buffer, [0, *ends[:-1]], length, ends, packet, time, order, released, 0, len(length))
-
-
-ITEMS: Final = (
-    Layout(
-        segments.Run,
-        {
-            "buffer": bytes,
-            "length": list[int],
-            "packet": list[int],
-            "time": list[int],
-            "order": list[int],
-            "released": list[int],
-        },
-        made=_run,
-        views={
-            "buffer": _bytes_of,
-            **{name: _column(name) for name in ("length", "packet", "time", "order", "released")},
-        },
-    ),
-    *(
-        Layout(kind, made=kind)
-        for kind in (
-            segments.Stretch,
-            segments.Started,
-            segments.Gap,
-            segments.Hole,
-            segments.Retransmit,
-            segments.Late,
-            segments.TcpProblem,
-            segments.Wrapped,
-            segments.Rejected,
-            segments.Closed,
-        )
-    ),
 )
 
 TLS: Final = (
@@ -103,7 +62,6 @@ TLS: Final = (
         session.TlsSession,
         {
             "_halves": tuple[Half, Half],
-            "_clear": clear.ClearBytes,
             "_talk": Negotiation,
             "_flowing": bool,
             "_over": bool,
@@ -114,7 +72,7 @@ TLS: Final = (
             "_keys": keylog.KeyLog,
         },
         new=lambda: session.TlsSession(keylog.KeyLog(), 0),
-        without=frozenset({"_out"}),
+        without=frozenset({"_out", "_passed"}),
     ),
     Layout(
         Half,
@@ -172,10 +130,5 @@ TLS: Final = (
             "_alpn": str | None,
         },
         new=lambda: Negotiation((Half(0), Half(1))),
-    ),
-    Layout(clear.ClearBytes, {"_pieces": tuple[clear._Pieces, clear._Pieces], "size": pair(int)}),
-    Layout(
-        clear._Pieces,
-        {"data": list[bytes], "packet": list[int], "time": list[int], "order": list[int], "released": list[int]},
     ),
 )

@@ -32,7 +32,7 @@ from kafkasniff.tables.exports.distrust import DamagedRunError, check_staged
 from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles
-from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_unfinished
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_unfinished
 from kafkasniff.tcp.packets import Note, PacketBatch
 
 if TYPE_CHECKING:
@@ -326,7 +326,6 @@ class _Run:
 
     def _fix(self) -> None:
         """Make a checkpoint of the staged rows."""
-        settle(self._state, self._stager)
         self._stager.flush()
         self._files.close()
         self._state.selected = self._stager.selected

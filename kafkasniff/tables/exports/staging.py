@@ -19,7 +19,7 @@ from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["inspected", "new_stager", "settle", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
+__all__ = ["inspected", "new_stager", "stage", "stage_rest", "stage_unfinished", "together_bytes"]
 
 TOGETHER_BYTES: Final = 16 << 20
 """Memory of messages that become rows at once, or a sixteenth of the budget: small groups cost several times as
@@ -80,12 +80,6 @@ def stage(
         for found in columns:
             stager.take_columns(found, batch.captures)
         del events  # before the next ones are decoded
-
-
-def settle(state: ShardState, stager: Stager) -> None:
-    """Bring all open connections into the state before it is read. Raises OSError if rows cannot be written."""
-    for events in state.inspector.settle():
-        stager.take(state.enricher.feed(events))
 
 
 def inspected(state: ShardState, stager: Stager, batch: PacketBatch) -> Iterator[list[Output]]:

@@ -78,12 +78,10 @@ fn mix(bytes: []const u8) void {
 /// Any answer that the question allows, the same for the same question.
 fn answer(q: *types.Ask) callconv(.c) i32 {
     var h = std.hash.Wyhash.init(@backingInt(q.kind));
-    for (0..2) |d| {
-        if (q.bytes_size[d] != 0) h.update(@as([*]const u8, @ptrFromInt(q.bytes[d]))[0..q.bytes_size[d]]);
-        h.update(std.mem.asBytes(&q.base[d]));
-    }
     if (q.size != 0 and q.kind != .item) h.update(@as([*]const u8, @ptrFromInt(q.data))[0..q.size]);
-    h.update(std.mem.asBytes(&[_]i64{ q.a, q.b, q.c, q.direction, q.client }));
+    // `answers` has the address of a request.
+    const a = if (q.kind == .answers) 0 else q.a;
+    h.update(std.mem.asBytes(&[_]i64{ a, q.b, q.c, q.direction }));
     const x = h.final();
     switch (q.kind) {
         .facts => {
@@ -95,29 +93,24 @@ fn answer(q: *types.Ask) callconv(.c) i32 {
             streams.kafkasniff_streams_item(engine, q);
             return @intCast(x & 1);
         },
-        .seek, .began, .last_response => {
-            const d: u32 = if (q.bytes_size[0] != 0 and (x & 64 == 0 or q.bytes_size[1] == 0)) 0 else 1;
-            const size: i64 = @intCast(q.bytes_size[d]);
-            if (size == 0) return 0;
-            q.out_direction = d;
-            q.out_client = if (q.client >= 0) q.client else @intCast(x >> 8 & 1);
-            q.position = q.base[d] + @as(i64, @intCast((x >> 16) % q.bytes_size[d]));
-            if (x & 7 < 3) q.position = q.base[d];
-            q.out_skipped = q.position;
-            q.out_flag = @intFromBool(x & 63 == 0);
-            q.keep = q.base[q.direction] + @as(i64, @intCast((x >> 24) % (q.bytes_size[q.direction] + 1)));
-            if (x & 32 == 0) q.keep = q.base[q.direction];
-            return if (q.kind == .seek and x & 0xF00000 == 0 and q.verdict == 0) 2 else @intFromBool(x & 3 != 0);
+        .highest_versions => {
+            q.data = @intFromPtr(&versions);
+            q.size = versions.len;
+            return 0;
         },
-        .begin_trial => {
-            q.position = q.base[q.direction];
+        .prologue => {
+            q.out_count = @intCast(x >> 16 & 31);
             return @intCast(x & 1);
         },
+        .judge_request => return @intCast(x % 3),
         else => return @intFromBool(x & 3 != 0),
     }
 }
 
 var engine: *streams.Engine = undefined;
+const NONE = std.math.maxInt(u32);
+/// Half of the API keys are known.
+const versions: [40]i32 = @as([20]i32, @splat(2)) ++ @as([20]i32, @splat(-1));
 var programs: [4][2]u64 = undefined;
 
 /// Requests and responses with small ids, in segments of any size.
@@ -251,10 +244,25 @@ fn tally(run: *Run, counts: bool) void {
     for (engine.link_rows.items) |*row| mix(std.mem.asBytes(row));
     for (engine.stalls.items) |*stall| mix(std.mem.asBytes(stall));
     for (engine.networks.items) |*network| mix(std.mem.asBytes(network));
+    for (engine.asked.items) |*message| {
+        mix(@as([*]const u8, @ptrFromInt(message.start))[0..@intCast(message.latency)]);
+        mix(std.mem.asBytes(&[_]i64{ message.order, message.ordinal, message.number, message.pair }));
+    }
     streams.kafkasniff_streams_gather(engine, &arena);
+    keep(buffer);
     if (!counts) return;
     run.rows += view.rows_count;
     run.messages += view.messages_count;
+}
+
+/// Keeps most requests without a response, half of them with their bodies.
+fn keep(buffer: []const u8) void {
+    for (engine.messages.items, 1..) |*message, number| {
+        if (!message.flags.request or message.pair != NONE or message.ordinal & 3 == 3) continue;
+        var row = message.*;
+        row.number = @intCast(number);
+        streams.kafkasniff_streams_keep(engine, @ptrCast(&row), 1, buffer.ptr, &arena, message.ordinal & 1 == 0);
+    }
 }
 
 /// The same packets in one batch and in several.

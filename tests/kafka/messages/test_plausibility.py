@@ -14,7 +14,6 @@ from kafkasniff.kafka.messages.plausibility import (
     MAX_VERSION,
     has_request_form,
     is_answer,
-    is_exact_request,
     is_likely_request,
     judge_request,
     may_begin_request,
@@ -36,7 +35,7 @@ def test_each_version_is_a_request_and_may_begin_one() -> None:
         # A Produce without records looks like a short response; ControlledShutdown 0 has no client id.
         is_exact = key != 0 and (key, version) != (7, 0)
         assert judged(data) == ("exact" if is_exact else "plausible"), (key, version)
-        assert is_exact_request(data, 0, len(data)) is is_exact
+        assert (judge_request(data, 0, len(data), strict=True) == "exact") is is_exact
         assert has_request_form(data, len(data))
         for end in range(min(len(data), BEGINNING) + 1):
             assert may_begin_request(data[:end], aligned=True)

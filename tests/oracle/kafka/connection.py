@@ -15,24 +15,11 @@ from operator import itemgetter
 
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.kafka.connection.segmented_bytes import MAX_SEARCH
-from kafkasniff.tcp.segments import (
-    NO_TIME,
-    Closed,
-    Gap,
-    Hole,
-    Item,
-    Late,
-    Rejected,
-    Retransmit,
-    Run,
-    Started,
-    Stretch,
-    TcpProblem,
-    Wrapped,
-)
+from kafkasniff.tcp.segments import NO_TIME, Closed, Gap, Hole, Late, Rejected, Retransmit, Started, TcpProblem, Wrapped
 from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.recognition import Recognition, Segments
+from tests.oracle.kafka.segmented_bytes import MAX_SEARCH
+from tests.oracle.tcp.runs import Item, Run, Stretch
 
 __all__ = ["KafkaConnection"]
 

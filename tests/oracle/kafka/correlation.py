@@ -13,7 +13,7 @@ from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.message import Decoded, decode_response
 from kafkasniff.kafka.messages.message_plan import response_plan
-from kafkasniff.kafka.messages.plausibility import is_exact_request
+from kafkasniff.kafka.messages.plausibility import judge_request
 from kafkasniff.tcp.segments import NO_TIME
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Ledger, Pending
@@ -104,7 +104,7 @@ class Correlation:
         """Whether each of these frames of one stream is exactly a request, or a response to an outstanding one."""
         for frame in frames:
             if frame.direction == self._log.client:
-                if not is_exact_request(frame.data, frame.start, frame.end):
+                if judge_request(frame.data, frame.start, frame.end, strict=True) != "exact":
                     return False
             elif frame.end - frame.start < 4 or not self.is_exact(
                 _INT.unpack_from(frame.data, frame.start)[0], frame.data[frame.start : frame.end]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.boundaries import Boundaries
 from kafkasniff.tcp.segments import Gap
+from tests.oracle.kafka.boundaries import Boundaries
 from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.trial import Trial
 

@@ -11,7 +11,8 @@ from bisect import bisect_left, bisect_right
 from struct import Struct
 
 from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
-from kafkasniff.tcp.segments import Gap, Run
+from kafkasniff.tcp.segments import Gap
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["Framer", "gather"]
 

@@ -16,19 +16,17 @@ import msgspec
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
-from kafkasniff.kafka.connection.search import Searcher
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.tcp.segments import (
-    Run,
-    TcpProblem,
-)
+from kafkasniff.tcp.segments import TcpProblem
 from tests.oracle.kafka.dialogue import Dialogue
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.followed_boundaries import FollowedBoundaries
 from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.search import Searcher
 from tests.oracle.kafka.stream_progress import StreamProgress
 from tests.oracle.kafka.trial import Trial
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["ConnectionOptions", "Recognition", "Segments"]
 

@@ -25,7 +25,8 @@ from typing import Final
 import msgspec
 
 from kafkasniff.tcp.packets import ACK
-from kafkasniff.tcp.segments import Gap, Hole, Item, Late, Retransmit, Run, Stretch, TcpProblem
+from kafkasniff.tcp.segments import Gap, Hole, Late, Retransmit, TcpProblem
+from tests.oracle.tcp.runs import Item, Run, Stretch
 from tests.oracle.tcp.stream import Held, Packet, Stream
 
 __all__ = [

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import Key, endpoints_of, index_of
-from kafkasniff.tcp.segments import PACKET_SHIFT, Item
+from kafkasniff.tcp.segments import PACKET_SHIFT
 from tests.oracle.tcp.connection import TcpConnection
+from tests.oracle.tcp.runs import Item
 from tests.oracle.tcp.stream import Packet
 
 __all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler"]

@@ -24,7 +24,7 @@ from kafkasniff.tables.exports.beginning import load_state, new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedTable
 from kafkasniff.tables.exports.stager import ROW_BYTES, ROWS_PART, Stager
-from kafkasniff.tables.exports.staging import new_stager, settle, stage, stage_rest, stage_unfinished, together_bytes
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest, stage_unfinished, together_bytes
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.staged import StagedParts
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -108,13 +108,12 @@ def test_memory_bounds_groups_and_the_waiting_rows(monkeypatch: pytest.MonkeyPat
     assert staged(mixed(), options).sizes("exchanges") == [1] * 24
 
 
-def test_a_settled_state_is_resumed() -> None:
+def test_a_state_is_resumed() -> None:
     """Dumped after any batch, as a checkpoint is."""
     made = Staging()
     for one in cut(batch(mixed()), 11):
         made.stager = new_stager(made.state, OPTIONS, None, made.files)
         made.take(one)
-        settle(made.state, made.stager)
         made.stager.flush()
         made.state.selected = made.stager.selected
         made.state = load_state(dump(made.state), OPTIONS)
@@ -127,7 +126,6 @@ def test_unfinished_rows_are_staged_anew(tmp_path: Path) -> None:
     folder = open_own_folder(tmp_path) / "open"
     # Without its end, and the last request has no response.
     made = Staging().take(batch(consumer().packets[:-3]))
-    settle(made.state, made.stager)
     dumped = dump(made.state)
     for _ in range(2):
         stage_unfinished(load_state(dumped, OPTIONS), OPTIONS, None, folder)

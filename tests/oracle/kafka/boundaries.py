@@ -9,12 +9,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final, Protocol
 
-from kafkasniff.kafka.apis.weight import SEARCHED_SEGMENT_BYTES
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.connection.search import MIN_CHAIN, RESPONSE_CHAIN, Requests, Searcher
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
-from kafkasniff.tcp.segments import Gap, Run
+from kafkasniff.tcp.segments import Gap
+from tests.oracle.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Requests, Searcher
+from tests.oracle.kafka.weight import SEARCHED_SEGMENT_BYTES
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["Boundaries"]
 

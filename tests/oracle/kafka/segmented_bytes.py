@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from kafkasniff.tcp.segments import Run
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["MAX_SEARCH", "SegmentedBytes"]
 

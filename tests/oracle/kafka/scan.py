@@ -5,15 +5,14 @@ A scan only rules out impossible positions: the rest is judged by its caller (se
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.messages.plausibility import highest_versions
 
-__all__ = ["REQUEST_HEAD", "RESPONSE_HEAD", "SMALLEST_RESPONSE", "highest_version", "scan_requests", "scan_responses"]
+__all__ = ["REQUEST_HEAD", "RESPONSE_HEAD", "SMALLEST_RESPONSE", "scan_requests", "scan_responses"]
 
 REQUEST_HEAD: Final = 14
 """Bytes of a request that are checked: size, api key, api version, correlation id, length of the client id."""
@@ -21,8 +20,6 @@ RESPONSE_HEAD: Final = 8
 """Bytes of a response that callers check: size, correlation id."""
 SMALLEST_RESPONSE: Final = 6
 """A correlation id and an error code: Heartbeat v0."""
-NEWER_VERSIONS: Final = 3
-"""A client may be newer than the dissectors: versions this much above the known ones are plausible."""
 
 
 def scan_requests(data: bytes, max_size: int) -> NDArray[np.intp]:
@@ -33,7 +30,7 @@ def scan_requests(data: bytes, max_size: int) -> NDArray[np.intp]:
     version = _uint16(raw, 6, count)
     size = _size(raw, count)
     client_id = _uint16(raw, 12, count)
-    limits = _version_limits()
+    limits = highest_versions()
     good = (size >= 8) & (size <= max_size) & (key < len(limits))
     good &= version <= limits[np.minimum(key, len(limits) - 1)]
     good &= (client_id == 0xFFFF) | (client_id.astype(np.int64) + 10 <= size)
@@ -47,12 +44,6 @@ def scan_responses(data: bytes, max_size: int) -> NDArray[np.intp]:
     return np.flatnonzero((size >= SMALLEST_RESPONSE) & (size <= max_size))
 
 
-def highest_version(api_key: int) -> int:
-    """The highest plausible version of an API; -1 if the API is unknown."""
-    known = api(api_key)
-    return -1 if known is None else known.max_version + NEWER_VERSIONS
-
-
 def _size(raw: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
     size: NDArray[np.int64] = (_uint16(raw, 0, count).astype(np.int64) << 16) | _uint16(raw, 2, count)
     return size
@@ -61,9 +52,3 @@ def _size(raw: NDArray[np.uint8], count: int) -> NDArray[np.int64]:
 def _uint16(raw: NDArray[np.uint8], at: int, count: int) -> NDArray[np.uint16]:
     high: NDArray[np.uint16] = raw[at : at + count].astype(np.uint16)
     return (high << np.uint16(8)) | raw[at + 1 : at + 1 + count]
-
-
-@cache
-def _version_limits() -> NDArray[np.int64]:
-    """`highest_version` of each API, by key."""
-    return np.array([highest_version(key) for key in range(max(api_keys()) + 1)], dtype=np.int64)

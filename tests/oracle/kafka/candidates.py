@@ -10,9 +10,9 @@ from collections.abc import Container
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.segmented_bytes import SegmentedBytes
-from kafkasniff.kafka.messages.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
-from kafkasniff.tcp.segments import Run
+from tests.oracle.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
+from tests.oracle.kafka.segmented_bytes import SegmentedBytes
+from tests.oracle.tcp.runs import Run
 
 __all__ = ["CHUNK", "SEARCH_LIMIT", "FrameCandidate", "FrameCandidates"]
 

@@ -22,7 +22,6 @@ from struct import Struct
 from typing import Final, Protocol
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.connection.candidates import CHUNK, FrameCandidate, FrameCandidates
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
 from kafkasniff.kafka.messages.plausibility import (
     BEGINNING,
@@ -31,7 +30,8 @@ from kafkasniff.kafka.messages.plausibility import (
     judge_request,
     may_begin_request,
 )
-from kafkasniff.kafka.messages.scan import RESPONSE_HEAD, SMALLEST_RESPONSE
+from tests.oracle.kafka.candidates import CHUNK, FrameCandidate, FrameCandidates
+from tests.oracle.kafka.scan import RESPONSE_HEAD, SMALLEST_RESPONSE
 
 __all__ = [
     "MIN_CHAIN",
