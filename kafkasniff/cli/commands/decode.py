@@ -34,6 +34,7 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -92,9 +93,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     # With a limit, messages that are not shown any more still select their connections.
     has_lines = writing is None or limit is None
     shows = writing is None or not quiet or wanted.output is not None
+    in_lines = payload
     if has_lines and not shows:
-        # The fastest form.
-        wanted = OutputOptions("json")
+        # Nobody sees the lines: the fastest form, and the payload in which the kernel writes most of them.
+        wanted, in_lines = OutputOptions("csv"), SHOWN
     # Packets from a pipe arrive slowly, and their lines should be printed at once.
     has_threads = jobs > 1 and writing is None and reads_twice(None, captures)
     two_pass = reads_twice(two_pass, captures)
@@ -118,7 +120,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.enrich import Enricher
 
     if predicate is None and has_lines:
-        arguments["renderer"] = make_renderer(wanted, payload)
+        arguments["renderer"] = make_renderer(wanted, in_lines)
     inspector = Inspector(**arguments, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
@@ -133,7 +135,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 wanted,
                 captures=several,
                 names=names,
-                payload=payload,
+                payload=in_lines,
                 secrets=arguments["show_secrets"],
             )
             open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
