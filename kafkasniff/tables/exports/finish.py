@@ -65,7 +65,18 @@ def finish(
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     done, open_ = TablePartitions(), TablePartitions()
-    written = finalise(staged, into, name, options, names=names, sessions=sessions, partitions=done, memory=memory)
+    threads = len(results) > 1
+    written = finalise(
+        staged,
+        into,
+        name,
+        options,
+        names=names,
+        sessions=sessions,
+        partitions=done,
+        memory=memory,
+        threads=threads,
+    )
     order = max(one.order for one in results)
     state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
     # Unfinished rows: the next run makes them again, from the present state of the sessions.
