@@ -268,9 +268,8 @@ def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
 
 
 def _lines_ahead(within: ExitStack, count: int) -> LinesAhead:
-    """A thread that takes packets ahead, and `count` that make lines."""
+    """Threads that make lines."""
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.runtime.threads import Threads
 
-    feeding = within.enter_context(Threads(1, "feeding"))
-    return LinesAhead(within.enter_context(Threads(count, "lines")), feeding)
+    return LinesAhead(within.enter_context(Threads(count, "lines")))
