@@ -30,6 +30,8 @@ MESSAGE_BYTES: Final = 128
 """Cost of a message besides its bytes."""
 MAX_MADE: Final = 16 << 20
 """Maximum bytes of lines made by one task; the rest is made on request."""
+MOST_SKIPPED: Final = 32
+"""If more than one of this many messages is left to the requesting thread, that writes all lines in less time."""
 MAX_WAITING: Final = 64 << 20
 """Maximum bytes of lines waiting to be taken; no task begins above that."""
 
@@ -119,15 +121,12 @@ class Window:
 
 
 class LinesAhead:
-    """Threads that make lines and decode packets; the owner of `threads` and `feeding` closes them.
+    """Threads that make lines; the owner of `threads` closes them."""
 
-    `threads`: those that make lines; `feeding`: one that decodes packets.
-    """
-
-    def __init__(self, threads: Threads, feeding: Threads) -> None:
+    def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self.feed: Callable[[Callable[[int], Any]], Task[Any]] = feeding.begin
-        """Run work next to the lines."""
+        self._pays = True
+        """Few messages have to wait for their turn, because they may belong to a session."""
         self._windows: deque[Window] = deque()
         self.writers: list[RunWriter] = []
         """By thread number; the first one is for tasks that the requesting thread runs instead of waiting."""
@@ -159,7 +158,7 @@ class LinesAhead:
         """Start making the lines of a window, which is reported after those before it."""
         self._windows.append(window)
         run = window.run
-        if run is None or not self._threads.count:
+        if run is None or not self._threads.count or not self._pays:
             return
         ranges: list[tuple[int, int]] = []
         weights = run.weights(MESSAGE_BYTES)
@@ -190,7 +189,7 @@ class LinesAhead:
 
     def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: RunWriter) -> dict[int, _Made]:
         found: dict[int, _Made] = {}
-        size = 0
+        size = skipped = 0
         facts = cast(FactsAhead, writer.lines.facts)
         for first, last in ranges:
             pieces: list[Piece] = []
@@ -202,9 +201,12 @@ class LinesAhead:
                         size += len(piece.data)
                     if size >= MAX_MADE:
                         break
+            skipped += len(facts.requests)
             found[first] = _Made(pieces, size - before, learned, facts.requests, facts.responses)
             facts.requests, facts.responses = set(), {}
         self._taken(-size)
+        if MOST_SKIPPED * skipped > sum(last - first for first, last in ranges):
+            self._pays = False
         return found
 
 

@@ -114,6 +114,8 @@ class PairColumns(NamedTuple):
     muted_ns: Ints = _NOTHING
     selected: bool = True
     """Whether a filter keeps them."""
+    problems: Ints = _NOTHING
+    """Number of problems of each; empty: there are none."""
 
 
 class PairedRun:

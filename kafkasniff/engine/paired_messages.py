@@ -13,7 +13,7 @@ from kafkasniff.engine.regular_messages import HEADER
 from kafkasniff.engine.versions import ApiVersion, client_id_text
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.kafka.schema.body_forms import RenderedBody
+from kafkasniff.kafka.schema.body_forms import BodyWithErrors, RenderedBody
 from kafkasniff.model import Body, Direction, ErrorCode, Message, Problem
 
 __all__ = ["decoded_message", "request_message", "response_message"]
@@ -133,6 +133,8 @@ def _body(  # noqa: PLR0917 - where the body is
     body: Any = None if paired.ahead is None else paired.ahead.take(index)
     if body.__class__ is RenderedBody:
         return body, body.errors
+    if body.__class__ is BodyWithErrors:
+        return body
     if body is None:
         context, plan = paired.context, version.request if direction == "request" else version.response
         context.base = start

@@ -27,6 +27,7 @@ from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
+from kafkasniff.kafka.messages.problem_words import careful
 from kafkasniff.kafka.messages.rendered import program_for
 from kafkasniff.kafka.schema.definition import EntityChoice
 from kafkasniff.kafka.schema.layout import Field, Struct
@@ -35,6 +36,7 @@ from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
 from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.line_problems import CAREFUL
 
 __all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind", "settle_choices"]
 
@@ -94,6 +96,9 @@ class ExchangeKinds:
         """Their programs' addresses (`native.exchanges.ExchangeReader`)."""
         self.bodies = np.zeros(2 * KEYS * VERSIONS, np.uint8)
         """Whether their bodies are wanted, likewise."""
+        self.careful = np.zeros(2 * KEYS * VERSIONS, CAREFUL)
+        """What their problems need besides, likewise."""
+        self._kept: list[bytes] = []
         self._programs: list[Program] = []
 
     def of(self, code: int) -> ExchangeKind | None:
@@ -106,8 +111,11 @@ class ExchangeKinds:
             )
             if kind is not None:
                 self.known[code] = kind
-                for number, one in enumerate(DIRECTIONS):
-                    self.bodies[number * KEYS * VERSIONS + code] = self._wanted.of(one, api)
+                plans = request_plan(*divmod(code, VERSIONS)), response_plan(*divmod(code, VERSIONS))
+                for number, (one, plan) in enumerate(zip(DIRECTIONS, plans, strict=True)):
+                    place = number * KEYS * VERSIONS + code
+                    self.bodies[place] = self._wanted.of(one, api)
+                    self.careful[place] = careful(plan, show_secrets=self._show_secrets).row(self._kept)
                 request, response = Program(self._kernel, kind.request), Program(self._kernel, kind.response)
                 self._programs += request, response
                 self.programs[code], self.programs[KEYS * VERSIONS + code] = request.address, response.address

@@ -224,8 +224,14 @@ class StreamFeeder:
 
     def _count_columns(self, found: PairColumns) -> None:
         """Count exchanges that are columns in the summary."""
-        self._state.summary.requests += len(found.asked)
-        self._state.summary.responses += len(found.asked)
+        summary = self._state.summary
+        summary.requests += len(found.asked)
+        summary.responses += len(found.asked)
+        for place in np.flatnonzero(found.problems).tolist():
+            count, owner = int(found.problems[place]), found.owners[found.asked["connection"][place]]
+            summary.problems += count
+            if owner is not None and owner.account is not None:
+                owner.account.problems += count
 
     def _taken(self, taken: EngineRows, *, same_batch: bool = False) -> list[Keyed]:
         """The events of a call of the engine without packets, perhaps after one with packets."""

@@ -6,6 +6,7 @@ const calls = @import("call.zig");
 const columns = @import("columns.zig");
 const feed = @import("feed_found.zig");
 const NameTable = @import("names.zig").Names;
+const problems_of = @import("line_problems.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
 
@@ -96,6 +97,8 @@ pub const Row = extern struct {
     /// The bytes of the response that hold facts; size 0: there are none.
     facts: u32,
     facts_size: u32,
+    /// Number of problems of this row.
+    problems: u32,
 };
 
 pub const Partition = extern struct {
@@ -150,6 +153,18 @@ pub const Shared = extern struct {
     spare: [4]u8 = @splat(0),
 };
 
+/// A problem of a body. Its words are a text of `Exchanges.details`.
+pub const Reported = extern struct {
+    offset: i64,
+    /// Bytes that follow the body; negative: it is about something else.
+    bytes: i64,
+    row: u32,
+    /// Its number (`walk_notes.Problem`).
+    kind: u16,
+    is_request: u8,
+    spare: u8 = 0,
+};
+
 pub const Exchanges = extern struct {
     found: feed.Messages,
     pairs: [*]const Pair,
@@ -170,6 +185,10 @@ pub const Exchanges = extern struct {
     unnamed: u32 = 0,
     /// Names of topic ids. They are needed by programs with such a role only.
     topic_names: ?*NameTable,
+    wordings: problems_of.Wordings,
+    /// What problems of bodies need besides, by direction and code as `programs`; null: exchanges with problems are left
+    /// to Python.
+    careful: ?[*]const problems_of.Careful,
     /// The largest message that is decoded here, in bytes.
     most: u64,
     requests: Texts,
@@ -186,6 +205,9 @@ pub const Exchanges = extern struct {
     batches_size: u64,
     codes: [*]i32,
     codes_size: u64,
+    problems: [*]Reported,
+    problems_size: u64,
+    details: Texts,
 
     /// The next pair, also a result.
     next: u64,
@@ -195,4 +217,5 @@ pub const Exchanges = extern struct {
     partitions_used: u64,
     batches_used: u64,
     codes_used: u64,
+    problems_used: u64,
 };

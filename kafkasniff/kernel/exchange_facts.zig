@@ -1,7 +1,7 @@
 //! The facts that an exchange has about groups, topics, partitions and record batches, by the roles of fields.
 //!
-//! The specification is `kafkasniff/kafka/apis/entities.py`. Bodies were walked before, so they have no problems; what
-//! needs anything else is left to Python.
+//! The specification is `kafkasniff/kafka/apis/entities.py`. Bodies were walked before, so it is known where a problem ends
+//! what can be read; what needs anything else is left to Python.
 
 const encoding = @import("base64.zig");
 const exchange_columns = @import("exchange_columns.zig");
@@ -12,6 +12,8 @@ const records = @import("records.zig");
 const std = @import("std");
 
 const Error = reading.Error;
+/// `Rare`: Python has to decode the exchange. `Ended`: the walk of the body ended here.
+const Failure = Error || error{ Rare, Ended };
 const Exchanges = exchange_columns.Exchanges;
 const Names = @import("names.zig").Names;
 const NONE = exchange_columns.NONE;
@@ -123,6 +125,8 @@ pub const Facts = struct {
     is_request: bool,
     first_topic: usize,
     first_partition: usize,
+    /// Where a problem ended the walk of the body; null: it was read to its end.
+    end: ?usize = null,
     /// The partition of the last struct; usually the next struct is about the next partition.
     last: usize = 0,
     many_groups: bool = false,
@@ -130,47 +134,97 @@ pub const Facts = struct {
 
     const Self = @This();
 
-    pub fn structure(self: *Self, index: u32, outer: Topic) Error!void {
+    /// Decodes a body, up to where a problem ended its walk.
+    pub fn body(self: *Self) Error!void {
+        self.structure(0, .{}) catch |reason| switch (reason) {
+            error.Ended => {},
+            error.Rare => return error.Odd,
+            error.Odd, error.NoRoom => |other| return other,
+        };
+    }
+
+    /// Whether nothing more was read of the body.
+    inline fn isOver(self: *const Self) bool {
+        return self.fields.reader.at >= (self.end orelse return false);
+    }
+
+    fn structure(self: *Self, index: u32, outer: Topic) Failure!void {
         const op = &self.fields.program.ops[index];
         var own = Own{ .topic = outer };
         var done = false;
         var child = index + 1;
-        for (0..op.fields) |_| {
-            const field = &self.fields.program.ops[child];
-            switch (@as(Role, @fromBackingInt(@intCast(field.role)))) {
-                .none => try self.fields.skip(child),
-                .inside => {
-                    // The struct's own facts come before these in its fields (`kafkasniff/engine/roles.py`).
-                    if (!done) try self.note(&own);
-                    done = true;
-                    for (0..if (field.flags.array) try self.fields.length(field) orelse 0 else 1) |_| {
-                        try self.structure(child, own.topic);
-                    }
-                },
-                .facts => {
-                    const row = self.row;
-                    const start = self.fields.reader.at;
-                    try self.fields.skip(child);
-                    if (row.facts_size == 0) row.facts = @intCast(start);
-                    if (row.facts + row.facts_size != start) return error.Odd;
-                    row.facts_size = @intCast(self.fields.reader.at - row.facts);
-                },
-                else => |role| try self.value(role, field, &own),
-            }
-            child = field.next;
+        for (0..op.fields) |number| {
+            self.field(child, &own, &done) catch |reason| {
+                // A value that is cut cannot be read here either.
+                if (reason != error.Ended and !(reason == error.Odd and self.isOver())) return reason;
+                try self.checkMissing(child, op.fields - number + op.tagged, outer);
+                if (!done) try self.note(&own);
+                return error.Ended;
+            };
+            child = self.fields.program.ops[child].next;
         }
         if (!done) try self.note(&own);
-        if (op.flags.flexible) try self.fields.tags(op, child);
+        if (op.flags.flexible) {
+            self.fields.tags(op, child) catch |reason| return if (self.isOver()) error.Ended else reason;
+        }
     }
 
-    fn value(self: *Self, role: Role, field: *const Op, own: *Own) Error!void {
+    fn field(self: *Self, child: u32, own: *Own, done: *bool) Failure!void {
+        if (self.isOver()) return error.Ended;
+        const op = &self.fields.program.ops[child];
+        switch (@as(Role, @fromBackingInt(@intCast(op.role)))) {
+            .none => try self.fields.skip(child),
+            .inside => {
+                // The struct's own facts come before these in its fields (`kafkasniff/engine/roles.py`).
+                if (!done.*) try self.note(own);
+                done.* = true;
+                const count = if (op.flags.array) try self.fields.length(op) else 1;
+                // Null that is not allowed is as if the field were missing.
+                if (count == null and !op.flags.nullable) return error.Rare;
+                for (0..count orelse 0) |_| {
+                    if (self.isOver()) return error.Ended;
+                    try self.structure(child, own.topic);
+                }
+            },
+            .facts => {
+                const row = self.row;
+                const start = self.fields.reader.at;
+                self.fields.skip(child) catch return error.Rare;
+                if (row.facts_size == 0) row.facts = @intCast(start);
+                if (row.facts + row.facts_size != start or self.fields.reader.at > self.end orelse std.math.maxInt(usize)) return error.Rare;
+                row.facts_size = @intCast(self.fields.reader.at - row.facts);
+            },
+            else => |role| try self.value(role, op, own),
+        }
+        // The field that was skipped has a wrong length.
+        if (self.fields.reader.at > self.end orelse return) return error.Ended;
+    }
+
+    /// `Rare` if one of the last fields of a struct, which are missing, would have to be distinguished from its default.
+    fn checkMissing(self: *const Self, first: u32, count: usize, outer: Topic) Failure!void {
+        @branchHint(.cold);
+        var child = first;
+        for (0..count) |_| {
+            const op = &self.fields.program.ops[child];
+            switch (@as(Role, @fromBackingInt(@intCast(op.role)))) {
+                .topic, .data_topic, .topic_id => if (outer.name != NONE or outer.id != NONE) return error.Rare,
+                .none, .inside, .group, .transaction, .partition, .partitions, .offset, .watermark => {},
+                .stable_offset, .code, .records, .member, .throttle, .facts => {},
+                .rare, .value, _ => return error.Rare,
+            }
+            child = op.next;
+        }
+    }
+
+    fn value(self: *Self, role: Role, op: *const Op, own: *Own) Failure!void {
         switch (role) {
             .topic, .data_topic, .group, .transaction, .member => {
-                for (0..if (field.flags.array) try self.fields.length(field) orelse 0 else 1) |_| {
-                    const size = try self.fields.textLength(field);
+                for (0..if (op.flags.array) try self.fields.length(op) orelse 0 else 1) |_| {
+                    if (self.isOver()) return error.Ended;
+                    const size = try self.fields.textLength(op);
                     const text = if (size) |known| try self.fields.reader.take(known) else null;
                     try self.named(role, text, own);
-                    if (field.flags.array) own.topic.name = NONE;
+                    if (op.flags.array) own.topic.name = NONE;
                 }
             },
             .topic_id => {
@@ -184,38 +238,39 @@ pub const Facts = struct {
                     own.topic_id = id;
                 }
             },
-            .rare => if (!field.flags.array or (try self.fields.length(field) orelse 0) > 0) return error.Odd,
+            .rare => if (!op.flags.array or (try self.fields.length(op) orelse 0) > 0) return error.Rare,
             .partition => own.partition = try self.fields.reader.int(i32),
             .partitions => {
-                own.partitions = self.fields.reader.at;
-                own.compact = field.flags.compact;
-                _ = try self.fields.reader.take(4 * (try self.fields.length(field) orelse 0));
+                const start = self.fields.reader.at;
+                _ = try self.fields.reader.take(4 * (try self.fields.length(op) orelse 0));
+                own.partitions = start;
+                own.compact = op.flags.compact;
             },
-            .offset => own.offset = try self.fields.number(field),
-            .watermark => own.watermark = try self.fields.number(field),
-            .stable_offset => own.stable_offset = try self.fields.number(field),
-            .code => own.code = std.math.cast(i32, try self.fields.number(field)) orelse return error.Odd,
-            .records => own.records = if (try self.fields.length(field)) |size| try self.fields.reader.take(size) else null,
+            .offset => own.offset = try self.fields.number(op),
+            .watermark => own.watermark = try self.fields.number(op),
+            .stable_offset => own.stable_offset = try self.fields.number(op),
+            .code => own.code = std.math.cast(i32, try self.fields.number(op)) orelse return error.Rare,
+            .records => own.records = if (try self.fields.length(op)) |size| try self.fields.reader.take(size) else null,
             .throttle => {
-                self.row.throttle = std.math.cast(i32, try self.fields.number(field)) orelse return error.Odd;
+                self.row.throttle = std.math.cast(i32, try self.fields.number(op)) orelse return error.Rare;
                 self.row.has.throttle = true;
             },
             .none, .inside, .facts => unreachable,
             .value, _ => {
                 const number_of = @backingInt(role) - @backingInt(Role.value);
-                if (number_of >= exchange_columns.VALUES) return error.Odd;
-                self.row.values[number_of] = try self.fields.number(field);
+                if (number_of >= exchange_columns.VALUES) return error.Rare;
+                self.row.values[number_of] = try self.fields.number(op);
             },
         }
     }
 
-    fn named(self: *Self, role: Role, text: ?[]const u8, own: *Own) Error!void {
+    fn named(self: *Self, role: Role, text: ?[]const u8, own: *Own) Failure!void {
         const known = text orelse {
             if (role == .topic or role == .data_topic) own.topic.name = NONE;
             return;
         };
         // Python decodes their records; and a metadata log is fetched by other means.
-        if (role == .data_topic and std.mem.startsWith(u8, known, "__")) return error.Odd;
+        if (role == .data_topic and std.mem.startsWith(u8, known, "__")) return error.Rare;
         const index = try self.call.names.index(known);
         const row = self.row;
         switch (role) {
@@ -236,11 +291,11 @@ pub const Facts = struct {
         }
     }
 
-    fn topic(self: *Self, index: u32) Error!void {
+    fn topic(self: *Self, index: u32) Failure!void {
         const call = self.call;
         const before = call.topics[self.first_topic..call.topics_used];
         if (std.mem.indexOfScalar(u32, before, index) != null) return;
-        if (before.len == MOST) return error.Odd;
+        if (before.len == MOST) return error.Rare;
         if (call.topics_used == call.topics_size) return error.NoRoom;
         call.topics[call.topics_used] = index;
         call.topics_used += 1;
@@ -248,23 +303,27 @@ pub const Facts = struct {
 
     /// Names the topic of a struct that has only its id. The name of an id that nobody knows is added later, if the
     /// caller can do so. The brokers' own topics are left to Python, and names that no message has reported.
-    fn nameTopic(self: *Self, own: *Own) Error!void {
+    fn nameTopic(self: *Self, own: *Own) Failure!void {
         const id = own.topic_id orelse return;
         if (own.topic.name != NONE) return;
-        const found = try (self.call.topic_names orelse return error.Odd).topic(id) orelse return error.Odd;
+        const found = try (self.call.topic_names orelse return error.Rare).topic(id) orelse return error.Rare;
         if (found.state == .unknown and self.call.unnamed != 0) return self.topic(own.topic.id | UNNAMED);
-        if (found.state != .learnt) return error.Odd;
-        const name = Names.nameOf(found) orelse return error.Odd;
-        if (std.mem.startsWith(u8, name, "__")) return error.Odd;
+        if (found.state != .learnt) return error.Rare;
+        const name = Names.nameOf(found) orelse return error.Rare;
+        if (std.mem.startsWith(u8, name, "__")) return error.Rare;
         own.topic.name = try self.call.names.index(name);
         try self.topic(own.topic.name);
     }
 
     /// Adds a struct's facts to its partitions.
-    fn note(self: *Self, own: *Own) Error!void {
+    fn note(self: *Self, own: *Own) Failure!void {
+        self.facts(own) catch |reason| return if (reason == error.Odd) error.Rare else reason;
+    }
+
+    fn facts(self: *Self, own: *Own) Failure!void {
         try self.nameTopic(own);
         if (own.topic.name == NONE and (own.topic.id == NONE or self.call.unnamed == 0)) {
-            if (own.records != null) return error.Odd;
+            if (own.records != null) return error.Rare;
             return;
         }
         if (own.partition) |number_of| {
@@ -286,7 +345,7 @@ pub const Facts = struct {
                 one.has.code = true;
             };
             if (own.records) |bytes| try self.batches(one, bytes);
-        } else if (own.records != null) return error.Odd;
+        } else if (own.records != null) return error.Rare;
         if (own.partitions) |at| {
             var reader = reading.Reader{ .bytes = self.fields.reader.bytes, .at = at };
             const count = if (own.compact) @as(i64, @intCast(try reader.varint())) - 1 else try reader.int(i32);
@@ -294,7 +353,7 @@ pub const Facts = struct {
         }
     }
 
-    fn partition(self: *Self, topic_of: Topic, number_of: i32) Error!*Partition {
+    fn partition(self: *Self, topic_of: Topic, number_of: i32) Failure!*Partition {
         const call = self.call;
         const known = call.partitions[self.first_partition..call.partitions_used];
         if (self.last + 1 < known.len and isOf(&known[self.last + 1], topic_of, number_of)) {
@@ -306,7 +365,7 @@ pub const Facts = struct {
             self.last = index;
             return one;
         }
-        if (known.len == MOST) return error.Odd;
+        if (known.len == MOST) return error.Rare;
         if (call.partitions_used == call.partitions_size) return error.NoRoom;
         const made = &call.partitions[call.partitions_used];
         made.* = .{ .topic = topic_of.name, .topic_id = topic_of.id, .partition = number_of };
@@ -323,8 +382,8 @@ pub const Facts = struct {
 
     /// Walks the batches of a field. Other formats than magic 2 are left to Python, and so are control batches if records
     /// are wanted, and partitions that a message names twice, of which the last counts. The caller decompresses.
-    fn batches(self: *Self, one: *Partition, bytes: []const u8) Error!void {
-        if (one.has.batches) return error.Odd;
+    fn batches(self: *Self, one: *Partition, bytes: []const u8) Failure!void {
+        if (one.has.batches) return error.Rare;
         const call = self.call;
         var at: usize = 0;
         one.records = 0;
@@ -335,14 +394,14 @@ pub const Facts = struct {
         one.has.codec = false;
         while (bytes.len - at >= records.COMMON_SIZE) {
             const size = records.ENTRY + @as(usize, @intCast(@max(std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big), 0)));
-            if (bytes[at + 16] != 2) return error.Odd;
+            if (bytes[at + 16] != 2) return error.Rare;
             if (size > bytes.len - at) break;
             const batch = try Header.of(bytes[at..][0..size]);
-            if (batch.control and call.records != 0) return error.Odd;
+            if (batch.control and call.records != 0) return error.Rare;
             one.records += batch.count;
             one.bytes += @intCast(size);
             if (batch.codec != 0) {
-                if (batch.codec >= records.CODECS.len) return error.Odd;
+                if (batch.codec >= records.CODECS.len) return error.Rare;
                 one.has.uncompressed = one.has.uncompressed and call.records != 0;
             }
             if (one.batches == 0) {

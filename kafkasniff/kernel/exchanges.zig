@@ -2,7 +2,8 @@
 //! batches.
 //!
 //! The specification is `kafkasniff/tables/rows/exchanges.py`. A body is walked twice: as JSON, which finds every problem in
-//! it, and for its facts (`exchange_facts.zig`). Exchanges with anything more to report are left to Python.
+//! it, and for its facts (`exchange_facts.zig`). Exchanges with anything more to report than problems that the walk notes
+//! are left to Python.
 
 const calls = @import("call.zig");
 const exchange_columns = @import("exchange_columns.zig");
@@ -11,7 +12,9 @@ const feed = @import("feed_found.zig");
 const isText = @import("text.zig").isText;
 const Json = @import("json.zig").Json;
 const kindOf = @import("lines.zig").kindOf;
+const problems_of = @import("line_problems.zig");
 const programs = @import("program.zig");
+const Problem = @import("walk_notes.zig").Problem;
 const reading = @import("reader.zig");
 const std = @import("std");
 const walking = @import("walk.zig");
@@ -23,6 +26,7 @@ pub const Exchanges = exchange_columns.Exchanges;
 pub const NONE = exchange_columns.NONE;
 pub const Pair = exchange_columns.Pair;
 pub const Partition = exchange_columns.Partition;
+pub const Reported = exchange_columns.Reported;
 pub const Row = exchange_columns.Row;
 pub const Shared = exchange_columns.Shared;
 pub const Texts = exchange_columns.Texts;
@@ -35,9 +39,9 @@ pub fn run(call: *Exchanges) calls.Status {
     if (call.continues == 0 and !reset(call)) return .misuse;
     while (call.next < call.pairs_size) : (call.next += 1) {
         if (call.rows_used == call.rows_size) return .no_room;
-        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used };
+        const before = .{ call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used, call.problems_used, call.details.used };
         exchange(call) catch |reason| {
-            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used = before;
+            call.requests.used, call.responses.used, call.topics_used, call.partitions_used, call.batches_used, call.codes_used, call.problems_used, call.details.used = before;
             if (reason == error.NoRoom) return .no_room;
             if (call.topic_names) |names| if (names.isAsking()) return .asks;
             continue;
@@ -51,7 +55,7 @@ pub fn run(call: *Exchanges) calls.Status {
 
 /// Starts with no rows. False: the caller's memory is too large.
 fn reset(call: *Exchanges) bool {
-    inline for (.{ &call.requests, &call.responses, &call.names.texts }) |texts| {
+    inline for (.{ &call.requests, &call.responses, &call.names.texts, &call.details }) |texts| {
         if (texts.size > std.math.maxInt(i32)) return false;
         texts.used = 0;
         texts.offsets[0] = 0;
@@ -63,6 +67,7 @@ fn reset(call: *Exchanges) bool {
     call.partitions_used = 0;
     call.batches_used = 0;
     call.codes_used = 0;
+    call.problems_used = 0;
     return true;
 }
 
@@ -96,6 +101,7 @@ fn exchange(call: *Exchanges) Error!void {
         .asked_partitions = 0,
         .facts = 0,
         .facts_size = 0,
+        .problems = 0,
     };
     if (try call.found.clientId(asked)) |text| {
         if (!isText(text)) return error.Odd;
@@ -103,7 +109,8 @@ fn exchange(call: *Exchanges) Error!void {
     }
     if (call.headers != 0) return;
     const request = try Body.of(call, asked, data);
-    _ = try request.json(call, &call.requests, pair.request);
+    const first_problem = call.problems_used;
+    const asked_end = try request.json(call, &call.requests, pair.request, row);
     var facts = Facts{
         .call = call,
         .row = row,
@@ -111,22 +118,23 @@ fn exchange(call: *Exchanges) Error!void {
         .is_request = true,
         .first_topic = call.topics_used,
         .first_partition = call.partitions_used,
+        .end = asked_end,
     };
-    try facts.structure(0, .{});
+    try facts.body();
     row.asked_topics = @intCast(call.topics_used - facts.first_topic);
     row.asked_partitions = @intCast(call.partitions_used - facts.first_partition);
     if (is_whole) {
         const answered = &call.found.rows[pair.response];
         const response = try Body.of(call, answered, try call.found.bytes(answered));
-        const noted = try response.json(call, &call.responses, pair.response);
-        try codes(call, call.call.notes[0..noted], row);
+        facts.end = try response.json(call, &call.responses, pair.response, row);
         facts.fields = .{ .program = response.program, .reader = .{ .bytes = response.data, .at = response.start } };
         facts.is_request = false;
-        try facts.structure(0, .{});
+        try facts.body();
     }
     row.topics = @intCast(call.topics_used - facts.first_topic);
     row.partitions = @intCast(call.partitions_used - facts.first_partition);
     row.batches = @intCast(call.batches_used - first_batch);
+    row.problems = @intCast(call.problems_used - first_problem);
     row.has.groups = facts.many_groups;
     row.has.transactions = facts.many_transactions;
     if (facts.many_groups) row.group = NONE;
@@ -151,8 +159,9 @@ const Body = struct {
         return .{ .program = programs.Program.at(address), .data = data, .start = message.body };
     }
 
-    /// Appends its JSON to these texts if it is wanted. Returns the bytes of its error codes in `Call.notes`.
-    fn json(self: *const Body, call: *const Exchanges, into: *Texts, index: u32) Error!usize {
+    /// Appends its JSON to these texts if it is wanted, and what the walk notes to the row. Returns where a problem ended
+    /// the walk, if one did.
+    fn json(self: *const Body, call: *Exchanges, into: *Texts, index: u32, row: *Row) Error!?usize {
         const message = &call.found.rows[index];
         const one = call.call;
         one.batches_wanted = 0;
@@ -171,27 +180,63 @@ const Body = struct {
         }
         const after = try walk.run();
         if (call.topic_names) |names| if (names.isAsking()) return error.Odd;
-        if (walk.account.wanting or walk.notes.problems > 0 or after != self.data.len) return error.Odd;
+        if (walk.account.wanting) return error.Odd;
+        var noted = walk.notes.used;
+        if (walk.notes.problems > 0 or after != self.data.len) {
+            const careful = &(call.careful orelse return error.Odd)[kindOf(message)];
+            noted = (try problems_of.take(&walk, after, self.data, self.start, &call.wordings, careful)).noted;
+            try problems(call, one.notes[0..noted], careful, message.flags.request);
+        }
+        const has_codes = try codes(call, one.notes[0..noted], if (message.flags.request) null else row);
         const is_wanted = if (call.bodies) |bodies| switch (bodies[kindOf(message)]) {
             .always => true,
-            .with_errors => walk.notes.used > 0,
+            .with_errors => has_codes,
             else => false,
         } else false;
         if (is_wanted) into.used = out.at;
-        return walk.notes.used;
+        return if (walk.ended) after else null;
     }
 };
 
-fn codes(call: *Exchanges, notes: []const u8, row: *Row) Error!void {
-    var at: usize = 0;
-    while (at < notes.len) {
-        const note = notes[at..];
-        const code = std.mem.readInt(i32, note[12..16], .little);
-        if (at == 0) row.code = code;
+/// Adds the error codes among what a walk has noted to the row. Returns whether there are any.
+fn codes(call: *Exchanges, notes: []const u8, into: ?*Row) Error!bool {
+    var found = false;
+    var reader = problems_of.NotedReader{ .bytes = notes };
+    while (reader.next()) |note| {
+        if (note.kind != 0) continue;
+        found = true;
+        const row = into orelse continue;
+        const code: i32 = @intCast(note.facts[0]);
+        if (row.codes == 0) row.code = code;
         row.codes += 1;
         if (call.codes_used == call.codes_size) return error.NoRoom;
         call.codes[call.codes_used] = code;
         call.codes_used += 1;
-        at += calls.NOTE + @as(usize, std.mem.readInt(u16, note[2..4], .little));
+    }
+    return found;
+}
+
+/// Adds the problems that a walk has noted.
+fn problems(call: *Exchanges, notes: []const u8, careful: *const problems_of.Careful, is_request: bool) Error!void {
+    @branchHint(.unlikely);
+    const details = &call.details;
+    var out = Json{ .bytes = details.data[0..details.size], .at = details.used, .form = call.call.wants.form };
+    var reader = problems_of.NotedReader{ .bytes = notes };
+    while (reader.next()) |note| {
+        if (note.kind == 0) continue;
+        // Its names would not be text.
+        if (note.kind == @intFromEnum(Problem.not_text)) return error.Odd;
+        if (call.problems_used == call.problems_size) return error.NoRoom;
+        try problems_of.detail(&out, &note, &call.wordings, careful);
+        call.problems[call.problems_used] = .{
+            .offset = @intCast(note.position),
+            .bytes = if (note.kind == @intFromEnum(Problem.trailing)) note.facts[0] else -1,
+            .row = @intCast(call.rows_used),
+            .kind = note.kind,
+            .is_request = @intFromBool(is_request),
+        };
+        call.problems_used += 1;
+        details.used = out.at;
+        details.offsets[call.problems_used] = @intCast(out.at);
     }
 }

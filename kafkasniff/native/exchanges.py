@@ -13,10 +13,11 @@ from kafkasniff.native.caller import Caller
 from kafkasniff.native.calls import ASKS, DONE, FORMS, NO_ROOM, RECORDS, SHOW_SECRETS
 from kafkasniff.native.columns import BATCH
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.line_problems import LineWordings
 from kafkasniff.native.names import LineNames, NameFacts
 from kafkasniff.native.rows import copied
 
-__all__ = ["CODECS", "PAIR", "ROW", "UNNAMED", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
+__all__ = ["CODECS", "PAIR", "PROBLEM", "ROW", "UNNAMED", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
 
 VALUES: Final = 8
 """Maximum numbers of both messages in a row."""
@@ -28,6 +29,9 @@ MAX_TEXT: Final = 4 << 20
 """Limits per call: rows, bytes of requests as text, and of responses. An exchange with more is left to Python."""
 MAX_INSIDE: Final = 32_768
 """Limit per call for topics, partitions, batches and error codes of all rows, each."""
+MAX_PROBLEMS: Final = 8_192
+MAX_DETAILS: Final = 1 << 20
+"""Problems per call, and bytes of what they say."""
 MAX_NAMES: Final = 32_768
 MAX_NAME_BYTES: Final = 2 << 20
 """Different names of topics, groups and clients per call."""
@@ -45,7 +49,7 @@ ROW: Final = np.dtype(
         *((name, np.int32) for name in ("throttle", "code")),
         *((name, np.uint32) for name in ("codes", "client_id", "group", "transaction", "asked_member", "given_member")),
         *((name, np.uint32) for name in ("topics", "partitions", "batches", "asked_topics", "asked_partitions")),
-        *((name, np.uint32) for name in ("facts", "facts_size")),
+        *((name, np.uint32) for name in ("facts", "facts_size", "problems")),
     ],
     align=True,
 )
@@ -83,6 +87,18 @@ SHARED: Final = np.dtype(
 )
 """Common fields of the records of a batch (`exchange_columns.Shared`)."""
 
+PROBLEM: Final = np.dtype(
+    [
+        ("offset", np.int64),
+        ("bytes", np.int64),
+        ("row", np.uint32),
+        ("kind", np.uint16),
+        ("is_request", np.uint8),
+        ("spare", np.uint8),
+    ],
+    align=True,
+)
+"""A problem of a body (`exchange_columns.Reported`)."""
 
 UNNAMED: Final = 1 << 31
 """Added to the index of a topic id that has no name (`exchange_columns.UNNAMED`)."""
@@ -125,6 +141,8 @@ class _Exchanges(ctypes.Structure):
         ("continues", ctypes.c_uint32),
         ("unnamed", ctypes.c_uint32),
         ("topic_names", ctypes.c_void_p),
+        ("wordings", LineWordings),
+        ("careful", ctypes.c_void_p),
         ("most", ctypes.c_uint64),
         ("requests", _Texts),
         ("responses", _Texts),
@@ -140,12 +158,16 @@ class _Exchanges(ctypes.Structure):
         ("batches_size", ctypes.c_uint64),
         ("codes", ctypes.c_void_p),
         ("codes_size", ctypes.c_uint64),
+        ("problems", ctypes.c_void_p),
+        ("problems_size", ctypes.c_uint64),
+        ("details", _Texts),
         ("next", ctypes.c_uint64),
         ("rows_used", ctypes.c_uint64),
         ("topics_used", ctypes.c_uint64),
         ("partitions_used", ctypes.c_uint64),
         ("batches_used", ctypes.c_uint64),
         ("codes_used", ctypes.c_uint64),
+        ("problems_used", ctypes.c_uint64),
     )
 
 
@@ -177,6 +199,10 @@ class ExchangeColumns(NamedTuple):
     """`SHARED`, for the batches."""
     codes: NDArray[np.int32]
     """Error codes, none of them zero."""
+    problems: NDArray[np.void]
+    """`PROBLEM`."""
+    details: Strings
+    """What each of them says."""
 
 
 class _Room:
@@ -198,6 +224,8 @@ class ExchangeReader:
     bodies are not needed; `bodies`: whether their JSON is, by direction and code (`exchange_columns.Wanted`; None:
     never); `records`: the locations of batches are; `most`: maximum size of a message, and `max_records` of its
     records. `names`: of topic ids; None: no program needs any. `unnamed`: ids without a name are among the topics.
+    `problems`: how problems of bodies are worded, and what they need besides, by direction and code; None: exchanges
+    with problems have no rows.
     """
 
     def __init__(
@@ -213,12 +241,13 @@ class ExchangeReader:
         max_records: int = 0,
         names: NameFacts | None = None,
         unnamed: bool = False,
+        problems: tuple[LineWordings, NDArray[np.void]] | None = None,
     ) -> None:
         self._kernel = kernel
         self._caller = Caller(kernel)
         self._caller.wants = FORMS["auto"] | RECORDS["batches"] | (SHOW_SECRETS if show_secrets else 0)
         self._caller.most_records = max_records
-        self._kept = programs, bodies
+        self._kept = programs, bodies, problems
         call = self.call = _Exchanges()
         call.call, call.programs, call.most = self._caller.address, programs.ctypes.data, most
         call.headers, call.records, call.unnamed = headers, records, unnamed
@@ -228,6 +257,13 @@ class ExchangeReader:
         self._requests = _Room(call.requests, MAX_ROWS, 0 if headers else MAX_TEXT)
         self._responses = _Room(call.responses, MAX_ROWS, 0 if headers else MAX_TEXT)
         self._names = _Room(call.names.texts, MAX_NAMES, MAX_NAME_BYTES)
+        most_problems = 0
+        if problems is not None:
+            most_problems = MAX_PROBLEMS
+            call.wordings, call.careful = problems[0], problems[1].ctypes.data
+        self._problems = np.zeros(most_problems, PROBLEM)
+        call.problems, call.problems_size = self._problems.ctypes.data, most_problems
+        self._details = _Room(call.details, most_problems, MAX_DETAILS if problems is not None else 0)
         self._table = np.zeros(2 * MAX_NAMES, np.uint32)
         call.names.table, call.names.table_size = self._table.ctypes.data, len(self._table)
         call.names.seed = int.from_bytes(os.urandom(8))
@@ -271,6 +307,8 @@ class ExchangeReader:
             copied(self._batches[: call.batches_used]),
             copied(self._shared[: call.batches_used]),
             self._codes[: call.codes_used].copy(),
+            copied(self._problems[: call.problems_used]),
+            self._details.take(call.problems_used),
         )
         # An exchange that does not fit into the empty output is left to Python.
         return found, call.next + (outcome == NO_ROOM and not count)

@@ -16,6 +16,7 @@ from kafkasniff.enrich.plan import adds_names, teaches
 from kafkasniff.kafka.connection.detail import Detail, Level
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
+from kafkasniff.kafka.messages.problem_words import careful, wordings
 from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.errors import error_codes, error_name
@@ -27,7 +28,6 @@ from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
-from kafkasniff.sinks.line_problems import careful, wordings
 from kafkasniff.sinks.lines import BLOCK_BYTES
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
 from kafkasniff.text.printable import visible_json

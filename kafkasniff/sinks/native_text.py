@@ -14,6 +14,7 @@ from kafkasniff.enrich.plan import adds_names, shows_nothing, teaches
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.messages.message_body import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.problem_words import careful, wordings
 from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.errors import error_codes, error_name
@@ -25,7 +26,6 @@ from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.native.summaries import SummaryPaint, SummaryTable
 from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
-from kafkasniff.sinks.line_problems import careful, wordings
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_trees import NativeTrees

@@ -20,6 +20,7 @@ import pytest
 from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.problem_words import wordings
 from kafkasniff.kafka.schema.layout import Field
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import Columns
@@ -229,6 +230,7 @@ def fuzz(options: argparse.Namespace) -> None:
         show_secrets=True,
         most=ROOM,
         max_records=1000,
+        problems=(wordings(), kinds.careful),
     )
     columns = Columns()
     columns.marks, columns.marks_size, columns.headers, columns.headers_size = MARKS, len(MARKS), HEADERS, len(HEADERS)

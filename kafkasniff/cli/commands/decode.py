@@ -35,6 +35,7 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -95,9 +96,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     # With a limit, messages that are not shown any more still select their connections.
     has_lines = writing is None or limit is None
     shows = writing is None or not quiet or wanted.output is not None
+    in_lines = payload
     if has_lines and not shows:
-        # The fastest form.
-        wanted = OutputOptions("json")
+        # Nobody sees the lines: the fastest form, and the payload in which the kernel writes most of them.
+        wanted, in_lines = OutputOptions("csv"), SHOWN
     # Packets from a pipe arrive slowly, and their lines should be printed at once.
     has_threads = jobs > 1 and writing is None and reads_twice(None, captures)
     two_pass = reads_twice(two_pass, captures)
@@ -121,7 +123,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.enrich import Enricher
 
     if predicate is None and has_lines and schemas is None:
-        arguments["renderer"] = make_renderer(wanted, payload)
+        arguments["renderer"] = make_renderer(wanted, in_lines)
     inspector = Inspector(**arguments, frames=bool(wanted.hex))
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
@@ -136,7 +138,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 wanted,
                 captures=several,
                 names=names,
-                payload=payload,
+                payload=in_lines,
                 secrets=arguments["show_secrets"],
             )
             open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
@@ -274,9 +276,8 @@ def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
 
 
 def _lines_ahead(within: ExitStack, count: int) -> LinesAhead:
-    """A thread that takes packets ahead, and `count` that make lines."""
+    """Threads that make lines."""
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.runtime.threads import Threads
 
-    feeding = within.enter_context(Threads(1, "feeding"))
-    return LinesAhead(within.enter_context(Threads(count, "lines")), feeding)
+    return LinesAhead(within.enter_context(Threads(count, "lines")))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.schema.body_forms import RenderedBody
+from kafkasniff.kafka.schema.body_forms import BodyWithErrors, RenderedBody
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Body, Direction
 from kafkasniff.native.caller import ITEM, Program
@@ -23,7 +23,7 @@ __all__ = ["Ahead", "BodyMaker", "Programs"]
 MAX_KINDS: Final = 4096
 """Maximum number of message kinds with a program; versions come from the wire."""
 
-Made = RenderedBody | Body | None
+Made = RenderedBody | BodyWithErrors | Body | None
 
 
 class BodyMaker(Protocol):

@@ -1,25 +1,28 @@
 """Bodies of messages of whole exchanges as dicts, decoded in groups by the native kernel (`ahead.Ahead`).
 
-They equal the bodies of `message_body.decode_body`, and are None if there may be more to report.
+They equal the bodies of `message_body.decode_body`, and are None if there may be more to report than error codes.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.messages.ahead import Programs
+from kafkasniff.kafka.messages.message import UNSUPPORTED_VERSION
 from kafkasniff.kafka.messages.message_body import settled
 from kafkasniff.kafka.messages.message_plan import MessagePlan
 from kafkasniff.kafka.records import record_sets
-from kafkasniff.kafka.schema.body_forms import LARGE_BODY
+from kafkasniff.kafka.schema.body_forms import LARGE_BODY, BodyWithErrors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.kafka.schema.packed import BodyMemory, config_paths, read_plain
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.model import Body, Direction
-from kafkasniff.native.caller import HEAD_OF_ARRAY, Program
+from kafkasniff.model import Body, Direction, ErrorCode
+from kafkasniff.native.caller import HEAD_OF_ARRAY, Program, read_notes
 from kafkasniff.native.library import Kernel
 
 __all__ = ["PackedBodies"]
@@ -69,7 +72,7 @@ class PackedBodies:
             return None
         return program_of(schema.root)
 
-    def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[Body | None]:
+    def bodies(self, data: bytes, items: NDArray[np.void], bases: list[int]) -> list[BodyWithErrors | Body | None]:
         """Some bodies; see `ahead.BodyMaker`."""
         looked, packed = self._reading.caller.pack_bodies(data, items)
         self.memory = MEMORY_RATIO * len(packed)
@@ -83,9 +86,11 @@ class PackedBodies:
         sizes = items["end"] - items["start"]
         has_more = (items["extensions"] | items["looked_at"]) > 0
         has_more |= (items["truncated"] > 0) | (sizes > LARGE_BODY)
-        for index in np.flatnonzero(is_noted | (items["after"] != items["end"])).tolist():
+        is_whole = items["after"] == items["end"]
+        for index in np.flatnonzero((is_noted & has_more) | ~is_whole).tolist():
             found[index] = None
         kept, is_odd = self._programs.kept, has_more.tolist()
+        noted = np.flatnonzero(is_noted & ~has_more & is_whole).tolist()
         for index, address in enumerate(items["program"].tolist()):
             body = found[index]
             if body is None:
@@ -94,6 +99,12 @@ class PackedBodies:
             if is_odd[index] or (plan.holds_metadata is not None and plan.holds_metadata(body)):
                 begin = int(ends[index - 1]) if index else HEAD_OF_ARRAY
                 found[index] = self._body(plan, packed[begin : int(ends[index])], data, bases[index], items[index])
+        if noted:
+            text = self._reading.caller.notes(int(notes[-1]))
+            for index in noted:
+                if found[index] is not None:
+                    errors = _errors(text[int(notes[index - 1]) if index else 0 : int(notes[index])])
+                    found[index] = None if errors is None else BodyWithErrors(found[index], errors)
         return found
 
     def _body(self, plan: MessagePlan, packed: memoryview, data: bytes, base: int, item: np.void) -> Body | None:
@@ -104,3 +115,13 @@ class PackedBodies:
         context.truncated, context.interpretable = bool(item["truncated"]), bool(item["looked_at"])
         body = self._reading.read(packed, data, context)
         return settled(plan, body, int(item["end"] - item["start"]), context)
+
+
+@lru_cache(maxsize=4096)  # codes and places come from the wire
+def _errors(notes: bytes) -> tuple[ErrorCode, ...] | None:
+    """The error codes that the kernel has noted of a body; None if there is more to report."""
+    codes, problems = read_notes(notes, 0, len(notes))
+    # With that code, the body may be of another version (`message.decode_response`).
+    if problems or any(code == UNSUPPORTED_VERSION for code, _ in codes):
+        return None
+    return tuple(ErrorCode(code, error_name(code), path) for code, path in codes)

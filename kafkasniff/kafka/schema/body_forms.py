@@ -7,13 +7,13 @@ sink of JSON lines reads. No event that leaves the run has them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.model import Body
+from kafkasniff.model import Body, ErrorCode
 
-__all__ = ["LARGE_BODY", "LargeBody", "RenderedBody", "RenderedRecords"]
+__all__ = ["LARGE_BODY", "BodyWithErrors", "LargeBody", "RenderedBody", "RenderedRecords"]
 
 
 class LargeBody(dict[str, Any]):
@@ -24,6 +24,13 @@ class LargeBody(dict[str, Any]):
 
 LARGE_BODY: Final = 4 << 20
 """Bytes of a message, including decompressed ones, from which on its body is a `LargeBody`."""
+
+
+class BodyWithErrors(NamedTuple):
+    """A decoded body with error codes."""
+
+    body: Body
+    errors: tuple[ErrorCode, ...]
 
 
 class RenderedBody(msgspec.Struct, frozen=True, gc=False):

@@ -23,7 +23,7 @@ from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import ExchangeRows
-from kafkasniff.tables.rows.column_rows import exchange_rows, record_rows
+from kafkasniff.tables.rows.column_rows import exchange_rows, problem_rows, record_rows
 from kafkasniff.tables.rows.connections import ConnectionRows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tables.rows.logins import Logins
@@ -172,6 +172,9 @@ class Stager:
         records = record_rows(found, captures)
         if records is not None:
             self._files.write("records", records)
+        problems = problem_rows(found, captures) if "problems" in self._wanted else None
+        if problems is not None:
+            self._problems.extend(problems)
 
     def take_links(self, links: Links) -> None:
         """Take the network of connections that are over; a filter does not apply. Raises OSError likewise."""
@@ -269,6 +272,7 @@ def _finder(
         # Filters may ask for names, which columns do not have.
         names=None if selector is not None or enricher.has_sessions else AddedNames(native, enricher, lambda _: None),
         unnamed=True,
+        problems=True,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.enrich.sessions import FINAL_EPOCH, SessionStep
 from kafkasniff.kafka.connection.waits import WaitPlan
+from kafkasniff.kafka.schema.body_problems import NUMBERED
 from kafkasniff.kafka.schema.errors import error_name
 from kafkasniff.native.exchanges import (
     CODECS,
@@ -41,7 +42,7 @@ from kafkasniff.tables.rows.native_records import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
-from kafkasniff.tcp.segments import PACKET_SHIFT
+from kafkasniff.tcp.segments import PACKET_NUMBER, PACKET_SHIFT
 
 __all__ = [
     "AskedWaits",
@@ -51,6 +52,7 @@ __all__ = [
     "asked_waits",
     "by_code",
     "exchange_rows",
+    "problem_rows",
     "record_rows",
     "string_array",
 ]
@@ -147,7 +149,7 @@ def exchange_rows(
         "response_size": lambda kind: _plain(answered["size"], kind),
         "latency_us": lambda kind: _microseconds(answered["latency"], kind),
         "duration_us": lambda kind: _microseconds(answered["duration"], kind),
-        "retransmits": lambda kind: pa.repeat(pa.scalar(0, kind), count),
+        "retransmits": lambda kind: _plain(answered["retransmits"], kind),
         **dict.fromkeys(
             ("topics", "partitions", "problems"),
             lambda kind: _lists(np.zeros(count), pa.nulls(0, kind.value_type), kind),
@@ -156,6 +158,9 @@ def exchange_rows(
     connections = pa.array(asked["connection"])
     for name, values in found.ends.columns.items():
         made[name] = lambda _, values=values: values.take(connections)  # type: ignore[misc]
+    if found.facts is not None:
+        problems = found.facts.columns.problems
+        made["problems"] = lambda kind: _kinds_of(problems, count, kind)
     if found.facts is not None and not headers:
         made |= _of_bodies(found, found.facts, names)
     arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
@@ -223,6 +228,19 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         made["request_body"] = lambda _: _bodies(columns.requests)
         made["response_body"] = lambda _: _bodies(columns.responses)
     return made
+
+
+_KINDS: Final = sorted({one.kind for one in NUMBERED})
+_KIND: Final = np.array([-1, *(_KINDS.index(one.kind) for one in NUMBERED)], np.int64)
+"""By the kernel's number of a problem: the place of its kind in `_KINDS`."""
+
+
+def _kinds_of(problems: NDArray[np.void], count: int, kind: pa.DataType) -> pa.Array:
+    """The kinds of each row's problems, sorted, each once."""
+    rows, kinds = np.divmod(
+        np.unique(problems["row"].astype(np.int64) * len(_KINDS) + _KIND[problems["kind"]]), len(_KINDS)
+    )
+    return _lists(np.bincount(rows, minlength=count), pa.array(_KINDS).take(pa.array(kinds)), kind)
 
 
 def _add_session_steps(parts: dict[int, StagedParts], found: PairColumns, facts: BodyFacts) -> None:
@@ -350,6 +368,35 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
         "last_stable_offset": lambda kind: _plain(facts["stable_offset"], kind, lacks(HAS_STABLE_OFFSET)),
     }
     return pa.StructArray.from_arrays([columns[field.name](field.type) for field in PARTITION], fields=list(PARTITION))
+
+
+def problem_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
+    """The problems of these exchanges as a record batch of the staged schema; None if there are none."""
+    columns = None if found.facts is None else found.facts.columns
+    if columns is None or not len(columns.problems):
+        return None
+    schema = STAGED["problems"]
+    problems = columns.problems
+    asked, answered = found.asked.take(problems["row"]), found.answered.take(problems["row"])
+    is_request = problems["is_request"] > 0
+    packet, last = (np.where(is_request, asked[name], answered[name]) for name in ("packet", "last_packet"))
+    made: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "capture": lambda kind: _numbered(packet >> PACKET_SHIFT, _capture_of(captures), kind),
+        "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]], kind),
+        "exchange_id": lambda kind: _plain(asked["ordinal"], kind),
+        "time": lambda kind: _microseconds(asked["time"], kind),
+        "time_ns": lambda kind: _plain(asked["time"], kind),
+        "kind": lambda kind: pa.array(_KINDS, kind).take(pa.array(_KIND[problems["kind"]])),
+        "detail": lambda _: string_array(columns.details),
+        "packet": lambda kind: _plain(last & PACKET_NUMBER, kind),
+        "direction": lambda kind: pa.array(["response", "request"], kind).take(pa.array(problems["is_request"])),
+        "bytes": lambda kind: _plain(problems["bytes"], kind, problems["bytes"] < 0),
+        "offset": lambda kind: _plain(problems["offset"], kind),
+    }
+    arrays = [
+        made[field.name](field.type) if field.name in made else pa.nulls(len(problems), field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:

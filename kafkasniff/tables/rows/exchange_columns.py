@@ -22,6 +22,7 @@ from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.kafka.connection.waits import answers_at_once
+from kafkasniff.kafka.messages.problem_words import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.exchanges import (
     HAS_THROTTLE,
@@ -78,7 +79,7 @@ class ExchangeFinder:
     filter; the numbers of connections with selected exchanges go to `selected`. Facts of rejected exchanges are read
     nevertheless, because later requests of the connection may have waited for them. `names`: of topic ids; without
     them, exchanges with topic ids or fetch sessions are left to Python. `unnamed`: exchanges with topic ids without a
-    name are found, too; their columns are to be completed.
+    name are found, too; their columns are to be completed. `problems`: and those with problems in their bodies.
     """
 
     def __init__(
@@ -93,9 +94,11 @@ class ExchangeFinder:
         selected: set[int] | None = None,
         names: NameFacts | None = None,
         unnamed: bool = False,
+        problems: bool = False,
     ) -> None:
         self._names = names
         self._unnamed = unnamed
+        self._problems = problems
         self._kernel = kernel
         self._headers = headers
         self._bodies = bodies
@@ -128,8 +131,7 @@ class ExchangeFinder:
         if not self._ends.final or self._ends.owners != messages.owners:
             self._ends = Ends(messages.owners)
         ids = self._ends.ids
-        # Only exchanges that are emitted one by one count retransmissions.
-        answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0) & (rows["retransmits"] == 0))
+        answer = np.flatnonzero((rows["pair"] != NONE) & (rows["flags"] & REQUEST == 0))
         pairs = np.zeros(len(answer), PAIR)
         pairs["response"], pairs["request"] = answer, rows["pair"][answer]
         pairs = pairs.compress(self._chosen(messages, pairs))
@@ -169,6 +171,8 @@ class ExchangeFinder:
                 codes = messages.rows["code"][own["request"]].astype(np.int64)
                 settle_choices(columns.rows, codes, self._kinds.known)
             right = self._are_learnt(messages, own, columns)
+            if len(columns.problems):
+                right &= self._have_waits(messages, own, columns)
             inflated: list[bytes] = []
             if records_reader is not None:
                 # They are kept until their records are read.
@@ -201,6 +205,7 @@ class ExchangeFinder:
                 max_records=options.max_records,
                 names=self._names,
                 unnamed=self._unnamed,
+                problems=(wordings(), self._kinds.careful) if self._problems else None,
             )
             self._reader = own
             if self._wants_records:
@@ -257,6 +262,15 @@ class ExchangeFinder:
             right[row] = self._is_learnt(code, data, time_ns)
         return right
 
+    def _have_waits(self, messages: Messages, own: NDArray[np.void], columns: ExchangeColumns) -> Bools:
+        """Which exchanges show what they waited for: a fetch that is cut before its topics may be a controller's."""
+        codes = messages.rows["code"][own["request"]].astype(np.int64)
+        fetches = [code for code in distinct(codes) if (wait := self._kinds.known[code].wait) and wait.replica_ids]
+        rows = columns.rows
+        names_none = (rows["asked_topics"] == 0) & (rows["asked_partitions"] == 0) & (rows["problems"] > 0)
+        right: Bools = ~(names_none & np.isin(codes, fetches))
+        return right
+
     def _is_learnt(self, code: int, data: bytes, time_ns: int) -> bool:
         """Whether Python has read these facts before; if not, it reads them now."""
         known = self._learnt.get((code, data))
@@ -285,6 +299,7 @@ class ExchangeFinder:
             at_once=by_code(pairs, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
             behind_ns=np.zeros(len(own), np.int64),
             muted_ns=np.zeros(len(own), np.int64),
+            problems=columns.rows["problems"].astype(np.int64) if len(columns.problems) else np.zeros(0, np.int64),
         )
 
 
@@ -315,13 +330,17 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
     """The rows for which `right` is true."""
     rows = columns.rows
     chosen = right[columns.shared["row"]]
+    place = np.cumsum(right) - 1
     shared = columns.shared.compress(chosen)
-    shared["row"] = (np.cumsum(right) - 1)[shared["row"]]
+    shared["row"] = place[shared["row"]]
+    reported = right[columns.problems["row"]]
+    problems = columns.problems.compress(reported)
+    problems["row"] = place[problems["row"]]
 
-    # By its buffer: the explorer comes here, too, and `pa.array` would import pandas.
-    mask = pa.Array.from_buffers(pa.bool_(), len(right), [None, pa.py_buffer(np.packbits(right, bitorder="little"))])
-
-    def texts(strings: Strings) -> Strings:
+    def texts(strings: Strings, which: Bools = right) -> Strings:
+        # By its buffer: the explorer comes here, too, and `pa.array` would import pandas.
+        bits = pa.py_buffer(np.packbits(which, bitorder="little"))
+        mask = pa.Array.from_buffers(pa.bool_(), len(which), [None, bits])
         kept = string_array(strings).filter(mask) if len(strings.offsets) > 1 else string_array(strings)
         # A filtered array owns its memory and begins with it.
         _, offsets, data = kept.buffers()
@@ -339,4 +358,6 @@ def _some(columns: ExchangeColumns, right: Bools) -> ExchangeColumns:
         batches=columns.batches.compress(chosen),
         shared=shared,
         codes=columns.codes[np.repeat(right, rows["codes"])],
+        problems=problems,
+        details=texts(columns.details, reported),
     )

@@ -106,6 +106,10 @@ class ProblemRows:
             }
         )
 
+    def extend(self, rows: pa.RecordBatch) -> None:
+        """Add rows of the staged schema."""
+        self._rows.extend(rows)
+
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
         return self._rows.take()

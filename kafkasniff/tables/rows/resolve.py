@@ -32,6 +32,8 @@ __all__ = ["OUTPUT_BYTES", "LearnedNames", "Resolver"]
 
 OUTPUT_BYTES: Final = 64 << 20
 """Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have a hundred in every row."""
+_NAMED: Final = ("api_key", "api_version", "request_body", "response_body")
+"""Columns for names in bodies."""
 MAX_SHARED: Final = 1024
 """Cached lists of a session's topics, for its next request."""
 
@@ -187,9 +189,11 @@ class Resolver:
         """Process the rows that wait for something, in order."""
         changes = _ChangedValues()
         known: dict[int, int] = {}
-        wanted = ("connection_id", "exchange_id", "time_ns", "broker_ip", "broker_port", "topics", "_pending")
+        wanted = ("connection_id", "exchange_id", "time_ns", "broker_ip", "broker_port", "topics", "_pending", *_NAMED)
         some = {name: batch.column(name).take(pa.array(rows)).to_pylist() for name in wanted}
-        for row, *key, time_ns, address, port, topics, data in zip(rows.tolist(), *some.values(), strict=True):
+        for row, *key, time_ns, address, port, topics, data, api, version, request, response in zip(
+            rows.tolist(), *some.values(), strict=True
+        ):
             pending = msgspec.msgpack.decode(data, type=StagedParts)
             names = self._with_names(topics, pending.unnamed) if pending.unnamed else topics
             held = None
@@ -203,24 +207,13 @@ class Resolver:
                     known[id(names)] = len(changes.lists)
                     changes.lists.append(names)
                 changes.topics[row] = known[id(names)]
-            if pending.bodies:
-                self._late_bodies(batch, row, changes)
-            if held is not None and pending.session is not None:
-                self._add_session(batch, row, changes, pending.session.epoch, held)
+            if pending.bodies and api is not None:
+                self._late_body(batch, row, changes, (api, version, "request"), request)
+                self._late_body(batch, row, changes, (api, version, "response"), response)
+            if held is not None and pending.session is not None and request is not None:
+                asked = changes.bodies[0].get(row, request)
+                changes.bodies[0][row] = _with_session(asked, pending.session.epoch, held)
         return changes
-
-    @staticmethod
-    def _add_session(
-        batch: pa.RecordBatch, row: int, changes: _ChangedValues, epoch: int, held: SessionContent
-    ) -> None:
-        """Add `_session` after the epoch in the request's body."""
-        body = changes.bodies[0].get(row)
-        body = batch.column("request_body")[row].as_py() if body is None else body
-        # A quote within a string is escaped: only the field itself matches.
-        field = f'"session_epoch":{epoch}'
-        if body is not None and f'{field},"_session"' not in body:
-            fields = orjson.dumps({"_session": session_fields(held.partitions, held.unnamed)}).decode()[1:-1]
-            changes.bodies[0][row] = body.replace(field, f"{field},{fields}", 1)
 
     def _with_names(self, topics: list[str], unnamed: dict[str, int]) -> list[str]:
         """Names in order, with the names of resolved ids inserted at their places."""
@@ -246,22 +239,29 @@ class Resolver:
         more = [name for name in names if name not in shared[2]]
         return shared[1] + more if more else shared[1]
 
-    def _late_bodies(self, batch: pa.RecordBatch, row: int, changes: _ChangedValues) -> None:
-        values = {name: batch.column(name)[row].as_py() for name in ("api_key", "api_version")}
-        directions: tuple[Direction, Direction] = ("request", "response")
-        for direction, changed in zip(directions, changes.bodies, strict=True):
-            text = batch.column(f"{direction}_body")[row].as_py()
-            if text is None or values["api_key"] is None:
-                continue
+    def _late_body(
+        self,
+        batch: pa.RecordBatch,
+        row: int,
+        changes: _ChangedValues,
+        kind: tuple[int, int | None, Direction],
+        text: str | None,
+    ) -> None:
+        """Add names to a body of such a kind."""
+        if text is None:
+            return
+        named = None if self._payload.hides else self._bodies.name_text(*kind, text)
+        if named is None:
             body = orjson.loads(text)
-            problems = self._bodies.name_body(values["api_key"], values["api_version"], direction, body)
+            problems = self._bodies.name_body(*kind, body)
             if self._payload.hides:
-                body = self._payload.body(values["api_key"], values["api_version"], direction, body)
-            changed[row] = self._dumps(body)
+                body = self._payload.body(*kind, body)
+            named = self._dumps(body)
             if problems:
                 kinds = changes.problems.get(row) or batch.column("problems")[row].as_py()
                 changes.problems[row] = sorted({*kinds, *(problem.kind for problem in problems)})
-                self._found(batch, row, direction, problems)
+                self._found(batch, row, kind[2], problems)
+        changes.bodies[kind[2] == "response"][row] = named
 
     def _found(self, batch: pa.RecordBatch, row: int, direction: Direction, problems: list[Problem]) -> None:
         wanted = ("capture", "connection_id", "exchange_id", "time_ns")
@@ -305,6 +305,16 @@ class Resolver:
     def _problems(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = self.worth_reporting(batch)
         return pa.RecordBatch.from_arrays([batch.column(name) for name in PROBLEMS.names], schema=PROBLEMS)
+
+
+def _with_session(body: str, epoch: int, held: SessionContent) -> str:
+    """The body of a request with `_session` after the epoch."""
+    # A quote within a string is escaped: only the field itself matches.
+    field = f'"session_epoch":{epoch}'
+    if f'{field},"_session"' in body:
+        return body
+    fields = orjson.dumps({"_session": session_fields(held.partitions, held.unnamed)}).decode()[1:-1]
+    return body.replace(field, f"{field},{fields}", 1)
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -30,6 +30,13 @@ class WaitingRows:
         if len(self._rows) >= MOST_DICTS:
             self._pack()
 
+    def extend(self, rows: pa.RecordBatch) -> None:
+        """Add a record batch of the schema."""
+        if self._rows:
+            self._pack()
+        self._packed_rows += len(rows)
+        self._packed.append(rows)
+
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch and forget them."""
         if self._rows or not self._packed:

@@ -232,6 +232,31 @@ def damaged(frame: bytes, first: int, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.parametrize("options", [EVERYTHING, ExportOptions(), ExportOptions(headers=True)])
+def test_exchanges_with_problems_are_columns(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
+    """Problems of bodies are rows and kinds beside what could be read; nothing of that is left to Python."""
+    records = kafka.record_batch([kafka.record(0, b"k", b"v")])
+    made = talk(0)
+    for number in range(3, 43, 4):
+        whole = kafka.produce_request(number, "orders", records)
+        made.exchange(whole, framed(kafka.produce_response(number, "orders", 40, error=6)[4:] + b"tail"))
+        asked = kafka.produce_request(number + 1, "orders", records)
+        made.exchange(framed(asked[4:-20]), kafka.produce_response(number + 1, "orders", 41))
+        answer = kafka.fetch_response(number + 2, "paid", records, 12)
+        made.exchange(kafka.fetch_request(number + 2, "paid", 7), framed(answer[4 : -len(records) - 9]))
+        asked = kafka.fetch_request_by_id(number + 3, [(bytes(range(16)), [0, 1])])
+        made.exchange(framed(asked[4:] + b"x"), kafka.fetch_response_by_id(number + 3, []))
+    check(write_pcap(tmp_path / "problems.pcap", made.packets, nanoseconds=True), tmp_path, options)
+    kinds = {(row["kind"], row["direction"]) for row in rows(tmp_path / "columns", "problems")}
+    assert kinds == {
+        ("trailing-bytes", "response"),
+        ("body-truncated", "request"),
+        ("array-too-long", "response"),
+        ("trailing-bytes", "request"),
+    }
+    assert sum(columns) >= 40
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_damaged_bodies(seed: int, tmp_path: Path, columns: list[int]) -> None:
     """Bodies of all kinds with other bytes, most of them Fetch and Produce."""

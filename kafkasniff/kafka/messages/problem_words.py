@@ -1,4 +1,4 @@
-"""How problems of bodies are worded in lines that the kernel writes."""
+"""How problems of bodies are worded where the kernel reports them: in lines and in columns."""
 
 from __future__ import annotations
 
