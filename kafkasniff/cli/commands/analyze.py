@@ -229,7 +229,7 @@ def _ask(environment: Environment, question: type[Accumulator[Any]], options: di
         directory = sources[0]
         if captures:
             directory, broken = around.enter_context(
-                exported(environment, captures, [accumulator], framing, predicate, quiet=quiet)
+                exported(environment, captures, [*accumulator.reads().items()], framing, predicate, quiet=quiet)
             )
         export = Export.open(directory)
         bounds = [_moment(text, export) for text in (since, until)]

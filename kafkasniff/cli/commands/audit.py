@@ -63,7 +63,8 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     broken = False
     with contextlib.ExitStack() as around:
         if predicate is not None:
-            asked = exported(environment, captures, (versions, offers), options, predicate, quiet=quiet)
+            reads = [*versions.reads().items(), *offers.reads().items()]
+            asked = exported(environment, captures, reads, options, predicate, quiet=quiet)
             folder, broken = around.enter_context(asked)
             folders = (folder,)
         for folder in folders:

@@ -17,7 +17,7 @@ from kafkasniff.cli.options.option_groups import framing_arguments, key_argument
 from kafkasniff.cli.running.usual_jobs import usual_jobs
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis import Accumulator
+    from kafkasniff.analysis.accumulator import TableReading
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
@@ -31,13 +31,13 @@ _BODIES: Final = frozenset({"request_body", "response_body"})
 def exported(
     environment: Environment,
     captures: Sequence[str],
-    questions: Sequence[Accumulator[Any]],
+    reads: Sequence[tuple[str, TableReading]],
     options: dict[str, Any],
     predicate: Predicate | None,
     *,
     quiet: bool,
 ) -> Iterator[tuple[str, bool]]:
-    """A temporary export of the tables that questions read, and whether a capture is broken.
+    """A temporary export of what is read of each table, and whether a capture is broken.
 
     `options` are those of framing and topic ids; `predicate` selects exchanges. Raises CaptureError, OutputError,
     UsageError.
@@ -49,7 +49,6 @@ def exported(
     from kafkasniff.tables.exports.run import export
     from kafkasniff.tables.exports.shard import Hooks
 
-    reads = [reading for question in questions for reading in question.reads().items()]
     arguments = framing_arguments(options)
     # Filters on records look at those in bodies.
     records = predicate is not None and needs_records(predicate)
