@@ -73,6 +73,8 @@ class Trace:
 
     def take_positions(self, positions: Positions, served: Served) -> None:
         """Take the offsets that consumers of the partition requested."""
+        if self.offset is None:
+            return
         for client, lowest, highest in positions.of(self.place):
             group = served.group_of(client)
             who = _Who(group) if group is not None else _Who(None, *client)

@@ -29,7 +29,9 @@ _TIME: Final = 9
 """Width of a time: `+55.1 ms`."""
 _NOTHING: Final = "│     │     │"
 _HEAD: Final = "P     B     C  producer, broker, consumers"
-MIN_ROOM: Final = 24
+FULL_HEAD: Final = 66
+"""Columns from which the heading explains its letters."""
+MIN_ROOM: Final = 20
 """Columns of text beside the lanes."""
 _LANES: Final = {
     "produced": "●────▶│     │",
@@ -98,7 +100,8 @@ def _way(way: Way, width: int, paint: Paint, payload: Payload) -> Iterator[str]:
     if way.steps:
         if began is not None:
             yield f"{paint.dim}  {date_of(began * 1000)} {clock_time(began * 1000)} UTC{paint.reset}"
-        yield f"{paint.dim}  {'time':>{_TIME}}{'delay':>{_TIME}}  {_HEAD}{paint.reset}"
+        head = _HEAD if width >= FULL_HEAD else _HEAD[: len(_NOTHING)]
+        yield f"{paint.dim}  {'time':>{_TIME}}{'delay':>{_TIME}}  {head}{paint.reset}"
     repeated: dict[tuple[str | None, ...], int] = {}
     for step in way.steps:
         if step.kind == "redelivered":
