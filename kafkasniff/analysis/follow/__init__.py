@@ -3,9 +3,9 @@
 Everything comes from rows of the tables `records` and `exchanges`. What they do not show is named, never assumed.
 """
 
-from kafkasniff.analysis.follow.following import READINGS, Followed, follow
+from kafkasniff.analysis.follow.following import READINGS, WaysFound, follow
 from kafkasniff.analysis.follow.nothing import nothing_found
 from kafkasniff.analysis.follow.wanted import Wanted
-from kafkasniff.analysis.follow.way import Consumer, Step, Way
+from kafkasniff.analysis.follow.way import Consumer, RecordWay, WayStep
 
-__all__ = ["READINGS", "Consumer", "Followed", "Step", "Wanted", "Way", "follow", "nothing_found"]
+__all__ = ["READINGS", "Consumer", "RecordWay", "Wanted", "WayStep", "WaysFound", "follow", "nothing_found"]

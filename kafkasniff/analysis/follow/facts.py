@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, exploded, in_any, is_follower, named, only
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.follow.record_rows import FETCHES, Partition, among, in_partitions
-from kafkasniff.analysis.follow.wanted import Place
+from kafkasniff.analysis.follow.wanted import LogPlace
 from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.partials import Partials, Shape
 
@@ -21,7 +21,7 @@ __all__ = [
     "COMMITS",
     "PARTITIONED",
     "ExchangeFacts",
-    "PartitionFacts",
+    "PartitionOutcome",
     "Positions",
     "Served",
     "exchanges_of",
@@ -47,7 +47,7 @@ Client = tuple[str | None, str | None]
 """Client id and address."""
 
 
-class PartitionFacts(msgspec.Struct, frozen=True):
+class PartitionOutcome(msgspec.Struct, frozen=True):
     """What an exchange says about a partition."""
 
     offset: int | None
@@ -78,7 +78,7 @@ class ExchangeFacts(msgspec.Struct):
     sender: str | None
     is_follower: bool = False
     """Whether a broker sent it, to replicate."""
-    partitions: dict[Partition, PartitionFacts] = msgspec.field(default_factory=dict)
+    partitions: dict[Partition, PartitionOutcome] = msgspec.field(default_factory=dict)
 
     @property
     def time(self) -> int | None:
@@ -103,7 +103,7 @@ def partition_rows(
         yield batch, only(rows, in_partitions(rows, places))
 
 
-def produced_at(export: Export, place: Place) -> set[tuple[int, int]]:
+def produced_at(export: Export, place: LogPlace) -> set[tuple[int, int]]:
     """Produce exchanges whose records were assigned an offset and others around it. Raises CaptureError, UsageError."""
     found: set[tuple[int, int]] = set()
     for _, rows in partition_rows(export, ("Produce",), [(place.topic, place.partition)]):
@@ -154,12 +154,12 @@ def exchanges_of(rows: pa.RecordBatch) -> Iterator[ExchangeFacts]:
         yield found
 
 
-def facts_of(rows: pa.RecordBatch) -> Iterator[tuple[ExchangeFacts, PartitionFacts, Partition]]:
+def facts_of(rows: pa.RecordBatch) -> Iterator[tuple[ExchangeFacts, PartitionOutcome, Partition]]:
     """The exchange and the partition of each row of `partition_rows`."""
     for facts, part, place in zip(
         exchanges_of(rows), _values(rows, _PART), _values(rows, ("topic", "partition")), strict=True
     ):
-        yield facts, PartitionFacts(*part), place
+        yield facts, PartitionOutcome(*part), place
 
 
 def _values(rows: pa.RecordBatch, names: Sequence[str]) -> Iterator[Any]:

@@ -25,20 +25,20 @@ from kafkasniff.analysis.follow.linking import link
 from kafkasniff.analysis.follow.record_rows import (
     COLUMNS,
     FETCHES,
+    CarriedRecord,
     Partition,
-    RecordRow,
     RowReader,
     among,
     in_partitions,
 )
 from kafkasniff.analysis.follow.settling import BODIES, ENDS, SHARES, ended, share_bodies
 from kafkasniff.analysis.follow.tracing import Trace
-from kafkasniff.analysis.follow.wanted import Place, Wanted
-from kafkasniff.analysis.follow.way import Way
+from kafkasniff.analysis.follow.wanted import LogPlace, Wanted
+from kafkasniff.analysis.follow.way import RecordWay
 from kafkasniff.analysis.members import MEMBER_APIS
 from kafkasniff.errors import UsageError
 
-__all__ = ["READINGS", "Followed", "follow"]
+__all__ = ["READINGS", "WaysFound", "follow"]
 
 READINGS: Final[Mapping[str, TableReading]] = {
     "exchanges": TableReading(
@@ -49,10 +49,10 @@ READINGS: Final[Mapping[str, TableReading]] = {
 """What is read of the tables."""
 
 
-class Followed(msgspec.Struct):
+class WaysFound(msgspec.Struct):
     """The answer."""
 
-    ways: list[Way]
+    ways: list[RecordWay]
     """By the time of the first step."""
     more: int
     """Number of further records."""
@@ -62,7 +62,7 @@ class Followed(msgspec.Struct):
     """Number of rows of records."""
 
 
-def follow(export: Export, wanted: Wanted, count: int) -> Followed:
+def follow(export: Export, wanted: Wanted, count: int) -> WaysFound:
     """The ways of the first `count` records that are asked for.
 
     Raises UsageError if the export lacks what is needed, CaptureError if a file cannot be read.
@@ -86,10 +86,10 @@ def follow(export: Export, wanted: Wanted, count: int) -> Followed:
     shown = linked[:count]
     traces = [Trace(one, served) for one in shown]
     _add_rest(export, traces, served)
-    return Followed([one.way(export) for one in traces], len(linked) - len(shown), reader.dropped, reader.rows)
+    return WaysFound([one.way(export) for one in traces], len(linked) - len(shown), reader.dropped, reader.rows)
 
 
-def _at(export: Export, reader: RowReader, place: Place) -> list[RecordRow]:
+def _at(export: Export, reader: RowReader, place: LogPlace) -> list[CarriedRecord]:
     """The rows of a place in the log, and those with the same sequence or content: maybe other attempts."""
     partition = {(place.topic, place.partition)}
     produced = produced_at(export, place)

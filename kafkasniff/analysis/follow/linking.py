@@ -8,17 +8,17 @@ from typing import Any, Literal
 import msgspec
 
 from kafkasniff.analysis.follow.facts import ExchangeFacts, Served
-from kafkasniff.analysis.follow.record_rows import RecordRow, record_order
+from kafkasniff.analysis.follow.record_rows import CarriedRecord, record_order
 
-__all__ = ["Attempt", "Linked", "link"]
+__all__ = ["Linked", "ProduceAttempt", "link"]
 
 Match = Literal["offset", "sequence", "content"]
 
 
-class Attempt(msgspec.Struct, frozen=True):
+class ProduceAttempt(msgspec.Struct, frozen=True):
     """A Produce request with the record."""
 
-    row: RecordRow
+    row: CarriedRecord
     facts: ExchangeFacts | None
     matched: Match
 
@@ -27,21 +27,21 @@ class Linked(msgspec.Struct):
     """Rows of one record."""
 
     offset: int | None
-    attempts: list[Attempt] = []
-    deliveries: list[RecordRow] = []
+    attempts: list[ProduceAttempt] = []
+    deliveries: list[CarriedRecord] = []
 
     @property
-    def rows(self) -> list[RecordRow]:
+    def rows(self) -> list[CarriedRecord]:
         """All rows."""
         return [*(one.row for one in self.attempts), *self.deliveries]
 
     @property
-    def first(self) -> RecordRow:
+    def first(self) -> CarriedRecord:
         """The earliest row."""
         return min(self.rows, key=record_order)
 
 
-def link(rows: Iterable[RecordRow], served: Served) -> list[Linked]:
+def link(rows: Iterable[CarriedRecord], served: Served) -> list[Linked]:
     """The records, by the time of their first row.
 
     Rows with an offset are the same record if partition, offset and content are (a topic may have been deleted and
@@ -50,19 +50,19 @@ def link(rows: Iterable[RecordRow], served: Served) -> list[Linked]:
     """
     placed: dict[tuple[Any, ...], Linked] = {}
     numbers: dict[tuple[Any, ...], Linked] = {}
-    unplaced: list[Attempt] = []
+    unplaced: list[ProduceAttempt] = []
     for row in sorted(rows, key=record_order):
         facts = served.get(row.exchange)
         offset = row.offset
         if row.is_produced:
             base = _base_offset(row, facts)
             if base is None:
-                unplaced.append(Attempt(row, facts, "sequence"))
+                unplaced.append(ProduceAttempt(row, facts, "sequence"))
                 continue
             offset = base + row.position
         one = placed.setdefault((*row.place, offset, row.content), Linked(offset))
         if row.is_produced:
-            one.attempts.append(Attempt(row, facts, "offset"))
+            one.attempts.append(ProduceAttempt(row, facts, "offset"))
         else:
             one.deliveries.append(row)
         if row.number is not None:
@@ -91,7 +91,7 @@ def link(rows: Iterable[RecordRow], served: Served) -> list[Linked]:
     return sorted(found, key=lambda one: record_order(one.first))
 
 
-def _base_offset(row: RecordRow, facts: ExchangeFacts | None) -> int | None:
+def _base_offset(row: CarriedRecord, facts: ExchangeFacts | None) -> int | None:
     """The offset that the first record of the partition was assigned."""
     part = None if facts is None else facts.partitions.get(row.place)
     if part is None or part.error_code != 0 or part.offset is None or part.offset < 0:
@@ -99,12 +99,12 @@ def _base_offset(row: RecordRow, facts: ExchangeFacts | None) -> int | None:
     return part.offset
 
 
-def _content(row: RecordRow) -> tuple[Any, ...] | None:
+def _content(row: CarriedRecord) -> tuple[Any, ...] | None:
     """What attempts without sequences have in common."""
     return None if row.content is None or row.created is None else (*row.place, row.content, row.created)
 
 
-def _only(row: RecordRow, candidates: list[Linked]) -> Linked | None:
+def _only(row: CarriedRecord, candidates: list[Linked]) -> Linked | None:
     """The record that an attempt must have been for: the only one of which no other attempt is known, or the only one.
 
     Not one that was delivered before.
@@ -117,5 +117,5 @@ def _only(row: RecordRow, candidates: list[Linked]) -> Linked | None:
     return None
 
 
-def _is_before(row: RecordRow, other: RecordRow) -> bool:
+def _is_before(row: CarriedRecord, other: CarriedRecord) -> bool:
     return row.time is None or other.time is None or row.time <= other.time

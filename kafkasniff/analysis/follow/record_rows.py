@@ -17,7 +17,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.export import Export
 
-__all__ = ["Partition", "RecordRow", "RowReader", "among", "in_partitions", "record_order"]
+__all__ = ["CarriedRecord", "Partition", "RowReader", "among", "in_partitions", "record_order"]
 
 MAX_ROWS: Final = 1 << 16
 """Maximum number of rows that match and are kept, the earliest: some 60 MB. Long keys count for several."""
@@ -38,7 +38,7 @@ Partition = tuple[str | None, int | None]
 Mask = Callable[[pa.RecordBatch], pa.Array]
 
 
-class RecordRow(NamedTuple):
+class CarriedRecord(NamedTuple):
     """A row of `records`."""
 
     time: int | None
@@ -93,7 +93,7 @@ class RecordRow(NamedTuple):
         return (*self.place, self.producer_id, self.producer_epoch, self.sequence)
 
 
-def record_order(row: RecordRow) -> tuple[Any, ...]:
+def record_order(row: CarriedRecord) -> tuple[Any, ...]:
     """By time, then by the place in the capture."""
     return row.time is None, row.time or 0, *row.exchange, *map(str, row.place), row.position, row.offset
 
@@ -108,9 +108,9 @@ class RowReader:
         self.dropped = 0
         """Matching rows beyond `MAX_ROWS`."""
 
-    def read(self, mask: Mask) -> list[RecordRow]:
+    def read(self, mask: Mask) -> list[CarriedRecord]:
         """The rows that a mask selects, by time. Raises CaptureError, UsageError."""
-        found: list[RecordRow] = []
+        found: list[CarriedRecord] = []
         weight = 0
         positions = _Positions()
         self.rows = 0
@@ -128,7 +128,7 @@ class RowReader:
                     found, weight = self._earliest(found)
         return self._earliest(found)[0]
 
-    def _earliest(self, found: list[RecordRow]) -> tuple[list[RecordRow], int]:
+    def _earliest(self, found: list[CarriedRecord]) -> tuple[list[CarriedRecord], int]:
         """The first rows within the bound, and their weight."""
         found.sort(key=record_order)
         weights = list(accumulate(row.weight for row in found))
@@ -190,14 +190,14 @@ def among(batch: pa.RecordBatch, exchanges: Collection[tuple[int, int]]) -> pa.A
     )
 
 
-def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[RecordRow]:
+def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[CarriedRecord]:
     names = batch.schema.names
     values = zip(*(column(batch, name).to_pylist() for name in names if name not in ("time", "timestamp")), strict=True)
     times, stamps = (column(batch, name).cast(pa.int64()).to_pylist() for name in ("time", "timestamp"))
     kept = [name for name in names if name not in ("time", "timestamp")]
     for time, stamp, row in zip(times, stamps, (dict(zip(kept, one, strict=True)) for one in values), strict=True):
         key, value = row["key"], row["value"]
-        yield RecordRow(
+        yield CarriedRecord(
             time=time,
             connection_id=row["connection_id"],
             exchange_id=row["exchange_id"],

@@ -15,7 +15,7 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.follow.facts import PARTITIONED, ExchangeFacts, exchanges_of
 from kafkasniff.analysis.follow.record_rows import Partition
 
-__all__ = ["BODIES", "ENDS", "SHARES", "Ended", "Range", "ShareBodies", "ended", "share_bodies"]
+__all__ = ["BODIES", "ENDS", "SHARES", "EndedTransaction", "Range", "ShareBodies", "ended", "share_bodies"]
 
 BODIES: Final = ("request_body", "response_body", "error_code")
 ENDS: Final = ("EndTxn",)
@@ -66,7 +66,7 @@ class _Body(msgspec.Struct):
 _DECODER: Final = msgspec.json.Decoder(_Body)
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """A transaction that its producer ended."""
 
     facts: ExchangeFacts
@@ -84,11 +84,11 @@ class ShareBodies(NamedTuple):
     """None if that is unknown."""
 
 
-def ended(export: Export) -> Iterator[Ended]:
+def ended(export: Export) -> Iterator[EndedTransaction]:
     """Successful EndTxn exchanges with bodies. Raises CaptureError, UsageError."""
     for facts, _, request, _ in _bodies(export, ENDS):
         if request is not None and request.committed is not None:
-            yield Ended(facts, request.producer_id, request.producer_epoch, request.committed)
+            yield EndedTransaction(facts, request.producer_id, request.producer_epoch, request.committed)
 
 
 def share_bodies(export: Export) -> Iterator[ShareBodies]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.follow.facts import ExchangeFacts, PartitionFacts, Positions, Served
+from kafkasniff.analysis.follow.facts import ExchangeFacts, PartitionOutcome, Positions, Served
 from kafkasniff.analysis.follow.linking import Linked
-from kafkasniff.analysis.follow.record_rows import Partition, RecordRow
-from kafkasniff.analysis.follow.settling import Ended, ShareBodies
-from kafkasniff.analysis.follow.way import Consumer, ConsumerState, Step, StepKind, Unknown, Way
+from kafkasniff.analysis.follow.record_rows import CarriedRecord, Partition
+from kafkasniff.analysis.follow.settling import EndedTransaction, ShareBodies
+from kafkasniff.analysis.follow.way import Consumer, ConsumerState, RecordWay, StepKind, Unknown, WayStep
 from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["Trace"]
@@ -49,8 +49,8 @@ class Trace:
         self._commits: dict[str, tuple[ExchangeFacts, int]] = {}
         """The first commit of each group after that."""
         self._positions: dict[_Who, tuple[int, int]] = {}
-        self._marker: RecordRow | None = None
-        self._end: Ended | None = None
+        self._marker: CarriedRecord | None = None
+        self._end: EndedTransaction | None = None
         self._settled: list[tuple[ExchangeFacts, StepKind]] = []
         self._acquired: dict[tuple[int, int], int | None] = {}
 
@@ -58,7 +58,7 @@ class Trace:
     def _begins(self) -> int | None:
         return self._linked.first.time
 
-    def take_commit(self, facts: ExchangeFacts, partition: PartitionFacts, place: Partition) -> None:
+    def take_commit(self, facts: ExchangeFacts, partition: PartitionOutcome, place: Partition) -> None:
         """Take a successful commit: the first one beyond the record counts."""
         if self.offset is None or place != self.place or facts.group_id is None:
             return
@@ -81,14 +81,14 @@ class Trace:
             least, most = self._positions.get(who, (lowest, highest))
             self._positions[who] = (min(least, lowest), max(most, highest))
 
-    def take_marker(self, row: RecordRow) -> None:
+    def take_marker(self, row: CarriedRecord) -> None:
         """Take the marker of a transaction: the first one of the producer after the record is its own."""
         if self.offset is None or row.place != self.place or row.producer_id != self._producer[0]:
             return
         if row.offset > self.offset and (self._marker is None or row.offset < self._marker.offset):
             self._marker = row
 
-    def take_end(self, end: Ended) -> None:
+    def take_end(self, end: EndedTransaction) -> None:
         """Take the end of a transaction by its producer, the first one after the record."""
         if (end.producer_id, end.producer_epoch) != self._producer:
             return
@@ -115,13 +115,13 @@ class Trace:
                 # A batch has records of others.
                 self._deliveries = [one for one in self._deliveries if one[0].exchange != key]
 
-    def way(self, export: Export) -> Way:
+    def way(self, export: Export) -> RecordWay:
         """All of it."""
         linked, row = self._linked, self._linked.first
         steps = sorted((*self._production(), *self._replication(), *self._consumption()), key=_step_order)
         _connect(steps)
         consumers = self._consumers(steps)
-        return Way(
+        return RecordWay(
             topic=row.topic,
             partition=row.partition,
             offset=linked.offset,
@@ -148,7 +148,7 @@ class Trace:
             return "committed" if self._marker.control == "COMMIT" else "aborted"
         return None if self._end is None else "committed" if self._end.committed else "aborted"
 
-    def _production(self) -> list[Step]:
+    def _production(self) -> list[WayStep]:
         steps = []
         for number, attempt in enumerate(self._linked.attempts, 1):
             facts, row = attempt.facts, attempt.row
@@ -177,15 +177,15 @@ class Trace:
             steps.append(_step(kind, self._end.facts))
         return steps
 
-    def _replication(self) -> list[Step]:
-        steps: dict[str | None, Step] = {}
+    def _replication(self) -> list[WayStep]:
+        steps: dict[str | None, WayStep] = {}
         for row, facts in self._deliveries:
             if facts.is_follower:
                 steps.setdefault(facts.client_id, _step("replicated", facts, row.time))
         return list(steps.values())
 
-    def _consumption(self) -> list[Step]:
-        steps: list[Step] = []
+    def _consumption(self) -> list[WayStep]:
+        steps: list[WayStep] = []
         seen: set[_Who] = set()
         for row, facts in self._deliveries:
             if facts.is_follower:
@@ -199,7 +199,7 @@ class Trace:
         steps += (_step("committed", facts, offset=offset) for facts, offset in self._commits.values())
         return steps
 
-    def _consumers(self, steps: list[Step]) -> list[Consumer]:
+    def _consumers(self, steps: list[WayStep]) -> list[Consumer]:
         counts: dict[_Who, int] = {}
         done: dict[_Who, ConsumerState] = {}
         for step in steps:
@@ -228,7 +228,7 @@ class Trace:
             return "not-delivered"
         return "began-after" if lowest > self.offset else "passed-over"
 
-    def _unknown(self, steps: list[Step], export: Export) -> list[Unknown]:
+    def _unknown(self, steps: list[WayStep], export: Export) -> list[Unknown]:
         kinds = {step.kind for step in steps}
         produced = [step for step in steps if step.kind == "produced"]
         found: list[Unknown] = []
@@ -264,12 +264,12 @@ _BY_KIND: Final = ("produced", "acknowledged", "refused", "replicated", "deliver
 """The order of steps at the same time; all others come later."""
 
 
-def _step_order(step: Step) -> tuple[Any, ...]:
+def _step_order(step: WayStep) -> tuple[Any, ...]:
     kind = _BY_KIND.index(step.kind) if step.kind in _BY_KIND else len(_BY_KIND)
     return step.time is None, step.time or 0, kind, step.connection_id, step.exchange_id
 
 
-def _step(kind: StepKind, facts: ExchangeFacts, time: int | None = None, **values: Any) -> Step:
+def _step(kind: StepKind, facts: ExchangeFacts, time: int | None = None, **values: Any) -> WayStep:
     wire = {
         name: getattr(facts, name)
         for name in (
@@ -278,10 +278,10 @@ def _step(kind: StepKind, facts: ExchangeFacts, time: int | None = None, **value
         )
     }
     at = facts.time if time is None else time
-    return Step(kind=kind, time=at, **{**wire, **values})
+    return WayStep(kind=kind, time=at, **{**wire, **values})
 
 
-def _connect(steps: list[Step]) -> None:
+def _connect(steps: list[WayStep]) -> None:
     """Add to each step the one that it follows, and the time since then."""
     for place, step in enumerate(steps):
         before = range(place - 1, -1, -1)
@@ -291,7 +291,7 @@ def _connect(steps: list[Step]) -> None:
             step.delay_us = None if since is None else step.time - since
 
 
-def _causes(step: Step) -> list[tuple[str, ...]]:
+def _causes(step: WayStep) -> list[tuple[str, ...]]:
     """Kinds of steps that a step may follow; the latest of the first kinds that are there."""
     match step.kind:
         case "produced":
@@ -306,7 +306,7 @@ def _causes(step: Step) -> list[tuple[str, ...]]:
             return [("acknowledged",), ("produced",)]
 
 
-def _follows(step: Step, other: Step, kinds: tuple[str, ...]) -> bool:
+def _follows(step: WayStep, other: WayStep, kinds: tuple[str, ...]) -> bool:
     if other.kind not in kinds:
         return False
     if step.kind in ("acknowledged", "refused"):

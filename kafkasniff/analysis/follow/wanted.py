@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import column
 from kafkasniff.errors import UsageError
 
-__all__ = ["Place", "Wanted"]
+__all__ = ["LogPlace", "Wanted"]
 
 MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
 _HEX: Final = "hex:"
 
 
-class Place(msgspec.Struct, frozen=True):
+class LogPlace(msgspec.Struct, frozen=True):
     """A place in a log."""
 
     topic: str
@@ -44,7 +44,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """Which records are followed: those with `key`, at `place`, or of `trace`; exactly one is set."""
 
     key: bytes | None = None
-    place: Place | None = None
+    place: LogPlace | None = None
     trace: str | None = None
     topics: tuple[str, ...] = ()
     """Only these topics; *, ? and [] match."""
@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True):
             raise UsageError("--offset names its topic: --topic does not apply")
         return cls(
             None if key is None else _key(key),
-            None if offset is None else Place.parse(offset),
+            None if offset is None else LogPlace.parse(offset),
             None if trace is None else trace.lower(),
             topics,
         )

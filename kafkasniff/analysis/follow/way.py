@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-__all__ = ["Consumer", "ConsumerState", "Step", "StepKind", "Unknown", "Way"]
+__all__ = ["Consumer", "ConsumerState", "RecordWay", "StepKind", "Unknown", "WayStep"]
 
 StepKind = Literal[
     "produced",
@@ -27,7 +27,7 @@ ConsumerState = Literal["committed", "delivered", "settled", "not-delivered", "b
 Unknown = Literal["producer", "acknowledgement", "response", "offset", "delivery", "outcome", "bodies", "content"]
 
 
-class Step(msgspec.Struct, kw_only=True):
+class WayStep(msgspec.Struct, kw_only=True):
     """Something that happened to the record on the wire."""
 
     kind: StepKind
@@ -105,7 +105,7 @@ class Consumer(msgspec.Struct, kw_only=True):
     """The highest offset that it requested; null for share groups."""
 
 
-class Way(msgspec.Struct, kw_only=True):
+class RecordWay(msgspec.Struct, kw_only=True):
     """The way of one record."""
 
     topic: str | None
@@ -136,7 +136,7 @@ class Way(msgspec.Struct, kw_only=True):
     """Offset of that marker, if it was fetched. Until it is written, read_committed consumers do not get the record."""
     control: str | None
     """Type of a control record, if it is one."""
-    steps: list[Step]
+    steps: list[WayStep]
     """What happened, by time."""
     consumers: list[Consumer]
     """Who reads the partition, and whether it got the record."""

@@ -18,7 +18,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.follow import Followed
+    from kafkasniff.analysis.follow import WaysFound
 
 __all__ = ["follow_command"]
 
@@ -122,7 +122,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     return say_nothing(environment, captures, framing, None, quiet=quiet)
 
 
-def _number(environment: Environment, followed: Followed, captures: tuple[str, ...], framing: dict[str, Any]) -> None:
+def _number(environment: Environment, followed: WaysFound, captures: tuple[str, ...], framing: dict[str, Any]) -> None:
     """Number the steps as `decode` does, if the captures can be read again."""
     from kafkasniff.cli.render.captured_numbers import read_numbers
 

@@ -11,7 +11,7 @@ from kafkasniff.text.times import clock_time, date_of, duration
 from kafkasniff.text.wrapping import wrapped
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.follow import Consumer, Followed, Step, Way
+    from kafkasniff.analysis.follow import Consumer, RecordWay, WaysFound, WayStep
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.redact.payload import Payload
 
@@ -62,7 +62,7 @@ _UNKNOWN: Final = {
 
 
 def follow_text(
-    followed: Followed,
+    followed: WaysFound,
     heading: str,
     *,
     width: int,
@@ -84,7 +84,7 @@ def follow_text(
     return text if hosts is None else hosts.shown(text)
 
 
-def _way(way: Way, width: int, paint: Paint, payload: Payload) -> Iterator[str]:
+def _way(way: RecordWay, width: int, paint: Paint, payload: Payload) -> Iterator[str]:
     place = f"{word(way.topic)}-{way.partition}{'' if way.offset is None else f'@{way.offset}'}"
     about = [_key(way, payload)]
     if way.value_bytes is not None:
@@ -114,7 +114,7 @@ def _way(way: Way, width: int, paint: Paint, payload: Payload) -> Iterator[str]:
         yield from (f"  {part}" for part in wrapped(line, width - 2, 2))
 
 
-def _step(step: Step, way: Way, began: int | None, width: int, paint: Paint) -> Iterator[str]:
+def _step(step: WayStep, way: RecordWay, began: int | None, width: int, paint: Paint) -> Iterator[str]:
     since = "" if step.time is None or began is None else f"+{_length(step.time - began)}"
     delay = "" if step.delay_us is None else _length(step.delay_us)
     lane = _LANES.get(step.kind, _SETTLED_LANE)
@@ -134,7 +134,7 @@ def _length(microseconds: int) -> str:
     return duration(microseconds * 1000) if microseconds else "0"
 
 
-def _said(step: Step, way: Way) -> str:
+def _said(step: WayStep, way: RecordWay) -> str:
     match step.kind:
         case "produced":
             again = f" (attempt {step.attempt})" if step.attempt != 1 else ""
@@ -166,20 +166,20 @@ def _said(step: Step, way: Way) -> str:
             return f"{step.kind} by {_consumer(step)}"
 
 
-def _client(step: Step) -> str:
+def _client(step: WayStep) -> str:
     endpoint = _endpoint(step.client_ip, step.client_port)
     return endpoint if step.client_id is None else f"{word(step.client_id, NAME_WIDTH)} at {endpoint}"
 
 
-def _broker(step: Step) -> str:
+def _broker(step: WayStep) -> str:
     return _endpoint(step.broker_ip, step.broker_port) if step.broker_id is None else f"broker {step.broker_id}"
 
 
-def _consumer(step: Step) -> str:
+def _consumer(step: WayStep) -> str:
     return _client(step) if step.group_id is None else f"group {word(step.group_id, NAME_WIDTH)}: {_client(step)}"
 
 
-def _consumer_key(step: Step) -> tuple[str | None, ...]:
+def _consumer_key(step: WayStep) -> tuple[str | None, ...]:
     return (step.group_id,) if step.group_id is not None else (None, step.client_id, step.client_ip)
 
 
@@ -188,13 +188,13 @@ def _endpoint(address: str | None, port: int | None) -> str:
     return f"[{shown}]:{port}" if ":" in shown else f"{shown}:{port}"
 
 
-def _place(step: Step) -> str:
+def _place(step: WayStep) -> str:
     if step.exchange is not None:
         return f"#{step.exchange} conn {step.connection}"
     return f"{step.connection_id}/{step.exchange_id}"
 
 
-def _key(way: Way, payload: Payload) -> str:
+def _key(way: RecordWay, payload: Payload) -> str:
     if way.key is None:
         return "" if "content" in way.unknown else "no key"
     if payload.hides:
@@ -203,7 +203,7 @@ def _key(way: Way, payload: Payload) -> str:
     return f"key {cut(word(way.key, KEY_WIDTH), KEY_WIDTH * 2)}"
 
 
-def _notes(way: Way, repeated: dict[tuple[str | None, ...], int]) -> Iterator[str]:
+def _notes(way: RecordWay, repeated: dict[tuple[str | None, ...], int]) -> Iterator[str]:
     for who, count in repeated.items():
         if count > MAX_REPEATED:
             yield f"{_name(*who)}: {_number(count - MAX_REPEATED, 'delivery', 'deliveries')} more"

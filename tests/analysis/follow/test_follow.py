@@ -10,7 +10,7 @@ import pytest
 
 from kafkasniff.analysis import table_file
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.follow import Followed, Wanted, Way, follow, nothing_found, record_rows
+from kafkasniff.analysis.follow import RecordWay, Wanted, WaysFound, follow, nothing_found, record_rows
 from kafkasniff.errors import UsageError
 from tests.analysis.exports import write_export
 from tests.analysis.tables import Row, exchange, partition, record
@@ -55,20 +55,20 @@ def commit(number: int, at: float, offset: int, client: str = "reader", group: s
     )
 
 
-def followed(folder: Path, exchanges: Iterable[Row], records: Iterable[Row], wanted: Wanted = KEY) -> Followed:
+def followed(folder: Path, exchanges: Iterable[Row], records: Iterable[Row], wanted: Wanted = KEY) -> WaysFound:
     return follow(Export.open(str(write_export(folder, exchanges=exchanges, records=records))), wanted, 10)
 
 
-def one(folder: Path, exchanges: Iterable[Row], records: Iterable[Row], wanted: Wanted = KEY) -> Way:
+def one(folder: Path, exchanges: Iterable[Row], records: Iterable[Row], wanted: Wanted = KEY) -> RecordWay:
     (way,) = followed(folder, exchanges, records, wanted).ways
     return way
 
 
-def kinds(way: Way) -> list[str]:
+def kinds(way: RecordWay) -> list[str]:
     return [step.kind for step in way.steps]
 
 
-def states(way: Way) -> dict[str | None, str]:
+def states(way: RecordWay) -> dict[str | None, str]:
     return {one.group_id or one.client_id: one.state for one in way.consumers}
 
 
@@ -214,7 +214,7 @@ def test_followers_and_deliveries_that_are_repeated(tmp_path: Path) -> None:
     }
 
 
-def transactional(folder: Path, *rows: Row, control: str | None = None, end: bool | None = None) -> Way:
+def transactional(folder: Path, *rows: Row, control: str | None = None, end: bool | None = None) -> RecordWay:
     batch = {"producer_id": 7, "producer_epoch": 1, "sequence": 0, "transactional": True}
     exchanges = [produce(1, 0, 17), fetch(1, 3, 17), *rows]
     if end is not None:
