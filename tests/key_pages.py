@@ -22,6 +22,7 @@ from kafkasniff.analysis.comparison import answer as diff
 from kafkasniff.analysis.comparison.family import Thresholds
 from kafkasniff.analysis.detectors import Evidence, Finding, detector_names, find_detector
 from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
+from kafkasniff.analysis.follow import Consumer, RecordWay, WayStep
 from kafkasniff.analysis.overview import answer as stats
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
@@ -113,6 +114,17 @@ RESULTS = {
             "software_before, software_after": diff.Software,
             "brokers": diff.BrokerDiff,
         },
+    ),
+    "follow": ResultPage(
+        SOURCES
+        | BROKEN
+        | {
+            "records": "The ways of the first records, by the time of their first step.",
+            "more": "Number of further records (`--count`).",
+        },
+        (),
+        {},
+        {"records": RecordWay, "steps": WayStep, "consumers": Consumer},
     ),
     "audit": ResultPage(
         {},

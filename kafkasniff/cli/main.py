@@ -47,6 +47,7 @@ _COMMANDS: Final = {
     ),
     "report": ("kafkasniff.cli.commands.report", "report_command", "Write an HTML report: overview, findings, charts."),
     "timing": ("kafkasniff.cli.commands.timing", "timing_command", "Show where time went: client, network, broker."),
+    "follow": ("kafkasniff.cli.commands.follow", "follow_command", "Follow a record from producer to consumers."),
     "diff": ("kafkasniff.cli.commands.diff", "diff_command", "Compare two captures or exports."),
     "analyze": ("kafkasniff.cli.commands.analyze", "analyze_command", "Answer questions about captures or exports."),
     "sql": ("kafkasniff.cli.commands.sql", "sql_command", "Query captures or exports in SQL."),

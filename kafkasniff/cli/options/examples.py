@@ -78,6 +78,14 @@ EXAMPLES: Final = {
         Example("By client and API:", "timing --by client,api capture.pcap"),
         Example("The ten slowest exchanges, as waterfalls:", "timing --slowest 10 capture.pcap"),
     ),
+    "follow": (
+        Example("Where did the record with this key go?", "follow --key order-4711 capture.pcap"),
+        Example("Who got the record at this offset, and when?", "follow --offset orders-0@17 capture.pcap"),
+        Example(
+            "Records of a trace, of an export, as JSON:",
+            "follow --trace 4bf92f3577b34da6a3ce929d0e0e4736 tables --json",
+        ),
+    ),
     "diff": (
         Example("What did the upgrade change?", "diff before.pcap after.pcap"),
         Example("Only latencies that changed by half:", "diff --only latency --min-change 50 before.pcap after.pcap"),

@@ -31,7 +31,7 @@ SECTIONS: Final = {
     ),
     "Selection": (
         *("--filter", "--api", "--topic", "--client-id", "--host", "--errors", "--slower-than", "--connection"),
-        *("--exchange", "--correlation-id", "--since", "--until", "--count"),
+        *("--exchange", "--correlation-id", "--since", "--until", "--count", "--key", "--offset", "--trace"),
     ),
     "Answer": (
         *("--only", "--skip", "--set", "--list", "--min-change", "--min-count", "--significance", "--all"),

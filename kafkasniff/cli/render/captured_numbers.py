@@ -11,9 +11,10 @@ from kafkasniff.cli.options.option_groups import framing_arguments, key_argument
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.engine.inspector import Output
 
-__all__ = ["with_numbers"]
+__all__ = ["read_numbers", "with_numbers"]
 
 
 def with_numbers(
@@ -32,13 +33,7 @@ def with_numbers(
     twice = reads_twice(None, captures)
     if text and not twice:
         return answer
-    from kafkasniff.analysis.detectors.numbers import Numbers
-
-    numbers = Numbers()
-    if twice and answer.num_rows:
-        arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
-        for events in read_again(environment, captures, arguments, exchanges="exchange_id" in names):
-            numbers.feed(events)
+    numbers = read_numbers(environment, captures if answer.num_rows else (), options, exchanges="exchange_id" in names)
     ids = answer.column("connection_id").to_pylist()
     found: dict[str, list[int | None]] = {"connection": [numbers.connection(one) for one in ids]}
     if "exchange_id" in names:
@@ -54,6 +49,23 @@ def with_numbers(
             place = names.index(f"{name}_id")
             answer = answer.set_column(place, name, pa.array(shown, pa.string()))
     return answer
+
+
+def read_numbers(
+    environment: Environment, captures: tuple[str, ...], options: Mapping[str, Any], *, exchanges: bool = True
+) -> Numbers:
+    """The numbers of captures, which are read again; none of them if that is not possible.
+
+    `options`: those of framing. Raises CaptureError, UsageError, Interrupted.
+    """
+    from kafkasniff.analysis.detectors.numbers import Numbers
+
+    numbers = Numbers()
+    if captures and reads_twice(None, captures):
+        arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+        for events in read_again(environment, captures, arguments, exchanges=exchanges):
+            numbers.feed(events)
+    return numbers
 
 
 def read_again(

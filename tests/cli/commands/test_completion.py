@@ -81,7 +81,7 @@ def test_files_and_folders(arguments: list[str], kind: str) -> None:
 
 FREE_TEXT = (
     "ADDRESS[:PORT], BYTES, DETECTOR.FIELD=VALUE, DURATION, HEX|BASE64|-, ID, MIB, N, NAME, NAME=VALUE, "
-    "NAME[:GROUP], S, SIZE, TIME, TOPIC[/key]=FILE, URL, X, [BPF FILTER], [HOST]:PORT, [SECTION]"
+    "NAME[:GROUP], PLACE, S, SIZE, TEXT, TIME, TOPIC[/key]=FILE, URL, X, [BPF FILTER], [HOST]:PORT, [SECTION]"
 )
 FREE = frozenset(FREE_TEXT.split(", "))
 """Metavars of text that only the user knows."""

@@ -44,16 +44,20 @@ DIFFERENT: Final = {
 
 _NO_CAPTURE = dict.fromkeys(("api", "completion", "decode-bytes", "help", "schemas"), "it reads no capture")
 _FILTERS = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
+_NO_FILTER = {"follow": "exchanges that a filter skips would be missing on the way of a record"}
 _ITS_SCREEN = {"browse": "it is a screen"}
 _ITS_TEXT = {"completion": "it prints a script", "help": "it prints text"}
 _ITS_FILES = {"schemas": "it writes files, and says how many"}
-_NO_TABLE = dict.fromkeys(("audit", "check", "security"), "its text has no tables") | dict.fromkeys(
+_NO_TABLE = dict.fromkeys(("audit", "check", "security", "follow"), "its text has no tables") | dict.fromkeys(
     ("decode", "live", "decode-bytes"), "its lines are written one by one"
 )
 LACKS: Final[dict[str, dict[str, str]]] = {
-    **dict.fromkeys((*_FILTERS, "--port", "--max-frame", "--keylog", "--memory", "--topic-ids"), _NO_CAPTURE),
+    **dict.fromkeys(_FILTERS, _NO_CAPTURE | _NO_FILTER),
+    **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory", "--topic-ids"), _NO_CAPTURE),
     # There it is the API of a response.
-    "--api": {name: reason for name, reason in _NO_CAPTURE.items() if name != "decode-bytes"},
+    "--api": {name: reason for name, reason in (_NO_CAPTURE | _NO_FILTER).items() if name != "decode-bytes"},
+    # There it selects records.
+    "--topic": _NO_CAPTURE,
     "--hosts": {
         **_NO_CAPTURE,
         "export": "tables have addresses",
@@ -188,7 +192,7 @@ def test_every_command_has_shared_options_or_a_reason() -> None:
             one.help
             for name, one in has.items()
             if not (option in ("--since", "--until") and name.startswith("analyze "))
-            and (option, name) not in {("--topic", "analyze topic"), ("--api", "decode-bytes")}
+            and (option, name) not in {("--topic", "analyze topic"), ("--topic", "follow"), ("--api", "decode-bytes")}
         }
         # Some are quiet about a summary as well.
         assert option in ("--format", "--output") or len(shared) == (2 if option == "--quiet" else 1), shared

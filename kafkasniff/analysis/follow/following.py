@@ -1,0 +1,163 @@
+"""Finds the records that are asked for in the tables, then what belongs to each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.follow.facts import (
+    COMMITS,
+    PARTITIONED,
+    Positions,
+    Served,
+    facts_of,
+    partition_rows,
+    produced_at,
+)
+from kafkasniff.analysis.follow.linking import link
+from kafkasniff.analysis.follow.record_rows import (
+    COLUMNS,
+    FETCHES,
+    CarriedRecord,
+    Partition,
+    RowReader,
+    among,
+    in_partitions,
+)
+from kafkasniff.analysis.follow.settling import BODIES, ENDS, SHARES, ended, share_bodies
+from kafkasniff.analysis.follow.tracing import Trace
+from kafkasniff.analysis.follow.wanted import LogPlace, Wanted
+from kafkasniff.analysis.follow.way import RecordWay
+from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.errors import UsageError
+
+__all__ = ["READINGS", "WaysFound", "follow"]
+
+READINGS: Final[Mapping[str, TableReading]] = {
+    "exchanges": TableReading(
+        (*PARTITIONED, *BODIES), tuple(dict.fromkeys(["Produce", *FETCHES, *COMMITS, *MEMBER_APIS, *ENDS, *SHARES]))
+    ),
+    "records": TableReading(COLUMNS),
+}
+"""What is read of the tables."""
+
+
+class WaysFound(msgspec.Struct):
+    """The answer."""
+
+    ways: list[RecordWay]
+    """By the time of the first step."""
+    more: int
+    """Number of further records."""
+    dropped: int
+    """Rows that matched but were not looked at, the latest."""
+    records: int
+    """Number of rows of records."""
+
+
+def follow(export: Export, wanted: Wanted, count: int) -> WaysFound:
+    """The ways of the first `count` records that are asked for.
+
+    Raises UsageError if the export lacks what is needed, CaptureError if a file cannot be read.
+    """
+    for table in READINGS:
+        if table not in export.tables:
+            raise UsageError(f"{export.name} has no table {table}, which follow needs")
+    if not export.has_payload and wanted.place is None:
+        what = "keys" if wanted.key is not None else "headers"
+        raise UsageError(
+            f"{export.name} has no {what} (it was exported with --no-payload or --hash-payload): give --offset"
+        )
+    reader = RowReader(export)
+    rows = reader.read(wanted.selects) if wanted.place is None else _at(export, reader, wanted.place)
+    places = {row.place for row in rows}
+    served = Served(export, {row.exchange for row in rows}, places)
+    linked = link(rows, served)
+    if wanted.place is not None:
+        # Not other records with the same content.
+        linked = [one for one in linked if one.offset == wanted.place.offset]
+    shown = linked[:count]
+    traces = [Trace(one, served) for one in shown]
+    _add_rest(export, traces, served)
+    return WaysFound([one.way(export) for one in traces], len(linked) - len(shown), reader.dropped, reader.rows)
+
+
+def _at(export: Export, reader: RowReader, place: LogPlace) -> list[CarriedRecord]:
+    """The rows of a place in the log, and those with the same sequence or content: maybe other attempts."""
+    partition = {(place.topic, place.partition)}
+    produced = produced_at(export, place)
+
+    def placed(batch: pa.RecordBatch) -> pa.Array:
+        request = in_any(batch, "api", ["Produce"])
+        there = pc.and_(pc.invert(request), pc.equal(column(batch, "offset"), place.offset))
+        if produced:
+            there = pc.or_(there, pc.and_(request, among(batch, produced)))
+        return pc.and_(in_partitions(batch, partition), pc.fill_null(there, False))
+
+    rows = reader.read(placed)
+    served = Served(export, {row.exchange for row in rows}, partition)
+    mine = [row for one in link(rows, served) if one.offset == place.offset for row in one.rows]
+    numbers = {one for row in mine if (one := row.number) is not None}
+    contents = {(row.content, row.created) for row in mine if row.content is not None and row.created is not None}
+    if not mine or not (numbers or contents):
+        return mine
+    sequences = pa.array({one[-1] for one in numbers}, pa.int32())
+
+    def alike(batch: pa.RecordBatch) -> pa.Array:
+        same = pc.is_in(column(batch, "sequence"), value_set=sequences)
+        if contents:
+            created = pa.array({one for _, one in contents}, pa.int64())
+            same = pc.or_(same, pc.is_in(column(batch, "timestamp").cast(pa.int64()), value_set=created))
+        return pc.and_(in_partitions(batch, partition), pc.fill_null(same, False))
+
+    known = set(mine)
+    # Deliveries of other records with the same content decide whose attempts these are.
+    others = [row for row in reader.read(alike) if row.number in numbers or (row.content, row.created) in contents]
+    return [*mine, *(row for row in others if row not in known)]
+
+
+def _add_rest(export: Export, traces: list[Trace], served: Served) -> None:
+    """Give the traces commits, positions of consumers, ends of transactions and acknowledgements of share groups."""
+    places: set[Partition] = {one.place for one in traces if one.offset is not None}
+    if places:
+        positions = Positions()
+        lowest = min(one.offset for one in traces if one.offset is not None)
+        for _, rows in partition_rows(export, (*FETCHES, *COMMITS), places):
+            positions.add(rows)
+            fine = pc.and_(in_any(rows, "api", COMMITS), pc.equal(column(rows, "error_code"), 0))
+            beyond = only(rows, pc.and_(fine, pc.greater(column(rows, "offset"), lowest)))
+            for facts, partition, place in facts_of(beyond):
+                if facts.status == "answered":
+                    for one in traces:
+                        one.take_commit(facts, partition, place)
+        for one in traces:
+            one.take_positions(positions, served)
+    transactions = [one for one in traces if one.transactional]
+    if transactions:
+        _add_markers(export, transactions)
+        for end in ended(export):
+            for one in transactions:
+                one.take_end(end)
+    if any(one.is_shared for one in traces):
+        for bodies in share_bodies(export):
+            for one in traces:
+                one.take_share(bodies)
+
+
+def _add_markers(export: Export, traces: list[Trace]) -> None:
+    """Give the traces the markers of transactions that were fetched."""
+    places = {one.place for one in traces}
+
+    def markers(batch: pa.RecordBatch) -> pa.Array:
+        return pc.and_(in_partitions(batch, places), in_any(batch, "control", ["COMMIT", "ABORT"]))
+
+    for row in RowReader(export).read(markers):
+        for one in traces:
+            one.take_marker(row)

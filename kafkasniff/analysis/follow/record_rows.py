@@ -1,0 +1,226 @@
+"""Rows of `records` that may be the record: its Produce requests and its deliveries."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator
+from hashlib import blake2b
+from itertools import accumulate
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.columns import column, in_any, only
+from kafkasniff.analysis.export import Export
+
+__all__ = ["CarriedRecord", "Partition", "RowReader", "among", "in_partitions", "record_order"]
+
+MAX_ROWS: Final = 1 << 16
+"""Maximum number of rows that match and are kept, the earliest: some 60 MB. Long keys count for several."""
+FETCHES: Final = ("Fetch", "ShareFetch")
+"""APIs that deliver records."""
+KEY_BYTES: Final = 1024
+"""Bytes of a key that count as much as a row."""
+_PAYLOAD: Final = ("key", "value")
+_KEYS: Final = ("connection_id", "exchange_id", "partition")
+COLUMNS: Final = (
+    *("connection_id", "exchange_id", "time", "api", "topic", "topic_id", "partition", "offset", "timestamp"),
+    *("timestamp_type", "producer_id", "producer_epoch", "sequence", "transactional", "control", "trace_ids"),
+    *_PAYLOAD,
+)
+
+Partition = tuple[str | None, int | None]
+"""Topic and number."""
+Mask = Callable[[pa.RecordBatch], pa.Array]
+
+
+class CarriedRecord(NamedTuple):
+    """A row of `records`."""
+
+    time: int | None
+    """Microseconds since 1970."""
+    connection_id: int
+    exchange_id: int
+    topic: str | None
+    partition: int | None
+    position: int
+    """In a Produce request, the number of records of the partition before it; elsewhere 0."""
+    offset: int
+    """In a Produce request, the producer's own count."""
+    api: str
+    content: bytes | None
+    """Digest of key and value; None if they are hidden."""
+    created: int | None
+    """The producer's timestamp in microseconds; None if the broker replaced it."""
+    key: bytes | None
+    value_bytes: int | None
+    producer_id: int | None
+    producer_epoch: int | None
+    sequence: int | None
+    transactional: bool
+    control: str | None
+    trace_ids: tuple[str, ...]
+
+    @property
+    def place(self) -> Partition:
+        """Topic and partition."""
+        return self.topic, self.partition
+
+    @property
+    def exchange(self) -> tuple[int, int]:
+        """Key of the exchange."""
+        return self.connection_id, self.exchange_id
+
+    @property
+    def weight(self) -> int:
+        """How many rows it counts for."""
+        return 1 + (0 if self.key is None else len(self.key) // KEY_BYTES)
+
+    @property
+    def is_produced(self) -> bool:
+        """Whether it is in a Produce request."""
+        return self.api == "Produce"
+
+    @property
+    def number(self) -> tuple[Any, ...] | None:
+        """What identifies a record of an idempotent producer in every attempt; None for others."""
+        if self.producer_id is None or self.producer_id < 0 or self.sequence is None or self.sequence < 0:
+            return None
+        return (*self.place, self.producer_id, self.producer_epoch, self.sequence)
+
+
+def record_order(row: CarriedRecord) -> tuple[Any, ...]:
+    """By time, then by the place in the capture."""
+    return row.time is None, row.time or 0, *row.exchange, *map(str, row.place), row.position, row.offset
+
+
+class RowReader:
+    """Reads matching rows of an export's records."""
+
+    def __init__(self, export: Export) -> None:
+        self._export = export
+        self.rows = 0
+        """Rows that were looked at in the last reading."""
+        self.dropped = 0
+        """Matching rows beyond `MAX_ROWS`."""
+
+    def read(self, mask: Mask) -> list[CarriedRecord]:
+        """The rows that a mask selects, by time. Raises CaptureError, UsageError."""
+        found: list[CarriedRecord] = []
+        weight = 0
+        positions = _Positions()
+        self.rows = 0
+        hidden = () if self._export.has_payload else _PAYLOAD
+        reading = TableReading(tuple(name for name in COLUMNS if name not in hidden), ("Produce", *FETCHES))
+        for read in self._export.batches("records", reading):
+            self.rows += read.num_rows
+            batch = read.append_column("position", positions.of(read))
+            for name in hidden:
+                batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.binary()))
+            for row in _rows(only(batch, mask(batch)), hidden=bool(hidden)):
+                found.append(row)
+                weight += row.weight
+                if weight > 2 * MAX_ROWS:
+                    found, weight = self._earliest(found)
+        return self._earliest(found)[0]
+
+    def _earliest(self, found: list[CarriedRecord]) -> tuple[list[CarriedRecord], int]:
+        """The first rows within the bound, and their weight."""
+        found.sort(key=record_order)
+        weights = list(accumulate(row.weight for row in found))
+        kept = bisect_right(weights, MAX_ROWS)
+        self.dropped += len(found) - kept
+        return found[:kept], weights[kept - 1] if kept else 0
+
+
+class _Positions:
+    """Numbers the records of each partition in a Produce request, across batches of rows."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, ...] | None = None
+        self._count = 0
+
+    def of(self, batch: pa.RecordBatch) -> pa.Array:
+        """The number of each row; they follow each other in the table as in the request."""
+        rows = batch.num_rows
+        if not rows:
+            return pa.array([], pa.int64())
+        topics = pc.coalesce(column(batch, "topic"), column(batch, "topic_id"))
+        keys = [column(batch, name) for name in _KEYS]
+        numbers = [pc.fill_null(one, -1).to_numpy(zero_copy_only=False) for one in keys]
+        numbers.append(topics.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
+        begins = np.zeros(rows, np.bool_)
+        begins[0] = True
+        for one in numbers:
+            begins[1:] |= one[1:] != one[:-1]
+        indices: NDArray[np.int64] = np.arange(rows)
+        starts = np.maximum.accumulate(np.where(begins, indices, 0))
+        found = indices - starts
+        first, last = (tuple(one[place].as_py() for one in (*keys, topics)) for place in (0, rows - 1))
+        if first == self._last:
+            found[starts == 0] += self._count
+        self._last, self._count = last, int(found[-1]) + 1
+        produced = in_any(batch, "api", ["Produce"]).to_numpy(zero_copy_only=False)
+        return pa.array(np.where(produced, found, 0), pa.int64())
+
+
+def in_partitions(batch: pa.RecordBatch, places: Collection[Partition]) -> pa.Array:
+    """Which rows with `topic` (and `topic_id`) and `partition` are of some partitions."""
+    topics = column(batch, "topic")
+    if "topic_id" in batch.schema.names:
+        topics = pc.coalesce(topics, column(batch, "topic_id"))
+    found = pa.array(np.zeros(batch.num_rows, np.bool_))
+    for topic in {topic for topic, _ in places if topic is not None}:
+        numbers = pa.array({number for name, number in places if name == topic}, pa.int32())
+        ours = pc.and_(pc.equal(topics, topic), pc.is_in(column(batch, "partition"), value_set=numbers))
+        found = pc.or_(found, pc.fill_null(ours, False))
+    return found
+
+
+def among(batch: pa.RecordBatch, exchanges: Collection[tuple[int, int]]) -> pa.Array:
+    """Which rows are of some exchanges, or of others that have a connection and a number of these in common."""
+    connections, ordinals = (pa.array(set(one), pa.int64()) for one in zip(*exchanges, strict=True))
+    return pc.and_(
+        pc.is_in(column(batch, "connection_id"), value_set=connections),
+        pc.is_in(column(batch, "exchange_id"), value_set=ordinals),
+    )
+
+
+def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[CarriedRecord]:
+    names = batch.schema.names
+    values = zip(*(column(batch, name).to_pylist() for name in names if name not in ("time", "timestamp")), strict=True)
+    times, stamps = (column(batch, name).cast(pa.int64()).to_pylist() for name in ("time", "timestamp"))
+    kept = [name for name in names if name not in ("time", "timestamp")]
+    for time, stamp, row in zip(times, stamps, (dict(zip(kept, one, strict=True)) for one in values), strict=True):
+        key, value = row["key"], row["value"]
+        yield CarriedRecord(
+            time=time,
+            connection_id=row["connection_id"],
+            exchange_id=row["exchange_id"],
+            topic=row["topic"] if row["topic"] is not None else row["topic_id"],
+            partition=row["partition"],
+            position=row["position"],
+            offset=row["offset"],
+            api=row["api"],
+            content=None if hidden else _digest(key, value),
+            created=stamp if row["timestamp_type"] == "CreateTime" else None,
+            key=key,
+            value_bytes=None if value is None else len(value),
+            producer_id=row["producer_id"],
+            producer_epoch=row["producer_epoch"],
+            sequence=row["sequence"],
+            transactional=bool(row["transactional"]),
+            control=row["control"],
+            trace_ids=tuple(row["trace_ids"] or ()),
+        )
+
+
+def _digest(*values: bytes | None) -> bytes:
+    found = blake2b(digest_size=16)
+    for value in values:
+        found.update(b"-" if value is None else b"%d:" % len(value) + value)
+    return found.digest()

@@ -1,0 +1,317 @@
+"""Puts together the way of one record."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from kafkasniff.analysis.export import Export
+from kafkasniff.analysis.follow.facts import ExchangeFacts, PartitionOutcome, Positions, Served
+from kafkasniff.analysis.follow.linking import Linked
+from kafkasniff.analysis.follow.record_rows import CarriedRecord, Partition
+from kafkasniff.analysis.follow.settling import EndedTransaction, ShareBodies
+from kafkasniff.analysis.follow.way import Consumer, ConsumerState, RecordWay, StepKind, Unknown, WayStep
+from kafkasniff.kafka.schema.errors import error_name
+
+__all__ = ["Trace"]
+
+_ACKNOWLEDGED: Final[dict[int, StepKind]] = {1: "accepted", 2: "released", 3: "rejected", 4: "renewed"}
+"""Types of acknowledgement (AcknowledgeType; 4: KIP-1222). 0 is a gap: no record."""
+_SETTLED: Final = ("accepted", "rejected")
+
+
+class _Who(NamedTuple):
+    """A group, or a client without a known group."""
+
+    group_id: str | None
+    client_id: str | None = None
+    client_ip: str | None = None
+
+
+class Trace:
+    """One record: its rows, and what other exchanges say about it."""
+
+    def __init__(self, linked: Linked, served: Served) -> None:
+        self._linked = linked
+        self._served = served
+        self.place: Partition = linked.first.place
+        self.offset = linked.offset
+        row = linked.first
+        self.transactional = row.transactional and row.control is None
+        self._producer = (row.producer_id, row.producer_epoch)
+        self._deliveries = [
+            (one, facts) for one in linked.deliveries if (facts := served.get(one.exchange)) is not None
+        ]
+        self.is_shared = any(facts.api == "ShareFetch" for _, facts in self._deliveries)
+        self._got: dict[str | None, int | None] = {}
+        """When each group got the record first."""
+        for one, facts in self._deliveries:
+            self._got.setdefault(served.group(facts), one.time)
+        self._commits: dict[str, tuple[ExchangeFacts, int]] = {}
+        """The first commit of each group after that."""
+        self._positions: dict[_Who, tuple[int, int]] = {}
+        self._marker: CarriedRecord | None = None
+        self._end: EndedTransaction | None = None
+        self._settled: list[tuple[ExchangeFacts, StepKind]] = []
+        self._acquired: dict[tuple[int, int], int | None] = {}
+
+    @property
+    def _begins(self) -> int | None:
+        return self._linked.first.time
+
+    def take_commit(self, facts: ExchangeFacts, partition: PartitionOutcome, place: Partition) -> None:
+        """Take a successful commit: the first one beyond the record counts."""
+        if self.offset is None or place != self.place or facts.group_id is None:
+            return
+        if partition.offset is None or partition.offset <= self.offset or _is_before(facts.time, self._begins):
+            return
+        got = self._got.get(facts.group_id)
+        if got is not None and _is_before(facts.time, got):
+            return
+        found = self._commits.get(facts.group_id)
+        if found is None or _order(facts) < _order(found[0]):
+            self._commits[facts.group_id] = facts, partition.offset
+
+    def take_positions(self, positions: Positions, served: Served) -> None:
+        """Take the offsets that consumers of the partition requested."""
+        if self.offset is None:
+            return
+        for client, lowest, highest in positions.of(self.place):
+            group = served.group_of(client)
+            who = _Who(group) if group is not None else _Who(None, *client)
+            least, most = self._positions.get(who, (lowest, highest))
+            self._positions[who] = (min(least, lowest), max(most, highest))
+
+    def take_marker(self, row: CarriedRecord) -> None:
+        """Take the marker of a transaction: the first one of the producer after the record is its own."""
+        if self.offset is None or row.place != self.place or row.producer_id != self._producer[0]:
+            return
+        if row.offset > self.offset and (self._marker is None or row.offset < self._marker.offset):
+            self._marker = row
+
+    def take_end(self, end: EndedTransaction) -> None:
+        """Take the end of a transaction by its producer, the first one after the record."""
+        if (end.producer_id, end.producer_epoch) != self._producer:
+            return
+        produced = [one.row.time for one in self._linked.attempts]
+        if produced and _is_before(end.facts.time, produced[0]):
+            return
+        if self._end is None or _order(end.facts) < _order(self._end.facts):
+            self._end = end
+
+    def take_share(self, bodies: ShareBodies) -> None:
+        """Take acknowledgements of share groups, and which records they acquired."""
+        if self.offset is None:
+            return
+        for one in bodies.acknowledged.get(self.place, ()):
+            kind = _ACKNOWLEDGED.get(one.type_of(self.offset) or 0) if self.offset in one else None
+            if kind is not None:
+                self._settled.append((bodies.facts, kind))
+        if bodies.acquired is not None:
+            counts = [one.delivery_count for one in bodies.acquired.get(self.place, ()) if self.offset in one]
+            key = (bodies.facts.connection_id, bodies.facts.exchange_id)
+            if counts:
+                self._acquired[key] = counts[0]
+            else:
+                # A batch has records of others.
+                self._deliveries = [one for one in self._deliveries if one[0].exchange != key]
+
+    def way(self, export: Export) -> RecordWay:
+        """All of it."""
+        linked, row = self._linked, self._linked.first
+        steps = sorted((*self._production(), *self._replication(), *self._consumption()), key=_step_order)
+        _connect(steps)
+        consumers = self._consumers(steps)
+        return RecordWay(
+            topic=row.topic,
+            partition=row.partition,
+            offset=linked.offset,
+            key=row.key,
+            value_bytes=row.value_bytes,
+            producer_id=row.producer_id,
+            producer_epoch=row.producer_epoch,
+            sequence=next((one.sequence for one in linked.rows if one.number is not None), row.sequence),
+            trace_ids=list(row.trace_ids),
+            transactional=self.transactional,
+            outcome=self._outcome,
+            marker_offset=None if self._marker is None else self._marker.offset,
+            control=row.control,
+            steps=steps,
+            consumers=consumers,
+            unknown=self._unknown(steps, export),
+        )
+
+    @property
+    def _outcome(self) -> Any:
+        if not self.transactional:
+            return None
+        if self._marker is not None:
+            return "committed" if self._marker.control == "COMMIT" else "aborted"
+        return None if self._end is None else "committed" if self._end.committed else "aborted"
+
+    def _production(self) -> list[WayStep]:
+        steps = []
+        for number, attempt in enumerate(self._linked.attempts, 1):
+            facts, row = attempt.facts, attempt.row
+            if facts is None:
+                continue
+            part = facts.partitions.get(row.place)
+            steps.append(
+                _step(
+                    "produced",
+                    facts,
+                    acks=facts.acks,
+                    attempt=number,
+                    status=facts.status,
+                    matched=attempt.matched,
+                )
+            )
+            if part is None or facts.status != "answered" or part.error_code is None:
+                continue
+            if part.error_code:
+                error = part.error or error_name(part.error_code) or str(part.error_code)
+                steps.append(_step("refused", facts, facts.answered, error=error))
+            else:
+                steps.append(_step("acknowledged", facts, facts.answered, offset=self.offset))
+        if self._end is not None:
+            kind: StepKind = "transaction-committed" if self._end.committed else "transaction-aborted"
+            steps.append(_step(kind, self._end.facts))
+        return steps
+
+    def _replication(self) -> list[WayStep]:
+        steps: dict[str | None, WayStep] = {}
+        for row, facts in self._deliveries:
+            if facts.is_follower:
+                steps.setdefault(facts.client_id, _step("replicated", facts, row.time))
+        return list(steps.values())
+
+    def _consumption(self) -> list[WayStep]:
+        steps: list[WayStep] = []
+        seen: set[_Who] = set()
+        for row, facts in self._deliveries:
+            if facts.is_follower:
+                continue
+            group = self._served.group(facts)
+            who = _Who(group) if group is not None else _Who(None, facts.client_id, facts.client_ip)
+            kind: StepKind = "redelivered" if who in seen else "delivered"
+            seen.add(who)
+            steps.append(_step(kind, facts, row.time, group_id=group, deliveries=self._acquired.get(row.exchange)))
+        steps += (_step(kind, facts) for facts, kind in self._settled)
+        steps += (_step("committed", facts, offset=offset) for facts, offset in self._commits.values())
+        return steps
+
+    def _consumers(self, steps: list[WayStep]) -> list[Consumer]:
+        counts: dict[_Who, int] = {}
+        done: dict[_Who, ConsumerState] = {}
+        for step in steps:
+            who = _Who(step.group_id) if step.group_id is not None else _Who(None, step.client_id, step.client_ip)
+            if step.kind in ("delivered", "redelivered"):
+                counts[who] = counts.get(who, 0) + 1
+            elif step.kind == "committed":
+                done[who] = "committed"
+            elif step.kind in _SETTLED:
+                done[who] = "settled"
+        everyone = sorted({*counts, *done, *self._positions}, key=lambda who: [(one is None, one or "") for one in who])
+        return [
+            Consumer(
+                **who._asdict(),
+                state=done.get(who) or ("delivered" if who in counts else self._absent(who)),
+                deliveries=counts.get(who, 0),
+                position=self._positions[who][1] if who in self._positions else None,
+            )
+            for who in everyone
+        ]
+
+    def _absent(self, who: _Who) -> ConsumerState:
+        assert self.offset is not None
+        lowest, highest = self._positions[who]
+        if highest <= self.offset:
+            return "not-delivered"
+        return "began-after" if lowest > self.offset else "passed-over"
+
+    def _unknown(self, steps: list[WayStep], export: Export) -> list[Unknown]:
+        kinds = {step.kind for step in steps}
+        produced = [step for step in steps if step.kind == "produced"]
+        found: list[Unknown] = []
+        if not produced:
+            found.append("producer")
+        elif "acknowledged" not in kinds:
+            if any(step.acks == 0 for step in produced):
+                found.append("acknowledgement")
+            if any(step.status in ("unanswered", "open", "lost") for step in produced):
+                found.append("response")
+        if self.offset is None:
+            found.append("offset")
+        if not kinds & {"delivered", "redelivered"}:
+            found.append("delivery")
+        if self.transactional and self._outcome is None:
+            found.append("outcome")
+        if (self.is_shared or self.transactional) and not export.has_json:
+            found.append("bodies")
+        if not export.has_payload:
+            found.append("content")
+        return found
+
+
+def _is_before(time: int | None, other: int | None) -> bool:
+    return time is not None and other is not None and time < other
+
+
+def _order(facts: ExchangeFacts) -> tuple[Any, ...]:
+    return facts.time_ns is None, facts.time_ns or 0, facts.connection_id, facts.exchange_id
+
+
+_BY_KIND: Final = ("produced", "acknowledged", "refused", "replicated", "delivered", "redelivered")
+"""The order of steps at the same time; all others come later."""
+
+
+def _step_order(step: WayStep) -> tuple[Any, ...]:
+    kind = _BY_KIND.index(step.kind) if step.kind in _BY_KIND else len(_BY_KIND)
+    return step.time is None, step.time or 0, kind, step.connection_id, step.exchange_id
+
+
+def _step(kind: StepKind, facts: ExchangeFacts, time: int | None = None, **values: Any) -> WayStep:
+    wire = {
+        name: getattr(facts, name)
+        for name in (
+            *("client_id", "client_ip", "client_port", "broker_id", "broker_ip", "broker_port", "group_id"),
+            *("api", "api_version", "connection_id", "exchange_id"),
+        )
+    }
+    at = facts.time if time is None else time
+    return WayStep(kind=kind, time=at, **{**wire, **values})
+
+
+def _connect(steps: list[WayStep]) -> None:
+    """Add to each step the one that it follows, and the time since then."""
+    for place, step in enumerate(steps):
+        before = range(place - 1, -1, -1)
+        step.after = next((one for kinds in _causes(step) for one in before if _follows(step, steps[one], kinds)), None)
+        if step.after is not None and step.time is not None:
+            since = steps[step.after].time
+            step.delay_us = None if since is None else step.time - since
+
+
+def _causes(step: WayStep) -> list[tuple[str, ...]]:
+    """Kinds of steps that a step may follow; the latest of the first kinds that are there."""
+    match step.kind:
+        case "produced":
+            return [("produced", "refused")]
+        case "acknowledged" | "refused":
+            return [("produced",)]
+        case "redelivered":
+            return [("delivered", "redelivered")]
+        case "accepted" | "released" | "rejected" | "renewed" | "committed":
+            return [("delivered", "redelivered")]
+        case _:
+            return [("acknowledged",), ("produced",)]
+
+
+def _follows(step: WayStep, other: WayStep, kinds: tuple[str, ...]) -> bool:
+    if other.kind not in kinds:
+        return False
+    if step.kind in ("acknowledged", "refused"):
+        return (step.connection_id, step.exchange_id) == (other.connection_id, other.exchange_id)
+    if other.kind in ("delivered", "redelivered"):
+        mine, other_client = ((one.client_id, one.client_ip) for one in (step, other))
+        return step.group_id == other.group_id and (step.group_id is not None or mine == other_client)
+    return True
