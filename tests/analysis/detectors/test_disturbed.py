@@ -1,4 +1,4 @@
-"""Captures that lost packets, or parts of them: what is missing is no trouble."""
+"""Captures that lost packets, or parts of them: missing data is not reported as trouble."""
 
 from __future__ import annotations
 
