@@ -59,3 +59,10 @@ def test_what_is_missing_is_no_trouble(
     found = run([str(disturbed(name, tmp_path / name, disturb))], only=[detector])
     assert found.visible.share is None or found.visible.share < 0.95, "nothing is missing"
     assert [one for one in found.findings if one.severity != "note"] == []
+
+
+def test_batches_that_are_cut_off_may_have_been_sent_again(tmp_path: Path) -> None:
+    path = disturbed("faults/batch-split.pcap", tmp_path / "a.pcap", snapped)
+    (one,) = run([str(path)], only=["oversized-messages"]).findings
+    assert (one.severity, one.values["unknown"]) == ("warning", one.count)
+    assert "largest" not in one.title
