@@ -44,6 +44,16 @@ def snapped(packets: Sequence[Packet]) -> list[Packet]:
     return [(time, size, data[:100]) for time, size, data in packets]
 
 
+def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
+    """The capture begins later."""
+    return packets[len(packets) * 2 // 9 :]
+
+
+def test_connections_on_which_nothing_was_seen_may_be_idle(tmp_path: Path) -> None:
+    path = disturbed("faults/connections-idle.pcap", tmp_path / "a.pcap", from_the_middle)
+    assert not run([str(path)], only=["broker-gone"]).findings
+
+
 @pytest.mark.parametrize(
     ("name", "disturb", "detector"),
     [
