@@ -10,7 +10,7 @@ from typing import Final
 from kafkasniff.kafka.apis.dissectors import api, api_by_name
 from kafkasniff.kafka.apis.named_apis import HANDSHAKE
 
-__all__ = ["is_between_brokers", "is_broker", "is_work"]
+__all__ = ["is_between_brokers", "is_broker", "is_for_controllers", "is_work"]
 
 # Client ids that brokers use: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
@@ -42,6 +42,15 @@ def is_broker(client_id: str | None, keys: Collection[int]) -> bool:
     if client_id is not None and _NUMBER.fullmatch(client_id):
         return True
     return all(key in HANDSHAKE or is_between_brokers(key) for key in keys)
+
+
+@lru_cache(maxsize=1024)
+def is_for_controllers(name: str | None) -> bool:
+    """Whether requests of this name, with its sender (`waits.with_sender`), only go to controllers."""
+    if name is None:
+        return False
+    found = api_by_name(name)
+    return name.startswith("quorum ") or (found is not None and tuple(found.listeners) == ("controller",))
 
 
 @lru_cache(maxsize=1024)  # names come from the tables

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -62,6 +63,25 @@ def _one(word: str, seconds: float, number: int, *settings: str) -> Callable[[St
         broker = _broker(stage, properties=QUICK_GROUPS)
         with stage.recording(broker.port()):
             stage.run(members(word, broker, seconds, number, *settings), fails=True)
+
+    return play
+
+
+def _still(seconds: float, work: int) -> Callable[[Stage], None]:
+    """One of two members works this many ms on each record, and its process stands still for some seconds."""
+
+    def play(stage: Stage) -> None:
+        broker = _broker(stage, properties=QUICK_GROUPS)
+        settings = ("heartbeat.interval.ms=500", "session.timeout.ms=10000", "max.poll.records=1")
+        with stage.recording(broker.port()):
+            stage.start(members("reads", broker, 60, 100, "client.id=steady", *settings))
+            member = stage.start(members("reads", broker, 60, work, "client.id=sleepy", *settings))
+            time.sleep(9)
+            if seconds:
+                member.send_signal(signal.SIGSTOP)
+                time.sleep(seconds)
+                member.send_signal(signal.SIGCONT)
+            time.sleep(4)
 
     return play
 
@@ -348,6 +368,19 @@ FAULTS = [
         f"a producer with acks=all and the usual timeouts; the follower stands still for {_FREEZE_S} seconds",
         _patient,
         looks_like="request-timeout-short.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "member-stands-still.pcap",
+        "the process of a member of a group stands still for 6 s, less than the session timeout",
+        _still(6, 100),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "member-works-long.pcap",
+        "the same, and the member works on each record for 4 s instead",
+        _still(0, 4000),
+        looks_like="member-stands-still.pcap",
         sniff=_OPEN,
     ),
     Fault(

@@ -245,8 +245,9 @@ def _at_once(
 
 def _is_idle(group: Sequence[TcpLink]) -> bool:
     """Whether an idle limit ended the connections: all clients were silent, for about the same time."""
-    quiet = [0 if link.quiet_ns is None else link.quiet_ns for link in group]
-    return min(quiet) >= IDLE_NS and max(quiet) - min(quiet) <= min(quiet) // 10
+    quiet = [link.quiet_ns for link in group if link.quiet_ns is not None]
+    # The others have sent nothing since the capture began.
+    return not quiet or (min(quiet) >= IDLE_NS and max(quiet) - min(quiet) <= min(quiet) // 10)
 
 
 def _runs(dropped: Iterable[TcpLink], together_ns: int) -> Iterator[list[TcpLink]]:

@@ -236,6 +236,8 @@ class OversizedMessages(Detector[OversizedThresholds]):
         unknown = sum(
             one.count for one in kept if one.producer_id < 0 and one.record_count > 1 and attempts.went_on(one)
         )
+        # Of batches that were cut off, nothing is known.
+        unknown += row["count"] - sum(one.count for one in kept)
         lost = row["count"] - stored - unknown
         severity: Severity = "error" if lost else "warning" if unknown else "note"
         effect = "their records were accepted in smaller batches" if severity == "note" else ""
@@ -253,8 +255,9 @@ class OversizedMessages(Detector[OversizedThresholds]):
             row,
             evidence,
             severity,
-            f"{count} of {client(row)} for topic {word(row['topic'])} refused with {error_name(row['error_code'])}, "
-            f"the largest {amount(row['bytes'])}" + (f"; {effect}" if effect else ""),
+            f"{count} of {client(row)} for topic {word(row['topic'])} refused with {error_name(row['error_code'])}"
+            + (f", the largest {amount(row['bytes'])}" if row["bytes"] else "")
+            + (f"; {effect}" if effect else ""),
             meaning=(
                 f"The broker accepts no batch larger than message.max.bytes (per topic: max.message.bytes). {meaning}"
             ),

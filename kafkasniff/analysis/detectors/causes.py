@@ -44,7 +44,8 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
     "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader", "connection-churn"),
-    "lost-members": ("broker-gone", *_NETWORK),
+    "still-members": ("broker-gone", *_NETWORK, "late-answers"),
+    "lost-members": ("broker-gone", *_NETWORK, "still-members"),
     "rebalance-storms": ("broker-gone", "lost-members"),
     "refused-commits": ("broker-gone", "lost-members", "rebalance-storms"),
     "connection-churn": (

@@ -9,7 +9,7 @@ import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters
-from kafkasniff.analysis.between_brokers import is_broker, is_work
+from kafkasniff.analysis.between_brokers import is_broker, is_for_controllers, is_work
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.pauses import Pauses, add_held, held_shapes, repeated_pauses
 from kafkasniff.analysis.detectors.silences import (
@@ -162,12 +162,16 @@ class LateAnswers(OwedResponses[LateThresholds]):
         who = f"{plural(count, 'request')} of {whom} waited on {plural(silence.connections, 'connection')}"
         if silence.waiting:
             who += f"; {some(silence.waiting)} waited for it as a follower"
-        name = f"{'broker' if len(brokers) == 1 else 'brokers'} {some(brokers)}"
+        controls = any(is_for_controllers(one.row["api"]) for one in silence.owed)
+        name = f"{'controller' if controls else 'broker'}{'' if len(brokers) == 1 else 's'} {some(brokers)}"
         title = f"{name} answered nothing {times}: {who}"
         meaning = (
-            "The broker owed responses on these connections and sent none on any. Its kernel still accepted data, so "
-            "its process stood still, or all its request handlers were blocked. Clients see timeouts, and other "
-            "brokers wait for it."
+            "It owed responses on these connections and sent none on any. Its kernel still accepted data, so its "
+            "process stood still, or all its request handlers were blocked. "
+        ) + (
+            "Meanwhile no leader moves, no topic is created or changed, and brokers that stop or start are not noticed."
+            if controls
+            else "Clients see timeouts, and other brokers wait for it."
         )
         if silence.replicas:
             title = f"{name} answered nothing {times}: {who}, with acks=all: it, or a follower, stood still"

@@ -22,6 +22,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("metadata-storms", "kafkasniff.analysis.detectors.metadata"),
     ("all-topics", "kafkasniff.analysis.detectors.metadata"),
     ("rebalance-storms", "kafkasniff.analysis.detectors.rebalances"),
+    ("still-members", "kafkasniff.analysis.detectors.still_members"),
     ("lost-members", "kafkasniff.analysis.detectors.rebalances"),
     ("shared-instances", "kafkasniff.analysis.detectors.instances"),
     ("repeated-starts", "kafkasniff.analysis.detectors.progress"),

@@ -24,6 +24,7 @@ from kafkasniff.analysis.columns import (
     order_columns,
 )
 from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.gaps import add_gaps, gap_shapes, gaps_of
 from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_shapes
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
 from kafkasniff.analysis.detectors.ways import WAY_COLUMNS, add_ways, ways, ways_shapes
@@ -61,14 +62,11 @@ DIGITS: Final = 12
 """… as digits of this many bits of two numbers, which are sums. A broker that answers more is not silent anyway."""
 GAP_NS: Final = 10_000_000_000
 """For this long after a gap in a connection, a request may wait for one that is not in the capture."""
-MAX_GAPS: Final = 1 << 16
-"""Maximum number of gaps that are remembered, the earliest."""
 MAX_SLOTS: Final = 1 << 19
 """Maximum number of such spans that are remembered, the earliest."""
 MAX_PAUSES: Final = 64
 """Maximum number of a broker's pauses that are examined for one request."""
 FOREVER: Final = (1 << 63) - 1
-_GAPS: Final = ("tcp-gap", "stream-resync")
 _HALVES: Final = ("early", "late")
 _HALF: Final = PARTS // len(_HALVES)
 
@@ -176,9 +174,7 @@ class OwedResponses(Detector[P]):
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
-            "gaps": Shape(
-                keys=(*connection, ("time_ns", pa.int64())), order=("time_ns",), keep="earliest", bound=MAX_GAPS
-            ),
+            **gap_shapes(),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -189,8 +185,7 @@ class OwedResponses(Detector[P]):
             left = {"connection_id": column(batch, "connection_id"), "end_ns": column(batch, "ended_ns")}
             self.parts["left"].add(left)
         elif table == "problems":
-            batch = only(batch, in_any(batch, "kind", _GAPS))
-            self.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
+            add_gaps(self, batch)
         elif table == "connections":
             end = column(batch, "end_time_ns")
             # Acknowledgements of the broker's data would show that responses are missing (`lost`).
@@ -253,10 +248,8 @@ class OwedResponses(Detector[P]):
         for outage in outages(self, LATE_NS):
             for row in outage.rows:
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
-        for row in self.parts["gaps"].table().to_pylist():
-            if row["time_ns"] is not None:
-                span = row["time_ns"] - 1, row["time_ns"] + GAP_NS
-                stuck.setdefault(row["connection_id"], []).append(span)
+        for connection, gaps in gaps_of(self).items():
+            stuck.setdefault(connection, []).extend((gap - 1, gap + GAP_NS) for gap in gaps)
         found = []
         known = ways(self)
         table = self.parts["owed"].table()

@@ -1,4 +1,4 @@
-"""Captures that lost packets, or parts of them: what is missing is no trouble."""
+"""Captures that lost packets, or parts of them: missing data is not reported as trouble."""
 
 from __future__ import annotations
 
@@ -44,6 +44,16 @@ def snapped(packets: Sequence[Packet]) -> list[Packet]:
     return [(time, size, data[:100]) for time, size, data in packets]
 
 
+def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
+    """The capture begins later."""
+    return packets[len(packets) * 2 // 9 :]
+
+
+def test_connections_on_which_nothing_was_seen_may_be_idle(tmp_path: Path) -> None:
+    path = disturbed("faults/connections-idle.pcap", tmp_path / "a.pcap", from_the_middle)
+    assert not run([str(path)], only=["broker-gone"]).findings
+
+
 @pytest.mark.parametrize(
     ("name", "disturb", "detector"),
     [
@@ -59,3 +69,10 @@ def test_what_is_missing_is_no_trouble(
     found = run([str(disturbed(name, tmp_path / name, disturb))], only=[detector])
     assert found.visible.share is None or found.visible.share < 0.95, "nothing is missing"
     assert [one for one in found.findings if one.severity != "note"] == []
+
+
+def test_batches_that_are_cut_off_may_have_been_sent_again(tmp_path: Path) -> None:
+    path = disturbed("faults/batch-split.pcap", tmp_path / "a.pcap", snapped)
+    (one,) = run([str(path)], only=["oversized-messages"]).findings
+    assert (one.severity, one.values["unknown"]) == ("warning", one.count)
+    assert "largest" not in one.title

@@ -58,6 +58,20 @@ def test_leaders_that_wait_for_a_broker_out_of_sight(tmp_path: Path) -> None:
     assert "it, or a follower, stood still" in one.title
 
 
+def heartbeats(number: int, waits: Sequence[float]) -> Talk:
+    """A broker that reports to its controller."""
+    one = Talk(f"10.0.1.{number}", 51_000 + number, after=number / 100)
+    for wait in waits:
+        one.ask("BrokerHeartbeat", 0, {"broker_id": number}, {}, wait=wait, then=1)
+    return one
+
+
+def test_a_controller_is_called_so(tmp_path: Path) -> None:
+    (one,) = found(tmp_path / "a.pcap", [heartbeats(number, [0.1, 0.1, 4, 0.1]) for number in (1, 2)], "late-answers")
+    assert one.title.startswith("controller 10.0.0.9:9092 answered nothing from")
+    assert "no leader moves" in one.meaning
+
+
 def impatient(number: int, waited: float) -> Talk:
     """A client that closes its connection after a time without a response."""
     one = Talk("10.0.1.9", 52_000 + number, after=2 * number)
