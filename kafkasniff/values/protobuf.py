@@ -19,10 +19,11 @@ from google.protobuf.message import DecodeError, Message
 
 from kafkasniff.values.proto_text import parse_proto
 from kafkasniff.values.schemas import (
+    FIRST_MESSAGE,
     MAX_SCHEMA,
-    NO_INDEXES,
     DecodedValue,
     MalformedValueError,
+    MessagePlace,
     SchemaError,
     SchemaKind,
     finite,
@@ -83,14 +84,15 @@ class ProtobufReader:
             self._first: Any = None if name is None else pool.FindMessageTypeByName(name)
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(_line(error)) from None
-        self._messages: dict[tuple[int, ...], tuple[str, Callable[[], Any], _Plain]] = {}
+        self._pool = pool
+        self._messages: dict[MessagePlace, tuple[str, Callable[[], Any], _Plain]] = {}
         self._plans: dict[str, _Plain] = {}
 
-    def read(self, data: bytes, start: int, indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
-        """Decode `data[start:]` as the message at `indexes`. Raises MalformedValueError. Hot."""
-        found = self._messages.get(indexes)
+    def read(self, data: bytes, start: int, place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
+        """Decode `data[start:]` as the message at `place`. Raises MalformedValueError. Hot."""
+        found = self._messages.get(place)
         if found is None:
-            found = self._messages[indexes] = self._message(indexes)
+            found = self._messages[place] = self._message(place)
         name, make, plain = found
         message = make()
         try:
@@ -99,18 +101,30 @@ class ProtobufReader:
             raise MalformedValueError(f"it is not a {name}") from None
         return DecodedValue(name, plain(message))
 
-    def _message(self, indexes: tuple[int, ...]) -> tuple[str, Callable[[], Any], _Plain]:
-        """The message at indexes: its name, its class and what makes a dict of it."""
+    def _message(self, place: MessagePlace) -> tuple[str, Callable[[], Any], _Plain]:
+        """The message at a place: its name, its class and what makes a dict of it."""
         descriptor: Any = self._first
-        if descriptor is None or indexes != NO_INDEXES:
+        if isinstance(place, str):
+            descriptor = self._named(place)
+        elif descriptor is None or place != FIRST_MESSAGE:
             inside = list(self._file.message_types_by_name.values())
-            for index in indexes:
+            for index in place:
                 if not 0 <= index < len(inside):
-                    raise MalformedValueError(f"the schema has no message at {list(indexes)}")
+                    raise MalformedValueError(f"the schema has no message at {list(place)}")
                 descriptor = inside[index]
                 inside = list(descriptor.nested_types)
         made: Any = message_factory.GetMessageClass(descriptor)
         return descriptor.full_name, made, self._plain(descriptor)
+
+    def _named(self, name: str) -> Any:
+        """The message with a name, with or without its package."""
+        package = self._file.package
+        for one in (name, f"{package}.{name}"):
+            try:
+                return self._pool.FindMessageTypeByName(one)
+            except KeyError:
+                continue
+        raise MalformedValueError(f"the schema has no message {name[:100]!r}")
 
     def _plain(self, descriptor: Descriptor) -> _Plain:
         """Makes a dict of a message."""
