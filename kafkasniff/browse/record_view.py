@@ -68,9 +68,7 @@ class RecordRow(NamedTuple):
         data = _bytes(value)
         if data is not None and form == "hex":
             return data[:MAX_CELL].hex(" ")
-        if (form == "JSON" or (form == "text" and _is_decoded(self.record, name))) and (
-            data is None or len(data) <= MAX_CELL
-        ):
+        if _wants_json(self.record, name, form) and (data is None or len(data) <= MAX_CELL):
             text = _json(self.record, name, -1)
             if text is not None:
                 return text

@@ -79,6 +79,7 @@ class ProtobufReader:
                 _add_google(pool, file.dependency, added)
                 if file.name not in added:
                     added.add(file.name)
+                    _check_maps(file.message_type)
                     pool.Add(file)
             self._file: Any = pool.FindFileByName(files[-1].name)
             self._first: Any = None if name is None else pool.FindMessageTypeByName(name)
@@ -145,7 +146,7 @@ class ProtobufReader:
 
     def _field(self, field: FieldDescriptor, is_repeated: bool) -> _Field:
         entry = field.message_type
-        if entry is not None and entry.GetOptions().map_entry:
+        if is_repeated and entry is not None and entry.GetOptions().map_entry:
             value = entry.fields_by_name["value"]
             return _Field(field.name, False, functools.partial(_map, self._value(value)))
         convert = self._value(field)
@@ -248,6 +249,16 @@ def _loaded(name: str) -> Any:
         return importlib.import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR
     except ImportError:
         return None
+
+
+def _check_maps(messages: Any) -> None:
+    """Raise SchemaError for malformed entries of maps: the pool accepts them."""
+    for message in messages:
+        _check_maps(message.nested_type)
+        if message.options.map_entry:
+            found = [(one.name, one.number, one.label == one.LABEL_REPEATED) for one in message.field]
+            if found != [("key", 1, False), ("value", 2, False)]:
+                raise SchemaError(f"the map entry {message.name[:100]!r} has other fields than key and value")
 
 
 def _line(error: Exception) -> str:
