@@ -34,6 +34,14 @@ __all__ = ["ProtobufReader", "descriptor_file", "descriptor_set"]
 FileDescriptorProto = descriptor_pb2.FileDescriptorProto
 
 _GOOGLE: Final = "google/protobuf/"
+_CONFLUENT: Final = {
+    # Without the options that it defines, which values do not need.
+    "confluent/meta.proto": """syntax = "proto3"; package confluent;
+        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }""",
+    "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }""",
+}
+"""Files that schemas import without a reference: Confluent's registry has them."""
 MAX_FILES: Final = 1000
 """Files of one schema."""
 
@@ -76,7 +84,7 @@ class ProtobufReader:
         added: set[str] = set()
         try:
             for file in files:
-                _add_google(pool, file.dependency, added)
+                _add_known(pool, file.dependency, added)
                 if file.name not in added:
                     added.add(file.name)
                     _check_maps(file.message_type)
@@ -221,21 +229,32 @@ def _as_json(message: Message) -> Any:
         return {field.name: value for field, value in message.ListFields() if isinstance(value, int)}
 
 
-def _add_google(pool: Any, imports: Any, added: set[str]) -> None:
-    """Add the files of Google that are imported, with their imports."""
+def _add_known(pool: Any, imports: Any, added: set[str]) -> None:
+    """Add the imported files that every registry knows, with their imports."""
     for name in imports:
-        if name.startswith(_GOOGLE) and name not in added:
-            try:
-                known: Any = descriptor_pool.Default().FindFileByName(name)
-            except KeyError:
-                known = _loaded(name)
-            if known is None:
-                continue
-            added.add(name)
-            file = FileDescriptorProto()
-            known.CopyToProto(file)
-            _add_google(pool, file.dependency, added)
-            pool.Add(file)
+        if name not in added:
+            file = _known(name)
+            if file is not None:
+                added.add(name)
+                _add_known(pool, file.dependency, added)
+                pool.Add(file)
+
+
+def _known(name: str) -> Any:
+    """A file of Google or Confluent; None for any other."""
+    if name in _CONFLUENT:
+        return parse_proto(_CONFLUENT[name], name)
+    if not name.startswith(_GOOGLE):
+        return None
+    try:
+        known: Any = descriptor_pool.Default().FindFileByName(name)
+    except KeyError:
+        known = _loaded(name)
+    if known is None:
+        return None
+    file = FileDescriptorProto()
+    known.CopyToProto(file)
+    return file
 
 
 def _loaded(name: str) -> Any:
