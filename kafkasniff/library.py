@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.enrich import Catalog
     from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.values.stage import ValueDecoder
 
 __all__ = ["can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
 
@@ -36,13 +37,15 @@ def read(
     two_pass: bool = False,
     topic_ids: Mapping[str, str] | None = None,
     keylog: Path | None = None,
+    registry: str | None = None,
     **options: Any,
 ) -> Iterator[Exchange]:
     """Exchanges of one or several captures, in order of completion.
 
     `enrich`: add facts from other messages (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
     the captures twice, so that facts learned late are known from the beginning; `topic_ids`: topic id → name, for names
-    that no message has; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE). Other `options` are those of
+    that no message has; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE); `registry`: URL or folder of
+    schemas, by which keys and values are decoded. Other `options` are those of
     `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened, UsageError if `two_pass`
     is used with input that can be read only once, or if the key log cannot be read.
     """
@@ -59,6 +62,12 @@ def read(
 
         options["keys"] = open_key_log(keylog)
     inspector = Inspector(**{**options, "exchanges": True})
+    values: ValueDecoder | None = None
+    if registry is not None:
+        from kafkasniff.values.registries import open_registry  # noqa: PLC0415
+        from kafkasniff.values.stage import ValueDecoder, ValueSchemas  # noqa: PLC0415
+
+        values = ValueDecoder(ValueSchemas(open_registry(registry, os.environ)), inspector.summary)
     enricher: Enricher | None = None
     if enrich:
         catalog = Catalog(topic_ids)
@@ -78,6 +87,8 @@ def read(
         for events in itertools.chain(fed, _close(inspector)):
             if enricher is not None:
                 enricher.feed(events)
+            if values is not None:
+                values.feed(events)
             exchanges = [event for event in events if isinstance(event, Exchange)]
             del events  # before the next ones are decoded
             yield from exchanges

@@ -9,6 +9,7 @@ import pytest
 
 import kafkasniff
 from kafkasniff.library import can_be_read_twice
+from tests.conftest import ROOT
 from tests.craft.write import pcap_bytes
 from tests.enrich.talks import ORDERS, both
 
@@ -52,3 +53,17 @@ def test_a_pipe_is_read_only_once(tmp_path: Path) -> None:
         next(kafkasniff.read(pipe, two_pass=True))
     with pytest.raises(kafkasniff.CaptureError):
         next(kafkasniff.read(tmp_path / "missing", two_pass=True))
+
+
+def test_values_are_decoded_by_a_registry() -> None:
+    capture = ROOT / "captures" / "librdkafka-schemas.pcap"
+    registry = str(capture.with_suffix(".registry"))
+    values = [
+        record["_value"]["value"]
+        for exchange in kafkasniff.read(capture, registry=registry)
+        if exchange.request is not None and exchange.request.api == "Produce" and exchange.request.body is not None
+        for topic in exchange.request.body["topic_data"]
+        if topic["name"] == "json-orders"
+        for record in topic["partition_data"][0]["records"]["batches"][0]["records"]
+    ]
+    assert values == [{"id": 1, "item": "lamp"}, {"id": 70000, "item": "größe 數"}]

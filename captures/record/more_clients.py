@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from .broker import Listener
 from .distribution import APPLICATIONS_POM, OLD_VERSION, go_program
-from .journal import aiokafka_log, java_headers, old_kafka_python_log, rdkafka_log
+from .journal import aiokafka_log, java_headers, java_log, old_kafka_python_log, rdkafka_log
 from .programs import CLIENTS, CONFLUENT, OLD_PYTHON, java_program, python_program
+from .registry import SERDES_POM
 from .scenario import BrokerOptions, Scenario
 
 APPLICATIONS = [
@@ -58,6 +59,20 @@ CLIENTS_OF_OTHERS = [
         "records with schema ids (Avro, JSON, Protobuf; in front and in headers), numbers like them, trace headers",
         python_program(SCHEMA_REGISTRY, "schema_records.py"),
         rdkafka_log,
+    ),
+    Scenario(
+        "librdkafka-registry.pcap",
+        "records by schemas of a registry (Apicurio): Avro, JSON, Protobuf, references",
+        python_program(SCHEMA_REGISTRY, "registry_records.py"),
+        rdkafka_log,
+        registry=True,
+    ),
+    Scenario(
+        "java-registry.pcap",
+        "records by Apicurio's serializers: ids of eight and four bytes and in headers (Avro), Protobuf",
+        java_program("RegistryRecords", sources="java-registry", pom=SERDES_POM),
+        java_log,
+        registry=True,
     ),
     Scenario(
         "librdkafka-oauthbearer.pcap",

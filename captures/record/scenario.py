@@ -21,6 +21,7 @@ from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
+from .registry import RealRegistry, write_schemas
 from .sniffer import Sniffer, SniffOptions, put_in_secrets
 from .terminator import TlsTerminator
 
@@ -94,6 +95,9 @@ class Scenario:
     """Folder below ``captures``, with its own manifest; ``captures`` itself if empty."""
     key_log: bool = False
     """The secrets of TLS that were logged go into the capture, which becomes a pcapng."""
+    registry: bool = False
+    """There is a schema registry: its addresses follow those of the broker, Confluent's API first. Its schemas are kept
+    in a folder beside the capture."""
     terminator: Path | None = None
     """Certificate and key of a TLS terminator in front of the listener: what clients say to it is recorded."""
 
@@ -143,10 +147,15 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                     ports = [front.port]
                 for broker in brokers:
                     stack.enter_context(broker)
+                addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
+                if scenario.registry:
+                    registry = stack.enter_context(RealRegistry(work / "registry"))
+                    addresses += [registry.url, registry.own_url]
                 if not internal:
                     stack.enter_context(Sniffer(capture, ports, scenario.sniff))
-                addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
                 _run_client([*command, *addresses], work, environment)
+                if scenario.registry:
+                    schemas = registry.schemas()
         entries = [entry for entry in read_reports(work / "stdout") if entry["kind"] != END_OF_ACT]
         client = next((entry for entry in entries if entry["kind"] == "client"), None)
         if client is None:
@@ -180,6 +189,8 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
         }
         for file in (capture, sidecar):
             shutil.copyfile(file, directory / file.name)
+        if scenario.registry:
+            write_schemas(directory / f"{capture.stem}.registry", schemas)
     except BaseException:
         print(f"what the processes wrote is kept in {work}")
         raise

@@ -24,13 +24,14 @@ from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Exchange
+from kafkasniff.model import Exchange, Summary
 from kafkasniff.native import kernel
 from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
 __all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading", "Progress", "unseen"]
 
@@ -81,7 +82,7 @@ class ExchangeReading(Protocol):
 class CaptureReading:
     """The captures of a run. `arguments` makes those of each `Inspector`: a key log is read once per reading.
 
-    `growing`: the only capture, which is still being written.
+    `growing`: the only capture, which is still being written; `schemas`: those of keys and values.
     """
 
     def __init__(
@@ -90,7 +91,11 @@ class CaptureReading:
         arguments: Callable[[], Mapping[str, Any]],
         catalog: Catalog | None = None,
         growing: GrowingCapture | None = None,
+        schemas: ValueSchemas | None = None,
     ) -> None:
+        self._values = None if schemas is None else ValueDecoder(schemas, Summary())
+        self._decoding = threading.Lock()
+        """Held while values are decoded."""
         self._captures = captures
         self.growing = growing
         self._arguments = arguments
@@ -133,6 +138,8 @@ class CaptureReading:
             for events, columns in slices:
                 with self._lock:
                     enricher.feed(events)
+                if wants_records:
+                    self._decode(events)
                 for event in selector.feed(events):  # type: ignore[arg-type]  # no connections are asked for
                     if type(event) is Exchange:
                         index.add(event)
@@ -160,6 +167,12 @@ class CaptureReading:
                 take(zip(inspector.close_slices(), repeat([])))
             index.is_complete = True
             return source.broken and (follow or self.growing is None)
+
+    def _decode(self, events: list[Output]) -> None:
+        """Decode the keys and values of messages, in place."""
+        if self._values is not None:
+            with self._decoding:
+                self._values.feed(events)
 
     def look(
         self,
@@ -192,6 +205,7 @@ class CaptureReading:
         def found(slices: Iterable[list[Output]]) -> Exchange | None:
             for events in slices:
                 enricher.feed(events)
+                self._decode(events)
                 for event in events:
                     if type(event) is Exchange and (event.connection_id, event.exchange_id) == wanted:
                         return event

@@ -71,7 +71,7 @@ class RecordRow(NamedTuple):
         data = _bytes(value)
         if data is not None and form == "hex":
             return data[:MAX_CELL].hex(" ")
-        if form == "JSON" and (data is None or len(data) <= MAX_CELL):
+        if _wants_json(self.record, name, form) and (data is None or len(data) <= MAX_CELL):
             text = _json(self.record, name, -1)
             if text is not None:
                 return text
@@ -155,10 +155,19 @@ def _schema(record: Body, name: str) -> str:
     return str(found.get("schema_id", found.get("schema_guid", "")))
 
 
+def _is_decoded(record: Body, name: str) -> bool:
+    """Whether a schema decoded key or value (`kafkasniff.values`)."""
+    return "schema_type" in (record.get(f"_{name}") or ())
+
+
+def _wants_json(record: Body, name: str, form: ValueForm) -> bool:
+    return form == "JSON" or (form == "text" and _is_decoded(record, name))
+
+
 def _json(record: Body, name: str, indent: int) -> str | None:
     """Key or value as JSON, or its decoded form; None if it is not JSON."""
     found, data = record.get(f"_{name}"), _bytes(record[name])
-    if isinstance(found, dict) and "schema_type" in found:
+    if found is not None and _is_decoded(record, name):
         data = body_json(found["value"]).encode()
     elif isinstance(found, dict) and not _schema(record, name):
         data = body_json(found).encode()
@@ -183,7 +192,8 @@ def whole_record(row: RecordRow, form: ValueForm) -> Iterator[str]:
         yield f"schema {row.schema} (key/value)"
     for name in ("key", "value"):
         yield ""
-        yield from _named(name, record[name], _json(record, name, 2) if form == "JSON" else None, form)
+        json = _json(record, name, 2) if _wants_json(record, name, form) else None
+        yield from _named(name, record[name], json, form)
     headers = record.get("headers") or ()
     for one in islice(headers, MAX_HEADERS):
         yield ""

@@ -18,11 +18,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kafkasniff.values.schemas import (
+    FIRST_MESSAGE,
     MAX_DEPTH,
     MAX_SCHEMA,
-    NO_INDEXES,
     DecodedValue,
     MalformedValueError,
+    MessagePlace,
     SchemaError,
     SchemaKind,
     finite,
@@ -54,7 +55,8 @@ class _Left:
 
 
 _Read = Callable[[bytes, int, _Left], tuple[Any, int]]
-"""Returns the value at a position, and the position after it. Raises MalformedValueError, IndexError, struct.error."""
+"""Returns the value at a position, and the position after it. Raises MalformedValueError,
+    MessagePlace, IndexError, struct.error."""
 
 
 class _Type(NamedTuple):
@@ -155,7 +157,7 @@ class AvroReader:
         self._name = compiler.name_of(parsed)
         self._whole = parsed in ("bytes", {"type": "bytes"})
 
-    def read(self, data: bytes, start: int, _indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
+    def read(self, data: bytes, start: int, _place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
         """Decode `data[start:]`. Raises MalformedValueError. Hot."""
         if self._whole:
             # Confluent's serializers write a value that is only bytes without its length.

@@ -3,7 +3,7 @@
 | framing | before the data | in record headers |
 | --- | --- | --- |
 | Confluent | 0, int32 id; Protobuf: message indexes | `__value_schema_id`: 0, int32 id or 1, GUID; then indexes |
-| Apicurio | 0, int64 id | `apicurio.value.globalId` or `.contentId`: int64 |
+| Apicurio | 0, int64 id; Protobuf: size and name of the message | `apicurio.value.globalId` or `.contentId`: int64 |
 | AWS Glue | 3, 0 or 5 (zlib), GUID | |
 
 Apicurio's serializers can also write Confluent's. Where the framing precedes the data, nothing says that it is one.
@@ -23,7 +23,7 @@ from kafkasniff.kafka.record_facts.schema_registry import (
     guid_text,
     message_indexes,
 )
-from kafkasniff.values.schemas import MAX_VALUE, NO_INDEXES, MalformedValueError, SchemaKind
+from kafkasniff.values.schemas import FIRST_MESSAGE, MAX_VALUE, MalformedValueError, MessagePlace, SchemaKind
 
 __all__ = ["HEADER_NAMES", "Format", "Framing", "data_of", "framing_of"]
 
@@ -36,6 +36,9 @@ _GLUE: Final = 18
 _GLUE_VERSION: Final = 3
 _PLAIN: Final = 0
 _ZLIB: Final = 5
+_NAME_FIELD: Final = 0x0A
+"""Field 1, a string of less than 128 bytes."""
+_TYPE: Final = "apicurio.protobuf.type"
 _APICURIO: Final = {
     f"apicurio.{field}.{name}": f"_{field}" for field in ("key", "value") for name in ("globalId", "contentId")
 }
@@ -54,7 +57,7 @@ class Framing(NamedTuple):
     sure: bool
     """No other bytes look like this."""
     header: bytes | None = None
-    """What follows the id in a record header: message indexes."""
+    """What record headers say of a Protobuf message: its indexes (Confluent), or its name (Apicurio)."""
     zlib: bool = False
 
 
@@ -81,6 +84,7 @@ def framing_of(record: dict[str, Any], target: str, data: bytes) -> Framing | No
 
 def _in_headers(headers: list[dict[str, Any]], target: str) -> Framing | None:
     found: Framing | None = None
+    message: bytes | None = None
     for header in headers:
         name, value = header["key"], header["value"]
         if not isinstance(value, bytes):
@@ -95,25 +99,41 @@ def _in_headers(headers: list[dict[str, Any]], target: str) -> Framing | None:
                 found = Framing("schema-registry", key, 0, True, value[ID_SIZE:])
         elif _APICURIO.get(name) == target and len(value) == _LONG_ID - 1:
             found = Framing("apicurio", int.from_bytes(value, "big"), 0, True)
-    return found
+        elif name == _TYPE:
+            message = value
+    return found._replace(header=message) if found is not None and found.format == "apicurio" else found
 
 
-def data_of(framing: Framing, kind: SchemaKind, data: bytes) -> tuple[bytes, int, tuple[int, ...]]:
-    """The bytes of a value, where its data begins, and its message indexes. Raises MalformedValueError. Hot."""
+def data_of(framing: Framing, kind: SchemaKind, data: bytes) -> tuple[bytes, int, MessagePlace]:
+    """The bytes of a value, where its data begins, and which message it is. Raises MalformedValueError. Hot."""
     start = framing.start
     if framing.zlib:
         data, start = _inflated(data, start), 0
     if kind != "PROTOBUF":
-        return data, start, NO_INDEXES
+        return data, start, FIRST_MESSAGE
     if framing.format == "schema-registry":
         if framing.header is not None:
             named = message_indexes(framing.header, 0)
-            return data, start, NO_INDEXES if named is None else named[0]
+            return data, start, FIRST_MESSAGE if named is None else named[0]
         found = message_indexes(data, start)
         if found is None:
             raise MalformedValueError("its message indexes are malformed")
         return data, found[1], found[0]
-    return data, start, NO_INDEXES
+    if framing.format == "apicurio":
+        if framing.header is not None:
+            return data, start, framing.header.decode(errors="replace")
+        if start:
+            return (data, *_reference(data, start))
+    return data, start, FIRST_MESSAGE
+
+
+def _reference(data: bytes, start: int) -> tuple[int, MessagePlace]:
+    """What Apicurio's serializer writes before a Protobuf message: another one with the name of its type."""
+    end = start + 1 + data[start]
+    name = data[start + 3 : end]
+    if not name or end > len(data) or data[start + 1 : start + 3] != bytes((_NAME_FIELD, len(name))):
+        raise MalformedValueError("it does not begin with the name of its type")
+    return end, name.decode(errors="replace")
 
 
 def _inflated(data: bytes, start: int) -> bytes:

@@ -6,7 +6,14 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.values.schemas import MAX_DEPTH, NO_INDEXES, DecodedValue, MalformedValueError, SchemaKind
+from kafkasniff.values.schemas import (
+    FIRST_MESSAGE,
+    MAX_DEPTH,
+    DecodedValue,
+    MalformedValueError,
+    MessagePlace,
+    SchemaKind,
+)
 
 __all__ = ["JsonReader"]
 
@@ -21,7 +28,7 @@ class JsonReader:
     def __init__(self, schema: str) -> None:
         self._name = _title(schema)
 
-    def read(self, data: bytes, start: int, _indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
+    def read(self, data: bytes, start: int, _place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
         """Decode `data[start:]`. Raises MalformedValueError."""
         text = data[start:]
         try:

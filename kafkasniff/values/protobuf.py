@@ -19,10 +19,11 @@ from google.protobuf.message import DecodeError, Message
 
 from kafkasniff.values.proto_text import parse_proto
 from kafkasniff.values.schemas import (
+    FIRST_MESSAGE,
     MAX_SCHEMA,
-    NO_INDEXES,
     DecodedValue,
     MalformedValueError,
+    MessagePlace,
     SchemaError,
     SchemaKind,
     finite,
@@ -33,6 +34,14 @@ __all__ = ["ProtobufReader", "descriptor_file", "descriptor_set"]
 FileDescriptorProto = descriptor_pb2.FileDescriptorProto
 
 _GOOGLE: Final = "google/protobuf/"
+_CONFLUENT: Final = {
+    # Without the options that it defines, which values do not need.
+    "confluent/meta.proto": """syntax = "proto3"; package confluent;
+        message Meta { string doc = 1; map<string, string> params = 2; repeated string tags = 3; }""",
+    "confluent/type/decimal.proto": """syntax = "proto3"; package confluent.type;
+        message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }""",
+}
+"""Files that schemas import without a reference: Confluent's registry has them."""
 MAX_FILES: Final = 1000
 """Files of one schema."""
 
@@ -75,22 +84,24 @@ class ProtobufReader:
         added: set[str] = set()
         try:
             for file in files:
-                _add_google(pool, file.dependency, added)
+                _add_known(pool, file.dependency, added)
                 if file.name not in added:
                     added.add(file.name)
+                    _check_maps(file.message_type)
                     pool.Add(file)
             self._file: Any = pool.FindFileByName(files[-1].name)
             self._first: Any = None if name is None else pool.FindMessageTypeByName(name)
         except (KeyError, TypeError, ValueError) as error:
             raise SchemaError(_line(error)) from None
-        self._messages: dict[tuple[int, ...], tuple[str, Callable[[], Any], _Plain]] = {}
+        self._pool = pool
+        self._messages: dict[MessagePlace, tuple[str, Callable[[], Any], _Plain]] = {}
         self._plans: dict[str, _Plain] = {}
 
-    def read(self, data: bytes, start: int, indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
-        """Decode `data[start:]` as the message at `indexes`. Raises MalformedValueError. Hot."""
-        found = self._messages.get(indexes)
+    def read(self, data: bytes, start: int, place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
+        """Decode `data[start:]` as the message at `place`. Raises MalformedValueError. Hot."""
+        found = self._messages.get(place)
         if found is None:
-            found = self._messages[indexes] = self._message(indexes)
+            found = self._messages[place] = self._message(place)
         name, make, plain = found
         message = make()
         try:
@@ -99,18 +110,30 @@ class ProtobufReader:
             raise MalformedValueError(f"it is not a {name}") from None
         return DecodedValue(name, plain(message))
 
-    def _message(self, indexes: tuple[int, ...]) -> tuple[str, Callable[[], Any], _Plain]:
-        """The message at indexes: its name, its class and what makes a dict of it."""
+    def _message(self, place: MessagePlace) -> tuple[str, Callable[[], Any], _Plain]:
+        """The message at a place: its name, its class and what makes a dict of it."""
         descriptor: Any = self._first
-        if descriptor is None or indexes != NO_INDEXES:
+        if isinstance(place, str):
+            descriptor = self._named(place)
+        elif descriptor is None or place != FIRST_MESSAGE:
             inside = list(self._file.message_types_by_name.values())
-            for index in indexes:
+            for index in place:
                 if not 0 <= index < len(inside):
-                    raise MalformedValueError(f"the schema has no message at {list(indexes)}")
+                    raise MalformedValueError(f"the schema has no message at {list(place)}")
                 descriptor = inside[index]
                 inside = list(descriptor.nested_types)
         made: Any = message_factory.GetMessageClass(descriptor)
         return descriptor.full_name, made, self._plain(descriptor)
+
+    def _named(self, name: str) -> Any:
+        """The message with a name, with or without its package."""
+        package = self._file.package
+        for one in (name, f"{package}.{name}"):
+            try:
+                return self._pool.FindMessageTypeByName(one)
+            except KeyError:
+                continue
+        raise MalformedValueError(f"the schema has no message {name[:100]!r}")
 
     def _plain(self, descriptor: Descriptor) -> _Plain:
         """Makes a dict of a message."""
@@ -131,7 +154,7 @@ class ProtobufReader:
 
     def _field(self, field: FieldDescriptor, is_repeated: bool) -> _Field:
         entry = field.message_type
-        if entry is not None and entry.GetOptions().map_entry:
+        if is_repeated and entry is not None and entry.GetOptions().map_entry:
             value = entry.fields_by_name["value"]
             return _Field(field.name, False, functools.partial(_map, self._value(value)))
         convert = self._value(field)
@@ -206,21 +229,32 @@ def _as_json(message: Message) -> Any:
         return {field.name: value for field, value in message.ListFields() if isinstance(value, int)}
 
 
-def _add_google(pool: Any, imports: Any, added: set[str]) -> None:
-    """Add the files of Google that are imported, with their imports."""
+def _add_known(pool: Any, imports: Any, added: set[str]) -> None:
+    """Add the imported files that every registry knows, with their imports."""
     for name in imports:
-        if name.startswith(_GOOGLE) and name not in added:
-            try:
-                known: Any = descriptor_pool.Default().FindFileByName(name)
-            except KeyError:
-                known = _loaded(name)
-            if known is None:
-                continue
-            added.add(name)
-            file = FileDescriptorProto()
-            known.CopyToProto(file)
-            _add_google(pool, file.dependency, added)
-            pool.Add(file)
+        if name not in added:
+            file = _known(name)
+            if file is not None:
+                added.add(name)
+                _add_known(pool, file.dependency, added)
+                pool.Add(file)
+
+
+def _known(name: str) -> Any:
+    """A file of Google or Confluent; None for any other."""
+    if name in _CONFLUENT:
+        return parse_proto(_CONFLUENT[name], name)
+    if not name.startswith(_GOOGLE):
+        return None
+    try:
+        known: Any = descriptor_pool.Default().FindFileByName(name)
+    except KeyError:
+        known = _loaded(name)
+    if known is None:
+        return None
+    file = FileDescriptorProto()
+    known.CopyToProto(file)
+    return file
 
 
 def _loaded(name: str) -> Any:
@@ -234,6 +268,16 @@ def _loaded(name: str) -> Any:
         return importlib.import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR
     except ImportError:
         return None
+
+
+def _check_maps(messages: Any) -> None:
+    """Raise SchemaError for malformed entries of maps: the pool accepts them."""
+    for message in messages:
+        _check_maps(message.nested_type)
+        if message.options.map_entry:
+            found = [(one.name, one.number, one.label == one.LABEL_REPEATED) for one in message.field]
+            if found != [("key", 1, False), ("value", 2, False)]:
+                raise SchemaError(f"the map entry {message.name[:100]!r} has other fields than key and value")
 
 
 def _line(error: Exception) -> str:

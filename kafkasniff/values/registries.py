@@ -211,10 +211,16 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Follow none."""
 
 
+class _ErrorAnswer(msgspec.Struct):
+    error_code: int
+    """40401 to 40403: there is no such subject, version or schema."""
+
+
 def _is_answer(error: urllib.error.HTTPError) -> bool:
     """Whether "not found" is a registry's own: any web server says so for paths that it does not know."""
     try:
-        return "error_code" in msgspec.json.decode(error.read(MAX_ANSWER), type=dict[str, Any])
+        answer = msgspec.json.decode(error.read(MAX_ANSWER), type=_ErrorAnswer)
+        return answer.error_code // 100 == http.HTTPStatus.NOT_FOUND
     except (OSError, http.client.HTTPException, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
 

@@ -8,12 +8,13 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import msgspec
 
 __all__ = [
+    "FIRST_MESSAGE",
     "MAX_DEPTH",
     "MAX_SCHEMA",
     "MAX_VALUE",
-    "NO_INDEXES",
     "DecodedValue",
     "MalformedValueError",
+    "MessagePlace",
     "Reference",
     "RegisteredSchema",
     "SchemaError",
@@ -67,8 +68,9 @@ class DecodedValue(NamedTuple):
     """Bytes stay bytes; no numbers that JSON lacks; at most `MAX_DEPTH` levels."""
 
 
-NO_INDEXES: Final[tuple[int, ...]] = (0,)
-"""The first message of a Protobuf file."""
+MessagePlace = tuple[int, ...] | str
+"""Which message of a Protobuf file a value is: indexes in the file and in outer messages, or its name."""
+FIRST_MESSAGE: Final[MessagePlace] = (0,)
 
 
 class ValueReader(Protocol):
@@ -76,8 +78,8 @@ class ValueReader(Protocol):
 
     kind: SchemaKind
 
-    def read(self, data: bytes, start: int, indexes: tuple[int, ...] = NO_INDEXES) -> DecodedValue:
-        """Decode `data[start:]`, all of it; `indexes` lead to a message of a Protobuf file.
+    def read(self, data: bytes, start: int, place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
+        """Decode `data[start:]`, all of it; `place`: for Protobuf.
 
         Raises MalformedValueError.
         """

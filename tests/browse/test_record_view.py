@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 import kafkasniff
 from kafkasniff.browse import record_view as module
 from kafkasniff.browse.body_view import BodyNode, children, roots
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.reading import CaptureReading, unseen
 from kafkasniff.browse.record_view import RecordRow, records, whole_record
+from kafkasniff.filters.expression import parse_filter
+from kafkasniff.values.registries import FolderRegistry
+from kafkasniff.values.stage import ValueSchemas
 from tests.browse.opened import exchange_of
 from tests.conftest import ROOT
+from tests.values.registered import CAPTURE, write_folder
 
 
 def row(**record: object) -> RecordRow:
@@ -132,3 +140,20 @@ def test_bounds() -> None:
     assert "… 5 more headers" in whole(row(headers=[{"key": "k", "value": b""}] * (module.MAX_HEADERS + 5)))
     deep = b"[" * 100_000 + b"]" * 100_000
     assert whole(row(value=deep), "JSON").endswith("]")
+
+
+def test_decoded_values(tmp_path: Path) -> None:
+    schemas = ValueSchemas(FolderRegistry(write_folder(tmp_path)))
+    reading, index = CaptureReading((str(CAPTURE),), dict, schemas=schemas), ExchangeIndex()
+    predicate = parse_filter('record.value.id == 70000 and topic == "avro-orders" and api == "Produce"')
+    assert not reading.fill(index, predicate, stopped=lambda: False, progress=unseen)
+    assert len(index) == 1
+    exchange = reading.look(index, index.row(0), stopped=lambda: False)
+    assert exchange is not None
+    (found,) = records(exchange)
+    assert found.schema == "301/302"
+    for form in ("text", "JSON"):
+        assert found.cell("value", form) == '{"id":70000,"item":"größe 數","price":null}'
+    assert found.cell("value", "hex").startswith("00 00 00 01 2e")
+    assert '  "id": 70000,' in whole_record(found, "text")
+    assert '  "id": 70000,' not in whole_record(found, "hex")

@@ -44,6 +44,11 @@ def test_text_has_them_in_place_of_bytes() -> None:
     assert kafkasniff(*DECODE).text == kafkasniff("decode", "-q", str(CAPTURE)).text
 
 
+def test_csv_has_no_values() -> None:
+    arguments = ("decode", "-q", "--format", "csv", str(CAPTURE))
+    assert kafkasniff(*arguments, "--registry", REGISTRY).text == kafkasniff(*arguments).text
+
+
 def test_long_values_are_cut(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text("{}", encoding="utf-8")
     capture = str(CAPTURE.with_name("java-connect.pcap"))
@@ -102,6 +107,7 @@ def test_misuse(tmp_path: Path) -> None:
     (tmp_path / "bad.desc").write_bytes(b"\xff")
     for arguments, what in (
         (("--registry", "nowhere"), "--registry: nowhere is neither a URL nor a folder"),
+        (("--registry", REGISTRY, "--no-records"), "which --no-records skips"),
         (("--schema", "topic"), "--schema: topic is not TOPIC=FILE"),
         (("--schema", "topic/header=x"), "is not TOPIC=FILE"),
         (("--schema", f"t={tmp_path / 'none'}"), "--schema: cannot read"),

@@ -28,6 +28,7 @@ from captures.record.distribution import (
 )
 from captures.record.journal import Entry, LogParser, java_log, kafka_python_log, rdkafka_log, read_reports
 from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
+from captures.record.registry import registry_program
 from captures.record.sniffer import Sniffer, SniffOptions
 from tests.evidence.compare import Line
 from tests.evidence.kafka_classes import RELEASES
@@ -137,6 +138,7 @@ def fetch() -> None:
         kafka_jars(release)
     for packages in ENVIRONMENTS:
         python_with(*packages)
+    registry_program()
     delta_jars()
     spark_for_delta()
     if shutil.which("go"):

@@ -63,6 +63,14 @@ def test_apicurio_and_glue() -> None:
     assert found(b"\0" + bytes(7) + b"\7data") == ("apicurio", 7, False, b"data", (0,))
     assert found(b"\0" + bytes(7) + b"\7") is None
     assert found(b"\0" * 20) is None
+    # Protobuf names its message, before the data or in a header.
+    assert found(b"\0" + bytes(7) + b"\7\6\x0a\4Itemdata", kind="PROTOBUF")[3:] == (b"data", "Item")
+    named = (("apicurio.value.contentId", bytes(7) + b"\5"), ("apicurio.protobuf.type", b"Item"))
+    assert found(b"data", *named, kind="PROTOBUF")[3:] == (b"data", "Item")
+    assert found(b"", named[0], kind="PROTOBUF")[3:] == (b"", (0,))
+    for data in (b"\7\x0a\4Item", b"\6\x12\4Item", b"\2\x0a\0", b"\0"):
+        with pytest.raises(MalformedValueError, match="the name of its type"):
+            found(b"\0" + bytes(7) + b"\7" + data, kind="PROTOBUF")
     assert found(b"\3\0" + GUID + b"data") == ("aws-glue", TEXT, False, b"data", (0,))
     assert found(b"\3\5" + GUID + zlib.compress(b"data")) == ("aws-glue", TEXT, False, b"data", (0,))
     assert found(b"\3\1" + GUID + b"data") is None

@@ -73,6 +73,16 @@ def test_proto2() -> None:
     assert reader.read(b"\x08\1\x13\x1a\1y\x14\x22\2\1\2", 0).value == {"a": 1, "inside": {"s": "y"}, "many": [1, 2]}
 
 
+def test_files_that_registries_know() -> None:
+    text = """syntax = "proto3"; import "confluent/meta.proto"; import "confluent/type/decimal.proto";
+              import "google/protobuf/any.proto";
+              message M { option (confluent.message_meta).doc = "x"; confluent.type.Decimal price = 1
+                          [(confluent.field_meta) = { params: [{ key: "precision", value: "8" }] }]; }"""
+    reader = ProtobufReader([descriptor_file(text, "value")])
+    found = reader.read(b"\x0a\7\x0a\1\7\x10\x08\x18\2", 0)
+    assert found.value == {"price": {"value": b"\7", "precision": 8, "scale": 2}}
+
+
 def test_a_descriptor_and_text_are_told_apart() -> None:
     assert descriptor_file(b64encode(order().SerializeToString()).decode(), "value").message_type[0].name == "Order"
     assert descriptor_file("message M {}", "value").message_type[0].name == "M"

@@ -98,6 +98,10 @@ def test_indexes_lead_to_messages() -> None:
     for indexes in ((2,), (0, 2), (0, 1, 0)):
         with pytest.raises(MalformedValueError, match="no message at"):
             reader.read(b"", 0, indexes)
+    for name in ("Order.Line", "shop.Order.Line"):
+        assert reader.read(b"\x0a\1x", 0, name) == ("shop.Order.Line", {"text": "x"})
+    with pytest.raises(MalformedValueError, match="no message 'None'"):
+        reader.read(b"", 0, "None")
     named = ProtobufReader([order()], "shop.Other")
     assert named.read(b"\x0a\1x", 0).name == "shop.Other"
 

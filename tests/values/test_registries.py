@@ -92,10 +92,10 @@ def test_redirects_are_not_followed(registry: Served) -> None:
 
 
 def test_answers_that_are_none(registry: Served, tmp_path: Path) -> None:
-    client = HttpRegistry(registry.url, {})
-    registry.missing = b"<html>not found</html>"
-    with pytest.raises(RegistryError, match="is this the URL of a registry"):
-        client.get("schemas/ids/1")
+    for answer in (b"<html>not found</html>", b"[]", b'{"error_code": 404}', b'{"error_code": "40403"}'):
+        registry.missing = answer
+        with pytest.raises(RegistryError, match="is this the URL of a registry"):
+            HttpRegistry(registry.url, {}).get("schemas/ids/1")
     put(tmp_path, "schemas/ids/1", "x" * MAX_ANSWER)
     with pytest.raises(RegistryError, match="larger than 4 MiB"):
         FolderRegistry(tmp_path).get("schemas/ids/1")

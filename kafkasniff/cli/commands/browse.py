@@ -8,6 +8,7 @@ import click
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.option_groups import reading_options, reads_twice
+from kafkasniff.cli.options.registry_options import registry_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.browsing import check_screen, explore, piped_capture
 from kafkasniff.cli.running.sources import take_captures
@@ -21,6 +22,7 @@ __all__ = ["browse_command"]
 @click.command("browse", cls=SectionedCommand)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...|DIR|-")
 @reading_options
+@registry_options
 @click.option("--serve", is_flag=True, help="Show it in browsers on this machine; the address is printed.")
 @click.option("--serve-port", type=click.IntRange(1, 65535), metavar="PORT", help="Port [default: a free one].")
 @click.pass_obj

@@ -113,7 +113,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     explaining = {**framing, **key_arguments(options)} if explains else {}
     if two_pass:
         framing |= key_arguments(options)
-    arguments = inspector_arguments(options, records_wanted(wanted, predicate), exchanges=predicate is not None)
+    records = records_wanted(wanted, predicate)
+    arguments = inspector_arguments(options, records, exchanges=predicate is not None)
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
@@ -122,9 +123,10 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
 
-    if predicate is None and has_lines and schemas is None:
+    if predicate is None and has_lines and (schemas is None or records != "full"):
         arguments["renderer"] = make_renderer(wanted, in_lines)
     inspector = Inspector(**arguments, frames=bool(wanted.hex))
+    values = make_values(schemas, records, inspector.summary)
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:
@@ -184,11 +186,11 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 limit=None if selected is not None else limit,
                 flush=flush,
                 ordered=ordered,
-                values=make_values(schemas, inspector.summary),
+                values=values,
             )
             if (
                 has_lines
-                and schemas is None
+                and values is None
                 and begin_lines(
                     inspector,
                     sink,

@@ -133,13 +133,14 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         shows = shows or not quiet or (exporting is None and writing is None and not watching)
     table_keys = {} if exporting is None else key_arguments(options, grows=True)
     memory: int | None = options["memory"]
+    # Record headers name the traces of spans.
+    records = "full" if watching.otlp and not payload.hides else records_wanted(wanted, predicate, shown=shows)
     renderer = None
-    if shows and predicate is None and not watching and schemas is None:
+    if shows and predicate is None and not watching and (schemas is None or records != "full"):
         renderer = make_renderer(wanted, payload)
     inspector = make_inspector(
         options,
-        # Record headers name the traces of spans.
-        "full" if watching.otlp and not payload.hides else records_wanted(wanted, predicate, shown=shows),
+        records,
         exchanges=predicate is not None or bool(watching),
         connections=bool(watching),
         grows=True,
@@ -147,6 +148,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         frames=shows and bool(wanted.hex),
         network="links" if watching.top else "nothing",
     )
+    values = make_values(schemas, records, inspector.summary)
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
     folders = []
@@ -241,12 +243,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 limit=limit,
                 flush=flush,
                 ended=watch.ended if watching else None,
-                values=make_values(schemas, inspector.summary),
+                values=values,
             )
             if (
                 timed is not None
                 and not watching
-                and schemas is None
+                and values is None
                 and begin_lines(
                     inspector,
                     inner,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkasniff.errors import UsageError
+from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.cli.options.option_groups import OutputOptions
@@ -69,9 +70,9 @@ def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
         raise UsageError(f"--schema: {error}") from None
 
 
-def make_values(schemas: ValueSchemas | None, summary: Summary) -> ValueDecoder | None:
-    """The stage that decodes keys and values; None without schemas."""
-    if schemas is None:
+def make_values(schemas: ValueSchemas | None, records: str, summary: Summary) -> ValueDecoder | None:
+    """The stage that decodes keys and values; None without schemas, or if nothing needs `records`."""
+    if schemas is None or records != "full":
         return None
     from kafkasniff.values.stage import ValueDecoder
 
@@ -79,7 +80,11 @@ def make_values(schemas: ValueSchemas | None, summary: Summary) -> ValueDecoder 
 
 
 def with_records(options: OutputOptions, schemas: ValueSchemas | None) -> OutputOptions:
-    """The output with records if values are decoded for it."""
-    if schemas is None or options.records is not None or (options.form == "text" and not options.verbose):
+    """The output with records if it shows decoded values. Raises UsageError if it excludes records."""
+    if schemas is None:
         return options
-    return options._replace(records=True)
+    if options.records is False:
+        raise UsageError("--registry and --schema decode records, which --no-records skips")
+    form = FORMATS[options.form]
+    shows = form.records_from == 0 or (form.records_from is not None and options.verbose > 0)
+    return options._replace(records=True) if shows else options

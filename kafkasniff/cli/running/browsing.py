@@ -21,6 +21,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.capture_options import take_interfaces
 from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
+from kafkasniff.cli.options.registry_options import take_schemas
 from kafkasniff.cli.running.privileges import take_rights
 from kafkasniff.cli.running.sources import open_export
 from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["browse_live", "check_screen", "collect_often", "explore", "piped_capture"]
 
-READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids"})
+READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids", "registry", "schemas"})
 """Options that decide how captures are read."""
 CAPTURING: Final = frozenset(
     {"interfaces", "snaplen", "buffer_size", "promiscuous", "reopen", "user", "keep_root", "duration", "write_all"}
@@ -69,6 +70,12 @@ def explore(
 
     `growing`: the only capture, which is still written; `lasting`: it is kept. `port`: show it to browsers instead.
     """
+    schemas = take_schemas(dict(options), environment.environ)
+    if schemas is not None and export is not None:
+        raise UsageError("--registry and --schema need captures; an export has its decoded values")
+    if schemas is not None and schemas.registry is not None:
+        # Commands are shown, without passwords.
+        options["registry"] = schemas.registry.name
     again = {"reading": _words(options, READING), "selection": _words(options, frozenset(FilterOptions._fields))}
     predicate = take_predicate(options)
     catalog = make_catalog(options)
@@ -88,7 +95,7 @@ def explore(
     saved = SavedFilters(None if is_served else filters_file(environment.environ))
     reading: ExchangeReading
     if export is None:
-        reading = CaptureReading(captures, arguments, catalog, growing)
+        reading = CaptureReading(captures, arguments, catalog, growing, schemas)
         commands = Commands(captures, **again, lasting=lasting)
     else:
         # Exports need Arrow's data sets, which import pandas if it is installed: 50 MB.
