@@ -53,6 +53,8 @@ __all__ = [
     "talkers",
     "throttling",
     "topic",
+    "topics",
+    "transactions",
     "versions",
 ]
 
@@ -144,6 +146,16 @@ def churn(connections: DataFrame, **parameters: Any) -> DataFrame:
 def topic(exchanges: DataFrame, **parameters: Any) -> DataFrame:
     """Who produces to a topic and who consumes from it."""
     return ask("topic", {"exchanges": exchanges}, **parameters)
+
+
+def topics(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """How many produce to and consume from each topic, who, and how much."""
+    return ask("topics", {"exchanges": exchanges}, **parameters)
+
+
+def transactions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Transactions, with what each wrote and how it ended."""
+    return ask("transactions", {"exchanges": exchanges}, **parameters)
 
 
 def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
