@@ -53,6 +53,8 @@ __all__ = [
     "talkers",
     "throttling",
     "topic",
+    "topics",
+    "transactions",
     "versions",
 ]
 
@@ -144,6 +146,16 @@ def churn(connections: DataFrame, **parameters: Any) -> DataFrame:
 def topic(exchanges: DataFrame, **parameters: Any) -> DataFrame:
     """Who produces to a topic and who consumes from it."""
     return ask("topic", {"exchanges": exchanges}, **parameters)
+
+
+def topics(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """How many produce to and consume from each topic, who, and how much."""
+    return ask("topics", {"exchanges": exchanges}, **parameters)
+
+
+def transactions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Transactions, with what each wrote and how it ended."""
+    return ask("transactions", {"exchanges": exchanges}, **parameters)
 
 
 def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
@@ -251,7 +263,7 @@ def _query(question: SqlQuestion[Any], tables: Mapping[str, DataFrame]) -> None:
     """Answer a question that is a query by Spark SQL."""
     session = next(iter(tables.values())).sparkSession
     named: dict[str, Any] = dict(tables)
-    question.take(session.sql(question.text("{{{}}}"), **named).toArrow())
+    question.take(session.sql(question.text("spark"), **named).toArrow())
 
 
 def _check(tables: Mapping[str, DataFrame], accumulator: Question[Any]) -> None:
@@ -344,21 +356,25 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _spark_schema(schema: pa.Schema) -> str:
-    """A schema as Spark DDL; answers use few types."""
+    """A schema as Spark DDL; answers and tables use few types."""
 
     def ddl(kind: pa.DataType) -> str:
         if pa.types.is_list(kind):
             return f"array<{ddl(kind.value_type)}>"
+        if pa.types.is_struct(kind):
+            fields = [kind.field(place) for place in range(kind.num_fields)]
+            return f"struct<{', '.join(f'`{one.name}`: {ddl(one.type)}' for one in fields)}>"
         for name, matches in _DDL.items():
             if matches(kind):
                 return name
-        raise TypeError(f"unexpected type in an answer: {kind}")
+        raise TypeError(f"unexpected type: {kind}")
 
     return ", ".join(f"`{field.name}` {ddl(field.type)}" for field in schema)
 
 
 _DDL: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
     "string": pa.types.is_string,
+    "binary": pa.types.is_binary,
     "boolean": pa.types.is_boolean,
     "bigint": pa.types.is_int64,
     "int": pa.types.is_int32,

@@ -27,8 +27,11 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 QUERIES = [name for name in question_names() if issubclass(find_question(name), SqlQuestion)]
 ACCUMULATORS = [name for name in question_names() if name not in QUERIES]
+COUNTS = ("exchanges", "requests", "records", "bytes", "with_errors", "throttled", "produces")
+"""Columns of answers that are never null."""
 APIS = ("Produce", "Fetch", "Metadata", "JoinGroup", "SyncGroup", "LeaveGroup", "Heartbeat", "OffsetCommit")
-NEWER = ("ConsumerGroupHeartbeat", "OffsetFetch", "ShareFetch", "CreateTopics", "DescribeCluster")
+NEWER = ("ConsumerGroupHeartbeat", "OffsetFetch", "ShareFetch", "CreateTopics", "DescribeCluster", "EndTxn", "EndTxn",
+         "InitProducerId", "AddPartitionsToTxn")  # fmt: skip
 
 
 def random_partition(random: Random) -> Row:
@@ -77,8 +80,10 @@ def random_exchange(random: Random, number: int) -> Row:
                 None,
                 {"topics": None, "rack_id": "east", "member_epoch": random.randrange(-2, 3), "reason": "why"},
                 {"generation_id": random.randrange(4), "members": [{"member_id": one} for one in members]},
+                {"committed": random.random() < 0.5},
             ]
         ),
+        transactional_id=random.choice([None, "t1", "t2"]),
         response_body=random.choice(
             [
                 None,
@@ -202,6 +207,8 @@ def test_no_rows_and_empty_rows() -> None:
         if isinstance(question, SqlQuestion):
             question.ask([Batches({table: [batch] for table, batch in nulls.items()})])
             assert question.result().schema == columns, name
+            for row in question.result().to_pylist():
+                assert {one for one in COUNTS if row.get(one, 0) is None} == set(), name
             continue
         for table, batch in nulls.items():
             question.update(batch_of([], table), table)

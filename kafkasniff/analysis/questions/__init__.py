@@ -31,6 +31,8 @@ _QUESTIONS: Final = {
     "versions": ("versions", "ClientVersions"),
     "churn": ("churn", "Churn"),
     "topic": ("topic", "Topic"),
+    "topics": ("topics", "TopicUse"),
+    "transactions": ("transactions", "Transactions"),
     "racks": ("racks", "Racks"),
 }
 

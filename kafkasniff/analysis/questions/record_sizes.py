@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import column, header_bytes, in_any, integers, keys_of, named, only, table_of
-from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
-from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import table_of
+from kafkasniff.analysis.sql.question import SqlQuestion
 
 __all__ = ["RecordSizeParameters", "RecordSizes"]
 
-_QUANTILES: Final = {"p50": 0.5, "p99": 0.99}
-_FIELDS: Final = ("key", "value", "headers")
-_SHOWN: Final = (*_QUANTILES, "max")
+_KEYS: Final = ("topic", "direction")
+_NUMBERS: Final = ("records", "nulls", "p50", "p99", "most")
 
 
 class RecordSizeParameters(Parameters, frozen=True, kw_only=True):
@@ -31,11 +27,11 @@ class RecordSizeParameters(Parameters, frozen=True, kw_only=True):
     ] = "any"
 
 
-class RecordSizes(Accumulator[RecordSizeParameters]):
+class RecordSizes(SqlQuestion[RecordSizeParameters]):
     """Percentiles of the sizes in bytes of keys, values and headers, by topic and direction.
 
     Sizes are those of records before compression. Null keys and values are counted, not measured: a record without
-    value deletes its key if the topic is compacted. Control records are skipped. A percentile is at most 0.4% off.
+    value deletes its key if the topic is compacted. Control records are skipped. Percentiles are exact.
     """
 
     name: ClassVar[str] = "record-sizes"
@@ -68,60 +64,25 @@ class RecordSizes(Accumulator[RecordSizeParameters]):
     def reads(self) -> Mapping[str, TableReading]:
         return {"records": TableReading(("direction", "topic", "topic_id", "key", "value", "headers", "control"))}
 
-    def shapes(self) -> Mapping[str, Shape]:
-        keys = (("direction", pa.string()), ("topic", pa.string()))
-        counted: Any = tuple((name, pa.int64(), "sum") for name in ("records", "null_keys", "null_values"))
-        return {
-            "sizes": distribution_shape((*keys, ("field", pa.string()))),
-            "records": Shape(keys=keys, measures=counted, weight="records"),
-        }
+    def pieces(self) -> dict[str, str]:
+        wanted = self.parameters.direction
+        return {"directions": "'request', 'response'" if wanted == "any" else f"'{wanted}'"}
 
-    def update(self, batch: pa.RecordBatch, table: str = "records") -> None:
-        mask = pc.is_null(column(batch, "control"))
-        if self.parameters.direction != "any":
-            mask = pc.and_(mask, in_any(batch, "direction", [self.parameters.direction]))
-        batch = named(only(batch, mask))
-        keys = {name: column(batch, name) for name in ("direction", "topic")}
-        key, value = (column(batch, name) for name in ("key", "value"))
-        self.parts["records"].add(
-            {
-                **keys,
-                "records": np.ones(batch.num_rows, np.int64),
-                "null_keys": pc.is_null(key).cast(pa.int64()),
-                "null_values": pc.is_null(value).cast(pa.int64()),
-            }
-        )
-        sizes = {"key": pc.binary_length(key), "value": pc.binary_length(value), "headers": header_bytes(batch)}
-        for name, array in sizes.items():
-            valid = pc.is_valid(array)
-            label = pa.array([name]).take(pa.array(np.zeros(pc.sum(valid).as_py() or 0, np.int64)))
-            some = {field: values.filter(valid) for field, values in keys.items()}
-            self.parts["sizes"].add(distribution_rows({**some, "field": label}, array.filter(valid)))
+    @property
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        return [*((name, pa.string()) for name in (*_KEYS, "field")), *((name, pa.int64()) for name in _NUMBERS)]
 
-    def result(self) -> pa.Table:
-        names = ["topic", "direction"]
-        table = self.parts["records"].table()
-        keys, number = keys_of(table, names)
-        order = np.argsort(number)
-        columns: dict[str, Any] = {name: keys.column(name) for name in names}
-        for name in ("records", "null_keys", "null_values"):
-            columns[name] = table.column(name).take(pa.array(order))
-        place = {
-            pair: row for row, pair in enumerate(zip(*(keys.column(name).to_pylist() for name in names), strict=True))
-        }
-        groups, found = distributions(self.parts["sizes"], [*names, "field"], _QUANTILES)
-        measures: dict[str, list[int | None]] = {
-            f"{field}_{one}": [None] * keys.num_rows for field in _FIELDS for one in _SHOWN
-        }
-        arrays = {**{one: integers(found[one]) for one in _QUANTILES}, "max": integers(found["high"])}
-        for row, group in enumerate(groups.to_pylist()):
-            where = place.get((group["topic"], group["direction"]))
-            if where is not None:
-                for one in _SHOWN:
-                    measures[f"{group['field']}_{one}"][where] = int(arrays[one][row])
+    def finish(self, found: pa.Table) -> pa.Table:
+        groups: dict[tuple[str, ...], dict[str, Any]] = {}
+        for row in found.to_pylist():
+            group = groups.setdefault(tuple(row[name] for name in _KEYS), {name: row[name] for name in _KEYS})
+            field = row["field"]
+            group |= {"records": row["records"], f"null_{field}s": row["nulls"]}
+            group |= {f"{field}_p50": row["p50"], f"{field}_p99": row["p99"], f"{field}_max": row["most"]}
         fields = [
-            *((name, pa.string()) for name in names),
+            *((name, pa.string()) for name in _KEYS),
             *((name, pa.int64()) for name in ("records", "null_keys", "null_values")),
-            *((name, pa.int64()) for name in measures),
+            *((f"{field}_{one}", pa.int64()) for field in ("key", "value", "headers") for one in ("p50", "p99", "max")),
         ]
-        return table_of({**columns, **measures}, fields)
+        columns = {name: [group[name] for group in groups.values()] for name, _ in fields}
+        return table_of(columns, fields, [(name, "ascending") for name in _KEYS])

@@ -5,7 +5,7 @@ SELECT
   CAST(coalesce(sum(response_size), 0) AS BIGINT) AS response_bytes,
   CAST(coalesce(sum(request_size), 0) + coalesce(sum(response_size), 0) AS BIGINT) AS bytes,
   CAST(coalesce(sum(record_count), 0) AS BIGINT) AS records,
-  count_if(error_count > 0) AS with_errors,
+  count(CASE WHEN error_count > 0 THEN 1 END) AS with_errors,
   min(time_ns) AS first_ns,
   max(time_ns) AS last_ns
 FROM (

@@ -1,7 +1,7 @@
 SELECT
   {keys},
   count(*) AS exchanges,
-  count_if(throttle_time_ms > 0) AS throttled,
+  count(CASE WHEN throttle_time_ms > 0 THEN 1 END) AS throttled,
   CAST(sum(throttle_time_ms) AS BIGINT) AS throttle_ms,
   max(throttle_time_ms) AS max_ms,
   min(CASE WHEN throttle_time_ms > 0 THEN time_ns END) AS first_ns,

@@ -50,6 +50,8 @@ _NO_COLUMN: Final = re.compile(
 )
 _MACROS: Final = (
     "explode(list) AS unnest(list)",
+    "get_json_object(text, path) AS CASE WHEN json_valid(text) THEN json_extract_string(text, path) END",
+    "regexp_like(text, pattern) AS regexp_matches(text, pattern)",
     "explode_outer(list) AS unnest(CASE WHEN len(list) > 0 THEN list ELSE [NULL] END)",
 )
 """Functions of Spark SQL: questions have the same text there."""

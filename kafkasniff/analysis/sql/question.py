@@ -12,7 +12,7 @@ import tempfile
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["SqlQuestion"]
 
 P = TypeVar("P", bound=Parameters)
+Engine = Literal["duckdb", "spark"]
+_SIZE: Final = "coalesce({}(one.key), 0) + coalesce(octet_length(one.value), 0)"
+_DIFFERENT: Final[dict[Engine, dict[str, str]]] = {
+    "duckdb": {"header_bytes": f"CAST(coalesce(list_sum([{_SIZE.format('strlen')} for one in headers]), 0) AS BIGINT)"},
+    "spark": {
+        "header_bytes": f"coalesce(aggregate(headers, 0L, (sum, one) -> sum + {_SIZE.format('octet_length')}), 0L)"
+    },
+}
+"""Expressions that have no common form, by the name that stands for them in texts."""
 
 
 class SqlQuestion(Question[P]):
@@ -44,12 +53,11 @@ class SqlQuestion(Question[P]):
         """What stands for other names in braces, by name."""
         return {}
 
-    def text(self, tables: str = "{}") -> str:
-        """The query; `tables`: how it names tables."""
+    def text(self, engine: Engine = "duckdb") -> str:
+        """The query. For Spark, tables are in braces: it takes DataFrames by name."""
         file = Path(str(sys.modules[type(self).__module__].__file__)).with_suffix(".sql")
-        return file.read_text(encoding="utf-8").format(
-            **{table: tables.format(table) for table in self.reads()}, **self.pieces()
-        )
+        tables = {table: table if engine == "duckdb" else f"{{{table}}}" for table in self.reads()}
+        return file.read_text(encoding="utf-8").format(**tables, **_DIFFERENT[engine], **self.pieces())
 
     def take(self, found: pa.Table) -> None:
         """Take the rows that the query found."""

@@ -243,7 +243,7 @@ def _ask(environment: Environment, question: type[Question[Any]], options: dict[
             answer(export, accumulator, *bounds)
         accumulator.hosts = hosts
         result = accumulator.result()
-        topics = given.get("topic", ()) if question.name == "topic" else ()
+        topics = given.get("topic", ()) if question.name in {"topic", "topics"} else ()
         has_rows = not (result.num_rows or topics) and _has_rows(export, accumulator, bounds)
     if captures:
         from kafkasniff.cli.render.captured_numbers import with_numbers

@@ -51,6 +51,12 @@ _ITS_FILES = {"schemas": "it writes files, and says how many"}
 _NO_TABLE = dict.fromkeys(("audit", "check", "security", "follow"), "its text has no tables") | dict.fromkeys(
     ("decode", "live", "decode-bytes"), "its lines are written one by one"
 )
+_OTHER_MEANINGS = {
+    ("--topic", "analyze topic"),
+    ("--topic", "analyze topics"),
+    ("--topic", "follow"),
+    ("--api", "decode-bytes"),
+}
 LACKS: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys(_FILTERS, _NO_CAPTURE | _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory", "--topic-ids"), _NO_CAPTURE),
@@ -192,7 +198,7 @@ def test_every_command_has_shared_options_or_a_reason() -> None:
             one.help
             for name, one in has.items()
             if not (option in ("--since", "--until") and name.startswith("analyze "))
-            and (option, name) not in {("--topic", "analyze topic"), ("--topic", "follow"), ("--api", "decode-bytes")}
+            and (option, name) not in _OTHER_MEANINGS
         }
         # Some are quiet about a summary as well.
         assert option in ("--format", "--output") or len(shared) == (2 if option == "--quiet" else 1), shared
