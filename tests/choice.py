@@ -9,7 +9,6 @@ import os
 from collections.abc import Collection, Iterable, Sequence
 from typing import TypeVar
 
-import pytest
 from hypothesis import settings
 
 Source = TypeVar("Source")
@@ -19,9 +18,6 @@ DEEP = os.environ.get("KAFKASNIFF_HYPOTHESIS") == "deep"
 """Everything with everything, as long as that takes."""
 ALL = DEEP or bool(os.environ.get("KAFKASNIFF_ALL"))
 """`make test-all`: extended tests, more members of the families that the default run thins, more examples."""
-
-only_with_all = pytest.mark.extended
-"""For a test whose parts have tests of their own, and which takes seconds to run all of them together."""
 
 
 def in_turn(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.evidence.decoded import objects
 from tests.key_pages import RESULTS, described, makers, pages
 from tests.reference import bounds, main, options_page
 from tests.vectors.reader import unproduced
@@ -50,17 +51,6 @@ def test_the_pages_of_the_site(tmp_path: Path) -> None:
 
 
 # -- keys and columns
-
-
-def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects in a decoded JSON value."""
-    if isinstance(value, dict):
-        yield value
-        for one in value.values():
-            yield from objects(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from objects(one)
 
 
 def test_keys_of_golden_lines_are_described() -> None:

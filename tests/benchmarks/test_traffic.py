@@ -7,9 +7,7 @@ import json
 import random
 import shutil
 from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -52,13 +50,6 @@ def maker_in(folder: Path, sizes: Sizes = SIZES) -> Maker:
         path = folder / "bases" / f"recorded-{versions}-{sizes.base_mb}-{sizes.seed}-{sizes.format}.pcap"
         path.with_suffix(".json").write_text(json.dumps({"ports": give_recording(path)}))
     return Maker(folder, sizes)
-
-
-def write_pieces(path: Path, pieces: Iterable[Any]) -> None:
-    """One by one: they share their memory."""
-    with path.open("wb") as out:
-        for piece in pieces:
-            out.write(piece)
 
 
 def problems(found: Outcome) -> Counter[str]:

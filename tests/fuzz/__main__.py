@@ -30,7 +30,7 @@ HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" a
 
 UNTIL: Final = 1_000_000
 QUICK_SECONDS: Final = 2
-"""For each family in `quick`, which leaves out `costs`. Preparing a family takes several times as long."""
+"""For each family in `quick`, which skips `costs`. Preparing a family takes several times as long."""
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:

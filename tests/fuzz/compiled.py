@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import functools
 import mmap
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hatch_build import PLATFORMS, ROOT, this_platform
 
-__all__ = ["Room", "compiled"]
+__all__ = ["Room", "compiled", "rounds"]
 
 
 @functools.cache
@@ -35,6 +39,17 @@ def compiled() -> ctypes.CDLL:
         ]
         subprocess.run(command, check=True, cwd=folder)
         return ctypes.CDLL(str(made))
+
+
+def rounds(options: argparse.Namespace, run: Any) -> Iterator[None]:
+    """Prepares the rounds of a run until it has had its executions or seconds, and prints what they took."""
+    run.random = options.seed * 2 + 1
+    done, begin, cpu = 0, time.monotonic(), time.process_time()
+    while done < options.executions and (not options.seconds or time.monotonic() - begin < options.seconds):
+        run.executions = min(options.every, options.executions - done)
+        done += run.executions
+        yield
+    print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU")
 
 
 class Room:

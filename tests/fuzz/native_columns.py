@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import time
 from typing import Final
 
 from kafkasniff.kafka.records.record_list import decode_record_list
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.native.columns import Columns
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.kafka import records_craft as craft
 from tests.native.kernel_columns import Given, expected, read
 
@@ -99,16 +98,11 @@ def fuzz(options: argparse.Namespace) -> None:
     call = Columns()
     call.marks, call.marks_size, call.headers, call.headers_size = MARKS, len(MARKS), HEADERS, len(HEADERS)
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM, ctypes.addressof(output), OUTPUT)
-    run.random = options.seed * 2 + 1
-    compared = taken = done = 0
-    began, cpu = time.monotonic(), time.process_time()
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        run.executions = min(options.every, options.executions - done)
+    compared = taken = 0
+    for _ in rounds(options, run):
         library.kafkasniff_fuzz_columns(ctypes.byref(run))
-        done += run.executions
         compared += 1
         taken += agrees(room.last(run.size), inputs[run.seed][0])
-    seconds = time.process_time() - cpu
-    print(f"{done:,} executions, {seconds:,.0f} s of CPU: of {run.taken + run.refused:,} batches {run.taken:,} taken,")
+    print(f"of {run.taken + run.refused:,} batches {run.taken:,} taken,")
     print(f"columns written {run.done:,} times, too little room {run.ended:,} times")
     print(f"Python read {compared:,} of the inputs, the kernel took {taken:,} of these")

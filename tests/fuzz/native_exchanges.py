@@ -10,7 +10,6 @@ import ctypes
 import random
 import shutil
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +30,7 @@ from kafkasniff.tables.exports.stager import Stager
 from tests.craft.conversation import interleaved
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.craft.write import write_pcap
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.kafka import records_craft as craft
 from tests.oracle.inspector import by_python
 from tests.tables.exports import test_columns as exported
@@ -238,28 +237,20 @@ def fuzz(options: argparse.Namespace) -> None:
     requests, responses = Room(ROOM), Room(ROOM)
     state = _Run(ctypes.addressof(reader.call), ctypes.pointer(columns), seeds, len(exchanges))
     state.requests, state.responses = _Room(requests.address, ROOM), _Room(responses.address, ROOM)
-    state.random = options.seed * 2 + 1
-    done = compared = taken = 0
+    compared = taken = 0
     waiting: list[Exchange] = []
-    began, cpu, oracle = time.monotonic(), time.process_time(), 0.0
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        state.executions = min(options.every, options.executions - done)
+    for _ in rounds(options, state):
         library.kafkasniff_fuzz_exchanges(ctypes.byref(state))
-        done += state.executions
         found = _changed(exchanges[state.seed], requests.last(state.asked), responses.last(state.answered))
         if found is not None:
+            compared += 1
             waiting.append(found)
-        if len(waiting) == TOGETHER or (done == options.executions and waiting):
-            before = time.process_time()
+        if len(waiting) == TOGETHER:
             taken += _compare(waiting, rng)
-            compared += len(waiting)
             waiting.clear()
-            oracle += time.process_time() - before
-    seconds = time.process_time() - cpu
-    print(
-        f"{done:,} executions with {len(exchanges):,} exchanges of {len(kinds.known):,} pairs, {seconds:,.0f} s of CPU:"
-    )
+    taken += _compare(waiting, rng) if waiting else 0
+    print(f"{len(exchanges):,} exchanges of {len(kinds.known):,} pairs:")
     print(f"{state.rows:,} exchanges as columns, {state.left:,} left to Python; {state.ended:,} calls ended early;")
     print(f"{state.batches:,} batches, of which {state.taken:,} taken, with {state.records:,} records written;")
-    print(f"{state.named:,} names of topics; exports of {compared:,} exchanges compared ({oracle:,.0f} s of CPU),")
+    print(f"{state.named:,} names of topics; exports of {compared:,} exchanges compared,")
     print(f"{taken:,} of them by columns")

@@ -11,7 +11,6 @@ import argparse
 import ctypes
 import random
 import struct
-import time
 from typing import Any, Final
 
 from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
@@ -24,7 +23,7 @@ from kafkasniff.native.calls import Call, CompressedBatch
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz import native_columns, native_exchanges, native_lines, native_streams, native_summaries
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.fuzz.records import seeds as record_seeds
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
@@ -134,24 +133,18 @@ def _fuzz(options: argparse.Namespace) -> None:
     call.controls, call.controls_size = ctypes.addressof(controls), len(controls)
     call.salt, call.salt_size, call.person = SALT, len(SALT), WAYS[2].hiding.person
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
-    run.random = options.seed * 2 + 1
     asks = [(payload, caller(payload=payload)) for payload in WAYS]
-    compared, taken, done = 0, 0, 0
-    began, cpu = time.monotonic(), time.process_time()
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
+    compared = taken = 0
+    for _ in rounds(options, run):
         # Small outputs, too: room may run out at any place.
         call.output_size = len(output) if rng.random() < 0.9 else rng.randrange(200)
-        run.executions = min(options.every, options.executions - done)
         function(ctypes.byref(run))
-        done += run.executions
         if not options.programs:
             data = room.last(run.size)
             compared += 1
             taken += _compare(*rng.choice(asks), layouts[run.seed], inputs[run.seed][0], data)
     counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
-    seconds = time.process_time() - cpu
-    print(f"{done:,} executions, {seconds:,.0f} s of CPU, {counts}")
-    print(f"the walker read {compared:,} of them, the kernel took {taken:,} of these")
+    print(f"{counts}; the walker read {compared:,} of them, the kernel took {taken:,} of these")
 
 
 def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, data: bytes) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -29,7 +28,7 @@ from kafkasniff.sinks.session_steps import known_session
 from kafkasniff.text.paint import PLAIN
 from tests.conftest import shipped_captures
 from tests.engine.talks import packets_of, talks
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.native.feed_messages import Native, Recorder, Seen, batches, recorded
 from tests.native.kernel_summaries import kinds_with_tables, table
 from tests.test_line_names import WORDS
@@ -122,16 +121,9 @@ def fuzz(options: argparse.Namespace) -> None:
     run.sessions_count = sessions_count
     continuing = np.array([index for index, seed in enumerate(seeds) if seed.session != _NO_SESSION], np.uint64)
     run.continuing, run.continuing_count = continuing.ctypes.data, len(continuing)
-    run.random = options.seed * 2 + 1
-    done = 0
-    began, cpu = time.monotonic(), time.process_time()
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        run.executions = min(options.every, options.executions - done)
+    for _ in rounds(options, run):
         library.kafkasniff_fuzz_lines(ctypes.byref(run))
-        done += run.executions
-    seconds = time.process_time() - cpu
-    print(f"{done:,} executions with {len(seeds):,} messages, {seconds:,.0f} s of CPU: {run.written:,} lines written,")
-    print(f"with {run.problems:,} problems,")
+    print(f"{len(seeds):,} messages: {run.written:,} lines written, with {run.problems:,} problems,")
     print(
         f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import time
 from typing import Final
 
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -13,7 +12,7 @@ from kafkasniff.kafka.schema.program import pairing_program
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Program
 from tests.fuzz import feed
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.fuzz.mutate import inputs
 
 ROOM: Final = 256 << 10
@@ -49,21 +48,16 @@ def fuzz(options: argparse.Namespace) -> None:
     library = compiled()
     room = Room(ROOM)
     run = _Run(room.address, ROOM)
-    run.random = options.seed * 2 + 1
     programs = _programs()
     for pair, place in zip(programs, run.programs, strict=True):
         place[:] = [0 if one is None else one.address for one in pair]
     rng = random.Random(options.seed)
     seeds = feed.seeds()
-    done = compared = 0
-    began, cpu = time.monotonic(), time.process_time()
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        run.executions = min(options.every, options.executions - done)
+    compared = 0
+    for _ in rounds(options, run):
         library.kafkasniff_fuzz_streams(ctypes.byref(run))
-        done = run.packets
         for data in inputs(seeds, feed.WORDS, count=1, seed=rng.getrandbits(32), max_length=feed.MAX_LENGTH):
             feed.one_input(data)
             compared += 1
-    seconds = time.process_time() - cpu
-    print(f"{run.packets:,} packets in {run.batches:,} runs, {seconds:,.0f} s of CPU: {run.messages:,} messages,")
+    print(f"{run.packets:,} packets in {run.batches:,} runs: {run.messages:,} messages,")
     print(f"{run.rows:,} other rows, {run.questions:,} questions; {compared:,} inputs compared with Python alone")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import time
 from typing import Any, Final
 
 from kafkasniff.native import kernel
 from kafkasniff.native.calls import SummaryCall
-from tests.fuzz.compiled import Room, compiled
+from tests.fuzz.compiled import Room, compiled, rounds
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import Kind
 from tests.native.kernel_summaries import TameEncoder, agree_on_summary, kinds_with_tables, table
@@ -73,18 +72,13 @@ def fuzz(options: argparse.Namespace) -> None:
         caller.summaries(data, items_of([address], [0], [len(data)]))
     call.names = caller.names.address
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
-    run.random = options.seed * 2 + 1
-    compared, taken, done = 0, 0, 0
-    began, cpu = time.monotonic(), time.process_time()
-    while done < options.executions and (not options.seconds or time.monotonic() - began < options.seconds):
-        run.executions = min(options.every, options.executions - done)
+    compared = taken = 0
+    for _ in rounds(options, run):
         function(ctypes.byref(run))
-        done += run.executions
         if not options.programs:
             data = room.last(run.size)
             compared += 1
             taken += agree_on_summary(caller, inputs[run.seed][0], data, 0, len(data), names, run.session)
     statuses = ("refused", "taken") if options.programs else ("done", "odd", "no room", "compressed", "misuse", "asks")
     counts = dict(zip(statuses, run.ended, strict=False))
-    print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU, {counts}")
-    print(f"the interpreter made {compared:,} of them, the kernel took {taken:,} of these")
+    print(f"{counts}; the interpreter made {compared:,} of them, the kernel took {taken:,} of these")

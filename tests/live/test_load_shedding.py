@@ -19,6 +19,7 @@ from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import examples
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
+from tests.evidence.decoded import objects
 from tests.test_boundaries import cut, scene
 
 NEEDED = {11, 17, 18, 36}
@@ -90,7 +91,7 @@ def test_each_level(name: str) -> None:
     found, left_out = by_level[Level.NO_RECORDS]
     assert reported(found) == reported(full)
     lists = [
-        one for one in _dicts([one.body for one in found if isinstance(one, Message)]) if "last_offset_delta" in one
+        one for one in objects([one.body for one in found if isinstance(one, Message)]) if "last_offset_delta" in one
     ]
     assert all("records" not in one for one in lists) or name.startswith("kraft")  # the metadata log is still decoded
     assert (left_out.bodies, left_out.requests, left_out.responses) == (0, 0, 0)
@@ -104,16 +105,6 @@ def test_each_level(name: str) -> None:
     shown = [one for one in found if isinstance(one, Message)]
     assert {one.api_key for one in shown} <= {*NEEDED, None}
     assert left_out.requests + left_out.responses + len(shown) == len(messages)
-
-
-def _dicts(value: Any) -> Iterable[dict[str, Any]]:
-    if isinstance(value, dict):
-        yield value
-        for one in value.values():
-            yield from _dicts(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from _dicts(one)
 
 
 class Ring:

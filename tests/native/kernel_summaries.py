@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -22,6 +21,7 @@ from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.paint import PLAIN
 from tests.craft.kafka_bytes import unsigned_varint
+from tests.evidence.decoded import objects
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
 from tests.native.kernel_and_walker import Kind, kinds, walked
@@ -100,17 +100,9 @@ def expected(kind: Kind, body: Body, errors: tuple[Any, ...]) -> str:
 
 def name_topics(body: Any, names: dict[str, str]) -> None:
     """Put names beside topic ids, as an enricher does."""
-    for one in structs(body):
+    for one in objects(body):
         if "topic_id" in one and one.get("name", one.get("topic")) is None and one["topic_id"] in names:
             one["_topic_name"] = names[one["topic_id"]]
-
-
-def structs(value: Any) -> Iterator[dict[str, Any]]:
-    """All structs of a body."""
-    if isinstance(value, dict):
-        yield value
-    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        yield from structs(one)
 
 
 class TameEncoder(Encoder):

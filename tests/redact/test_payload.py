@@ -7,7 +7,6 @@ import json
 import pickle
 import stat
 from base64 import b64encode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from tests.cli.commands.test_live import Wire
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
 from tests.craft.from_layout import request_bytes
+from tests.evidence.decoded import objects
 from tests.kafka.records_craft import Record, batch_of
 from tests.secret_traffic import forms
 from tests.tables.exports.exported import rows, tables
@@ -44,19 +44,10 @@ def salt(tmp_path: Path) -> Path:
     return path
 
 
-def batches(value: Any) -> Iterator[dict[str, Any]]:
-    """All batches in a line or a body, wherever they are."""
-    if isinstance(value, dict):
-        yield from value.get("batches") or ()
-        for one in value.values():
-            yield from batches(one)
-    elif isinstance(value, list):
-        for one in value:
-            yield from batches(one)
-
-
 def records(value: Any) -> list[dict[str, Any]]:
-    return [record for batch in batches(value) for record in batch.get("records", ())]
+    """All records in a line or a body, wherever they are."""
+    batches = (batch for one in objects(value) for batch in one.get("batches") or ())
+    return [record for batch in batches for record in batch.get("records", ())]
 
 
 @functools.cache
