@@ -158,6 +158,9 @@ class Partials:
         names = [name for name, _ in shape.keys]
         if not names:
             return table
+        if shape.measures and all(how == "first" for _, _, how in shape.measures):
+            folded = self._firsts(table)
+            return self._first_of_each(folded) if shape.each else folded
         if any(how in ("first", "last") for _, _, how in shape.measures):
             keys = [(name, "ascending") for name in shape.order]
             table = table.take(pc.sort_indices(table, sort_keys=keys))
@@ -169,6 +172,15 @@ class Partials:
         if shape.without_zero is not None:
             folded = folded.filter(pc.not_equal(folded.column(shape.without_zero), 0))
         return self._first_of_each(folded) if shape.each else folded
+
+    def _firsts(self, table: pa.Table) -> pa.Table:
+        """The first row of each key; nothing of the others needs to be combined."""
+        names = [name for name, _ in self.shape.keys]
+        order = self._by_order(table)
+        rows = table.select(names).take(order).append_column("__row", order)
+        # Rows stay in order.
+        firsts = rows.group_by(names, use_threads=False).aggregate([("__row", "first")])
+        return table.take(firsts.column("__row_first"))
 
     def _first_of_each(self, table: pa.Table) -> pa.Table:
         names = [name for name, _ in self.shape.keys]

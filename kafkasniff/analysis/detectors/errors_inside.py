@@ -338,7 +338,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def findings(self) -> Iterator[Finding]:
-        tallies = {_cause(row): (row, evidence) for row, evidence in self._errors.rows(self)}
+        tallies = {_cause(row): row for row in self.resolved("errors").to_pylist()}
         if not tallies:
             return
         says: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
@@ -349,22 +349,41 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             code = case.row["error_code"]
             family = code if case.error is None or case.error.like is None else case.error.like
             families.setdefault((case.row["cluster"], family), []).append(case)
-        for cases in families.values():
-            for some_cases in _divided(cases):
-                yield self._finding(some_cases, tallies, says)
+        found = [some_cases for cases in families.values() for some_cases in _divided(cases)]
+        causes = [list(dict.fromkeys(one.cause for one in some_cases)) for some_cases in found]
+        for some_cases, some_causes, evidence in zip(found, causes, self._earliest(causes), strict=True):
+            yield self._finding(some_cases, [tallies[one] for one in some_causes], evidence, says)
 
-    def _cases(self, tallies: Mapping[tuple[Any, ...], tuple[dict[str, Any], Any]]) -> Iterator[_Case]:
+    def _earliest(self, causes: Sequence[Sequence[tuple[Any, ...]]]) -> Iterator[tuple[Evidence, ...]]:
+        """For each list of causes, the first exchanges that show one of them."""
+        table = self.resolved("errors-evidence")
+        for name in ("time_ns", "exchange_id"):
+            order = pc.fill_null(table.column(name), 0)
+            table = table.append_column(f"_{name}", order)
+        places = [(name, "ascending") for name in ("_time_ns", "connection_id", "_exchange_id", "note")]
+        table = table.take(pc.sort_indices(table, sort_keys=places))
+        names = [name for name, _ in _CAUSE]
+        flat = zip(*(one for some_causes in causes for one in some_causes), strict=True)
+        columns = {name: pa.array(values, kind) for (name, kind), values in zip(_CAUSE, flat, strict=True)}
+        asked = pa.table(columns) if columns else table.select(names).slice(0, 0)
+        _, number = keys_of(pa.concat_tables([asked, table.select(names)]), names)
+        of_causes, of_rows = number[: asked.num_rows], number[asked.num_rows :]
+        ends = np.cumsum([len(some_causes) for some_causes in causes])
+        for some_causes, end in zip(causes, ends.tolist(), strict=True):
+            rows = np.flatnonzero(np.isin(of_rows, of_causes[end - len(some_causes) : end]))[:MAX_EVIDENCE]
+            shown = table.take(pa.array(rows)).select(["connection_id", "exchange_id", "time_ns", "note"])
+            yield tuple(Evidence(*one.values()) for one in shown.to_pylist())
+
+    def _cases(self, tallies: Mapping[tuple[Any, ...], dict[str, Any]]) -> Iterator[_Case]:
         rows = self.resolved("cases").to_pylist()
         failing = {_source(row) for row in rows}
         fine: dict[tuple[Any, ...], int] = {}
-        for row in self.resolved("fine").to_pylist():
-            source = _source(row)
-            if source in failing and row["last"] is not None:
-                for target in {
-                    (row["name"], row["topic"], row["partition"]),
-                    (row["name"], row["topic"], None),
-                }:
-                    fine[(*source, *target)] = max(fine.get((*source, *target), row["last"]), row["last"])
+        succeeded = self.resolved("fine")
+        names = (*(name for name, _ in (*_SOURCE, *_TARGET)), "last")
+        for *place, partition, last in zip(*(succeeded.column(name).to_pylist() for name in names), strict=True):
+            if last is not None and tuple(place[: len(_SOURCE)]) in failing:
+                for target in {(*place, partition), (*place, None)}:
+                    fine[target] = max(fine.get(target, last), last)
         for row in rows:
             error = error_by_code(row["error_code"])
             done = fine.get((*_source(row), row["name"], row["topic"], row["partition"]))
@@ -376,7 +395,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             case = _Case(row, error, solved, done is not None, lasted, None)
             tally = tallies.get(case.cause)
             if tally is not None:
-                case.severity = self._severity(case, tally[0]["count"])
+                case.severity = self._severity(case, tally["count"])
                 if case.severity is not None:
                     yield case
 
@@ -410,20 +429,16 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     def _finding(
         self,
         cases: list[_Case],
-        tallies: Mapping[tuple[Any, ...], tuple[dict[str, Any], tuple[Evidence, ...]]],
+        rows: list[dict[str, Any]],
+        evidence: tuple[Evidence, ...],
         says: Mapping[tuple[Any, ...], list[dict[str, Any]]],
     ) -> Finding:
+        """`rows`: the tallies of the cases' causes."""
         severity = min((one.severity for one in cases if one.severity), key=SEVERITIES.index)
-        found = list(dict.fromkeys(one.cause for one in cases))
-        rows = [tallies[cause][0] for cause in found]
-        evidence = sorted(
-            (one for cause in found for one in tallies[cause][1]),
-            key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0, one.note),
-        )
         codes, apis, who = (_ranked(rows, *names) for names in (("error_code",), ("api",), ("client_id", "client_ip")))
         code, lead = codes[0][0], rows[0]
         error = error_by_code(code)
-        words = [row for cause in found for row in says.get(cause, [])]
+        words = [word for row in rows for word in says.get(_cause(row), [])]
         about = [(_TOPIC, name) for name in _most((one.row["topic"], one.row) for one in cases)]
         kinds = sorted({row["kind"] for row in words} - {_MESSAGE})
         about += [(kind, text) for kind in kinds for text in _most(_texts(words, kind))]
@@ -460,7 +475,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             count=count,
             first=min(firsts, default=None),
             last=max(lasts, default=None),
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            evidence=evidence,
             values={
                 "exchanges": count,
                 "errors": errors,

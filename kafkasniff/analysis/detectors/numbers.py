@@ -70,14 +70,17 @@ class Numbers:
         asked = found.asked.compress(found.asked["number"] <= MAX_NUMBERED)
         if not len(asked):
             return
-        asked = asked.take(np.argsort(asked["connection"], kind="stable"))
-        starts = np.flatnonzero(np.append(True, asked["connection"][1:] != asked["connection"][:-1]))
-        for own in np.split(asked, starts[1:]):
-            owner = found.owners[own["connection"][0]]
+        asked = asked.take(np.lexsort((asked["ordinal"], asked["connection"])))
+        connections, ordinals, numbers = asked["connection"], asked["ordinal"], asked["number"].astype(np.uint32)
+        starts = np.flatnonzero(np.append(True, connections[1:] != connections[:-1]))
+        stops = np.append(starts[1:], len(asked))
+        runs = (connections[starts], starts, stops, ordinals[stops - 1] + 1)
+        for connection, start, stop, count in zip(*(one.tolist() for one in runs), strict=True):
+            owner = found.owners[connection]
             assert owner is not None
-            kept = self._room(owner.identify(), owner.number, int(own["ordinal"].max()) + 1)
+            kept = self._room(owner.identify(), owner.number, count)
             if kept is not None:
-                np.frombuffer(kept, np.uint32)[own["ordinal"]] = own["number"]
+                np.frombuffer(kept, np.uint32)[ordinals[start:stop]] = numbers[start:stop]
 
     def _room(self, connection_id: int, connection: int, count: int) -> array[int] | None:
         """The numbers of a connection's first exchanges, `count` at least; None if there are too many connections."""

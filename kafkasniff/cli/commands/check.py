@@ -82,7 +82,6 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     with Output(environment, options["output"], inputs=captures) as stream:
         reading = CountedCaptures(
             environment,
-            detectors,
             options,
             predicate,
             quiet=quiet,
@@ -92,7 +91,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         for folder in folders:
             detectors.read(Export.open(folder))
         if captures:
-            reading.read(captures)
+            reading.read(captures, detectors)
         findings = numbers.numbered(detectors.findings(reading.names))
         notes, visible = detectors.notes(), detectors.visible()
         if options["form"] == "json":

@@ -194,13 +194,13 @@ def _read(
     from kafkasniff.cli.running.counted_captures import CountedCaptures
 
     side = Side()
-    reading = CountedCaptures(environment, _SideFeed(side), options, predicate, quiet=quiet, tables=("exchanges",))
+    reading = CountedCaptures(environment, options, predicate, quiet=quiet, tables=("exchanges",))
     if not captures:
         export = open_export(source, "diff compares")
         for batch in export.batches("exchanges", side.reads()):
             side.update(batch)
         return _Read(side, export.name, reading, bodies=export.has_bodies)
-    reading.read(captures)
+    reading.read(captures, _SideFeed(side))
     if reading.interrupt is not None:
         # Half a side would differ in everything: no result.
         raise reading.interrupt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import MissingExtraError, UsageError
+from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.runtime.addresses import name_of
 
 __all__ = ["report_command"]
@@ -68,7 +70,6 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     numbers = Numbers()
     reading = CountedCaptures(
         environment,
-        gathering,
         {**options, "no_records": False},
         predicate,
         quiet=quiet,
@@ -77,8 +78,12 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     for export in exports:
         gathering.read(export)
     if captures:
-        reading.read(captures)
+        reading.read(captures, gathering)
+    # Findings and charts need much memory at once: the engine goes first, then the partial answers.
+    _release()
     contents = gathering.contents(reading.names)
+    del gathering
+    _release()
     names = [capture_name(name_of(one)) or "" for one in sources]
     page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
@@ -94,6 +99,12 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if reading.broken:
         return Exit.BROKEN
     return Exit.OK if contents.answer.exchanges.exchanges else reading.say_nothing()
+
+
+def _release() -> None:
+    """Give back the memory of what is no longer needed: much of it refers to itself."""
+    gc.collect()
+    release_freed_memory()
 
 
 def _need_parts() -> None:

@@ -66,14 +66,13 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     with Output(environment, options["output"], inputs=taken) as output:
         reading = CountedCaptures(
             environment,
-            _Rows(detectors, view),
             options,
             predicate,
             quiet=quiet,
             tables=tables_for(detectors),
             events=numbers.feed,
         )
-        reading.read(taken)
+        reading.read(taken, _Rows(detectors, view))
         identities, sources = view.identities(), tuple(map(name_of, captures))
         # Effects are named in the finding of their cause.
         found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]

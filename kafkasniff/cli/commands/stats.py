@@ -72,11 +72,11 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
         taker = _Together(overview, detectors, security)
-        reading = CountedCaptures(environment, taker, options, predicate, quiet=quiet, events=numbers.feed)
+        reading = CountedCaptures(environment, options, predicate, quiet=quiet, events=numbers.feed)
         for folder in folders:
             _read_export(overview, detectors, security, folder, records=not options["no_records"])
         if captures:
-            reading.read(captures)
+            reading.read(captures, taker)
         answer = overview.answer(names=reading.names, **_rows(form, top))
         findings = detectors.findings(reading.names)
         answer.notes += [f"findings: {note}" for note in detectors.notes()]

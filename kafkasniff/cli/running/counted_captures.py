@@ -51,7 +51,6 @@ class CountedCaptures:
     def __init__(
         self,
         environment: Environment,
-        overview: Taker,
         options: Mapping[str, Any],
         predicate: Predicate | None,
         *,
@@ -60,7 +59,6 @@ class CountedCaptures:
         events: Callable[[Sequence[Output | PairColumns]], object] | None = None,
     ) -> None:
         self._environment = environment
-        self._overview = overview
         self._options = dict(options)
         self._predicate = predicate
         self._quiet = quiet
@@ -78,14 +76,14 @@ class CountedCaptures:
         self.interrupt: Interrupted | None = None
         """What interrupted the reading."""
 
-    def read(self, captures: tuple[str, ...]) -> None:
-        """Read all captures, or until a signal. Raises CaptureError, UsageError."""
+    def read(self, captures: tuple[str, ...], overview: Taker) -> None:
+        """Read all captures, or until a signal; `overview` takes the rows. Raises CaptureError, UsageError."""
         from kafkasniff.capture import open_captures
         from kafkasniff.cli.running.pipeline import shown_parts
         from kafkasniff.cli.running.progress import Progress, wants_progress
         from kafkasniff.tables.exports.counted import CountedRows
 
-        environment, overview, predicate = self._environment, self._overview, self._predicate
+        environment, predicate = self._environment, self._predicate
         options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)
         self._captures, self._catalog = captures, make_catalog(self._options)
         catalog = self._catalog
