@@ -8,12 +8,13 @@ import tarfile
 import tempfile
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from .broker import free_ports
 from .distribution import SetupError, cache_directory, java, maven_jars
+from .journal import Entry
 from .server import ServerProcess
 
 REGISTRY_VERSION = "2.6.13.Final"
@@ -113,6 +114,16 @@ class RealRegistry(ServerProcess):
                 answer = found[f"{base}/{version}"] = self.answer(f"{base}/{version}")
                 found[f"schemas/ids/{answer['id']}"] = self.answer(f"schemas/ids/{answer['id']}")
         return found
+
+
+def registered(entries: Sequence[Entry]) -> dict[str, Any]:
+    """The same for schemas that a client program registered with a registry of its own, by its report."""
+    found: dict[str, Any] = {}
+    for one in entries:
+        if one["kind"] == "registered":
+            answer = {"schema": one["schema"], "schemaType": one["schema_type"], "guid": one["guid"]}
+            found |= {f"schemas/ids/{one['schema_id']}": answer, f"schemas/guids/{one['guid']}": answer}
+    return found
 
 
 def write_schemas(folder: Path, schemas: Mapping[str, Any]) -> None:

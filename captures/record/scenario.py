@@ -21,7 +21,7 @@ from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
-from .registry import RealRegistry, write_schemas
+from .registry import RealRegistry, registered, write_schemas
 from .sniffer import Sniffer, SniffOptions, put_in_secrets
 from .terminator import TlsTerminator
 
@@ -126,6 +126,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             scenario.play.before(brokers)
             for broker in brokers:
                 broker.log_file.unlink(missing_ok=True)  # it logs what is not recorded
+        schemas: dict[str, Any] = {}
         with ExitStack() as stack:
             if internal:
                 stack.enter_context(Sniffer(capture, ports, scenario.sniff))
@@ -155,7 +156,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                     stack.enter_context(Sniffer(capture, ports, scenario.sniff))
                 _run_client([*command, *addresses], work, environment)
                 if scenario.registry:
-                    schemas = registry.schemas()
+                    schemas |= registry.schemas()
         entries = [entry for entry in read_reports(work / "stdout") if entry["kind"] != END_OF_ACT]
         client = next((entry for entry in entries if entry["kind"] == "client"), None)
         if client is None:
@@ -189,7 +190,8 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
         }
         for file in (capture, sidecar):
             shutil.copyfile(file, directory / file.name)
-        if scenario.registry:
+        schemas |= registered(entries)
+        if schemas:
             write_schemas(directory / f"{capture.stem}.registry", schemas)
     except BaseException:
         print(f"what the processes wrote is kept in {work}")

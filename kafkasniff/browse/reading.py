@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
@@ -31,7 +31,9 @@ from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import NO_TIME
-from kafkasniff.values.stage import ValueDecoder, ValueSchemas
+
+if TYPE_CHECKING:
+    from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
 __all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading", "Progress", "unseen"]
 
@@ -93,7 +95,11 @@ class CaptureReading:
         growing: GrowingCapture | None = None,
         schemas: ValueSchemas | None = None,
     ) -> None:
-        self._values = None if schemas is None else ValueDecoder(schemas, Summary())
+        self._values: ValueDecoder | None = None
+        if schemas is not None:
+            from kafkasniff.values.stage import ValueDecoder  # noqa: PLC0415 - most runs have no schemas
+
+            self._values = ValueDecoder(schemas, Summary())
         self._decoding = threading.Lock()
         """Held while values are decoded."""
         self._captures = captures

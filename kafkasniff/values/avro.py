@@ -92,7 +92,7 @@ def _null(_data: bytes, at: int, _: _Left) -> tuple[None, int]:
 
 def _boolean(data: bytes, at: int, _: _Left) -> tuple[bool, int]:
     if data[at] > 1:
-        raise MalformedValueError(f"a boolean of {data[at]} at byte {at}")
+        raise MalformedValueError(f"a boolean that is neither 0 nor 1 at byte {at}")
     return data[at] == 1, at + 1
 
 
@@ -112,7 +112,7 @@ def _bytes(data: bytes, at: int, left: _Left) -> tuple[bytes, int]:
     size, start = _long(data, at, left)
     end = start + size
     if size < 0 or end > len(data):
-        raise MalformedValueError(f"a length of {size} at byte {at}")
+        raise MalformedValueError(f"an impossible length at byte {at}")
     return data[start:end], end
 
 
@@ -120,7 +120,7 @@ def _string(data: bytes, at: int, left: _Left) -> tuple[str, int]:
     size, start = _long(data, at, left)
     end = start + size
     if size < 0 or end > len(data):
-        raise MalformedValueError(f"a length of {size} at byte {at}")
+        raise MalformedValueError(f"an impossible length at byte {at}")
     try:
         return data[start:end].decode(), end
     except UnicodeDecodeError:
@@ -336,7 +336,7 @@ def _enum(symbols: tuple[str, ...]) -> _Read:
     def read(data: bytes, at: int, left: _Left) -> tuple[str, int]:
         number, end = _long(data, at, left)
         if not 0 <= number < len(symbols):
-            raise MalformedValueError(f"an unknown symbol {number} at byte {at}")
+            raise MalformedValueError(f"an unknown symbol at byte {at}")
         return symbols[number], end
 
     return read
@@ -356,7 +356,7 @@ def _union(branches: tuple[tuple[_Read, int], ...]) -> _Read:
     def read(data: bytes, at: int, left: _Left) -> tuple[Any, int]:
         number, start = _long(data, at, left)
         if not 0 <= number < len(branches):
-            raise MalformedValueError(f"an unknown type {number} of a union at byte {at}")
+            raise MalformedValueError(f"an unknown type of a union at byte {at}")
         branch, nodes = branches[number]
         if nodes > 1:
             left.take(nodes)

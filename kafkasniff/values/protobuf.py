@@ -119,7 +119,7 @@ class ProtobufReader:
             inside = list(self._file.message_types_by_name.values())
             for index in place:
                 if not 0 <= index < len(inside):
-                    raise MalformedValueError(f"the schema has no message at {list(place)}")
+                    raise MalformedValueError("the schema has no message at its indexes")
                 descriptor = inside[index]
                 inside = list(descriptor.nested_types)
         made: Any = message_factory.GetMessageClass(descriptor)
@@ -133,7 +133,7 @@ class ProtobufReader:
                 return self._pool.FindMessageTypeByName(one)
             except KeyError:
                 continue
-        raise MalformedValueError(f"the schema has no message {name[:100]!r}")
+        raise MalformedValueError("the schema has no message of its name")
 
     def _plain(self, descriptor: Descriptor) -> _Plain:
         """Makes a dict of a message."""

@@ -9,7 +9,6 @@ from typing import Final
 from kafkasniff.errors import UsageError
 from kafkasniff.values.avro import AvroReader
 from kafkasniff.values.json_schema import JsonReader
-from kafkasniff.values.protobuf import ProtobufReader, descriptor_file, descriptor_set
 from kafkasniff.values.registries import Registry, RegistryError, path_of, schema_at
 from kafkasniff.values.schemas import MAX_SCHEMA, Reference, RegisteredSchema, SchemaError, ValueReader
 
@@ -92,6 +91,8 @@ class Readers:
         others = list(references_of(schema, self._resolve))
         if schema.schema_type == "AVRO":
             return AvroReader(schema.schema, [one.schema for _, one in others])
+        from kafkasniff.values.protobuf import ProtobufReader, descriptor_file  # noqa: PLC0415 - for these schemas only
+
         files = [descriptor_file(one.schema, reference.name) for reference, one in others]
         return ProtobufReader([*files, descriptor_file(schema.schema, VALUE_FILE)])
 
@@ -132,6 +133,8 @@ def file_reader(name: str) -> ValueReader:
     `FILE#MESSAGE` names a message of Protobuf; else it is the first of the last file. Raises UsageError.
     """
     path, _, message = name.partition("#")
+    from kafkasniff.values.protobuf import ProtobufReader, descriptor_file, descriptor_set  # noqa: PLC0415 - rare
+
     try:
         with Path(path).open("rb") as stream:
             data = stream.read(MAX_SCHEMA + 1)

@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 TIMEOUT_SECONDS: Final = 10
+"""For an answer to begin, and then for all of it."""
+PART: Final = 1 << 16
 PAUSE_SECONDS: Final = 30
 """How long a registry that does not answer is not asked again: each question holds up the output."""
 MAX_ANSWER: Final = 4 * MAX_SCHEMA
@@ -176,11 +178,20 @@ class HttpRegistry:
         self._failure = None
         return answer
 
+    def _read(self, answer: http.client.HTTPResponse) -> bytes:
+        """An answer, or too much of one. Raises OSError if it takes too long."""
+        data, deadline = bytearray(), self._clock() + TIMEOUT_SECONDS
+        while len(data) <= MAX_ANSWER and (part := answer.read1(PART)):
+            data += part
+            if self._clock() > deadline:
+                raise TimeoutError("timed out")
+        return bytes(data)
+
     def _ask(self, path: str) -> bytes | None:
         request = urllib.request.Request(f"{self._base}/{path}", headers=self._headers)
         try:
             with self._opener.open(request, timeout=TIMEOUT_SECONDS) as answer:
-                data: bytes = answer.read(MAX_ANSWER + 1)
+                data = self._read(answer)
         except urllib.error.HTTPError as error:
             with error:
                 if error.code == http.HTTPStatus.NOT_FOUND and _is_answer(error):

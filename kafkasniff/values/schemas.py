@@ -38,7 +38,7 @@ class SchemaError(ValueError):
 
 
 class MalformedValueError(ValueError):
-    """A value that does not follow its schema."""
+    """A value that does not follow its schema. The message has places, but nothing of the value: it is shown anyway."""
 
 
 class Reference(msgspec.Struct, frozen=True):

@@ -74,6 +74,10 @@ def test_hidden_payload_hides_decoded_values() -> None:
             assert found.code == 0
             assert "lamp" not in found.text
             assert "shop.Order" not in found.text
+        # Filters see payload, and nothing that is said about it shows any.
+        found = kafkasniff(*DECODE, "--format", "json", option, "--filter", "record.value.id == 70000")
+        assert '"api":"Produce"' in found.text
+        assert "größe" not in found.text
 
 
 def test_threads_change_nothing() -> None:

@@ -178,7 +178,7 @@ def test_what_workers_need_is_documented() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     dependencies = [*project["dependencies"], *project["optional-dependencies"]["tables"], "pandas"]
     needed = {re.split("[<>=]", name)[0] for name in dependencies}
-    needed -= {"click", "rich", "prometheus-client"}
+    needed -= {"click", "rich", "prometheus-client", "protobuf"}
     section = (ROOT / "docs" / "spark.md").read_text().partition("## On a cluster")[2]
     listed = re.search(r"^pip install (.*)$", section, re.M)
     assert listed is not None

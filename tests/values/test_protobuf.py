@@ -96,11 +96,11 @@ def test_indexes_lead_to_messages() -> None:
     assert reader.read(b"\x0a\1x", 0, (1,)) == ("shop.Other", {"name": "x"})
     assert reader.read(b"\x0a\1x", 0, (0, 1)) == ("shop.Order.Line", {"text": "x"})
     for indexes in ((2,), (0, 2), (0, 1, 0)):
-        with pytest.raises(MalformedValueError, match="no message at"):
+        with pytest.raises(MalformedValueError, match="no message at its indexes"):
             reader.read(b"", 0, indexes)
     for name in ("Order.Line", "shop.Order.Line"):
         assert reader.read(b"\x0a\1x", 0, name) == ("shop.Order.Line", {"text": "x"})
-    with pytest.raises(MalformedValueError, match="no message 'None'"):
+    with pytest.raises(MalformedValueError, match="no message of its name"):
         reader.read(b"", 0, "None")
     named = ProtobufReader([order()], "shop.Other")
     assert named.read(b"\x0a\1x", 0).name == "shop.Other"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,6 +123,12 @@ def test_a_registry_that_does_not_answer_is_asked_again_later(registry: Served) 
     registry.status, now = 200, PAUSE_SECONDS
     assert readers.get(302, reports, sure=True) is not None
     assert len(reports) == 1
+
+
+def test_an_answer_that_takes_too_long(registry: Served) -> None:
+    seconds = itertools.count(step=11)
+    with pytest.raises(RegistryError, match="does not answer: timed out"):
+        HttpRegistry(registry.url, {}, lambda: next(seconds)).get("schemas/ids/302")
 
 
 def test_no_registry_at_the_address() -> None:

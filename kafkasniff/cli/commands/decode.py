@@ -126,7 +126,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     if predicate is None and has_lines and (schemas is None or records != "full"):
         arguments["renderer"] = make_renderer(wanted, in_lines)
     inspector = Inspector(**arguments, frames=bool(wanted.hex))
-    values = make_values(schemas, records, inspector.summary)
+    values = make_values(schemas, records, predicate, payload, inspector.summary)
     with open_captures(captures, stdin=environment.stdin) as opened, ExitStack() as threads:
         source: CaptureSource | ReadAhead = opened
         with Output(environment, wanted.output, inputs=captures) as output:

@@ -148,7 +148,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         frames=shows and bool(wanted.hex),
         network="links" if watching.top else "nothing",
     )
-    values = make_values(schemas, records, inspector.summary)
+    values = make_values(schemas, records, predicate, payload, inspector.summary)
     if exporting is not None and len(interfaces) > 1:
         raise UsageError("--export takes one interface, or any")
     folders = []

@@ -12,7 +12,9 @@ from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.cli.options.option_groups import OutputOptions
+    from kafkasniff.filters import Predicate
     from kafkasniff.model import Summary
+    from kafkasniff.redact.payload import Payload
     from kafkasniff.values.schemas import ValueReader
     from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
@@ -70,10 +72,17 @@ def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
         raise UsageError(f"--schema: {error}") from None
 
 
-def make_values(schemas: ValueSchemas | None, records: str, summary: Summary) -> ValueDecoder | None:
-    """The stage that decodes keys and values; None without schemas, or if nothing needs `records`."""
+def make_values(
+    schemas: ValueSchemas | None, records: str, predicate: Predicate | None, payload: Payload, summary: Summary
+) -> ValueDecoder | None:
+    """The stage that decodes keys and values; None without schemas, or if neither output nor filter needs it."""
     if schemas is None or records != "full":
         return None
+    if payload.hides:
+        from kafkasniff.filters import needs_records
+
+        if predicate is None or not needs_records(predicate):
+            return None
     from kafkasniff.values.stage import ValueDecoder
 
     return ValueDecoder(schemas, summary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,11 +21,13 @@ from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import MappedFiles, StagedTable
 from kafkasniff.tables.parquet import ROW_GROUP_BYTES, TableWriter
 from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import SessionSource
 from kafkasniff.tables.rows.staged import STAGED, UNDATED, day_of
+
+if TYPE_CHECKING:
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
 
 __all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -18,8 +19,10 @@ from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.shard import ShardResult
-from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.resolve import LearnedNames
+
+if TYPE_CHECKING:
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
 
 __all__ = ["Finished", "finish"]
 

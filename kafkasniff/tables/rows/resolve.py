@@ -8,7 +8,7 @@ the Fetch exchanges of a broker in the order of their requests, on whatever conn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import numpy as np
@@ -22,11 +22,13 @@ from kafkasniff.enrich.rendered import RenderedBodies
 from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.tables.rows.decoded_values import DecodedValues
 from kafkasniff.tables.rows.exchanges import microseconds
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
 from kafkasniff.tables.rows.sessions import SessionContent, SessionSource
 from kafkasniff.tables.rows.staged import DECODED, STAGED, StagedParts, place_name
+
+if TYPE_CHECKING:
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
 
 __all__ = ["OUTPUT_BYTES", "LearnedNames", "Resolver"]
 
