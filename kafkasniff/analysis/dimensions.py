@@ -48,7 +48,6 @@ _SQL: Final = {
     # An API that is newer than the definitions has no name.
     "api": "coalesce(api, CAST(api_key AS STRING))",
     "broker": BROKER_SQL,
-    "topic": "explode_outer(topics)",
 }
 """How key columns are made that `exchanges` lacks."""
 

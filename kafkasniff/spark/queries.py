@@ -205,9 +205,12 @@ def answer_export(
         for table, reading in reads.items():
             paths = [(file,) for one, file in named if one == table]
             rows = _RowsOfFiles(table, reading, export.elsewhere(), since_ns, until_ns)
-            schema = _spark_schema(pa.schema([TABLES[table].field(name) for name in reading.columns]))
             tasks = max(1, min(len(paths), MAX_TASKS))
-            frames[table] = session.createDataFrame(paths, "file string").repartition(tasks).mapInArrow(rows, schema)
+            frames[table] = (
+                session.createDataFrame(paths, "file string")
+                .repartition(tasks)
+                .mapInArrow(rows, _table_schema(table, reading))
+            )
         with task_errors():
             _query(question, frames)
         return question
@@ -263,6 +266,9 @@ def _query(question: SqlQuestion[Any], tables: Mapping[str, DataFrame]) -> None:
     """Answer a question that is a query by Spark SQL."""
     session = next(iter(tables.values())).sparkSession
     named: dict[str, Any] = dict(tables)
+    for table, reading in question.reads().items():
+        if table not in named:
+            named[table] = session.createDataFrame([], _table_schema(table, reading))
     question.take(session.sql(question.text("spark"), **named).toArrow())
 
 
@@ -353,6 +359,10 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
         for array in batch.columns
     ]
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _table_schema(table: str, reading: TableReading) -> str:
+    return _spark_schema(pa.schema([TABLES[table].field(name) for name in reading.columns]))
 
 
 def _spark_schema(schema: pa.Schema) -> str:

@@ -78,6 +78,12 @@ def test_the_command_line(name: str, spark: SparkSession, folder: Path) -> None:
     assert result.out == local.out != b""
 
 
+def test_a_query_without_an_optional_table(frames: dict[str, DataFrame]) -> None:
+    with_records = plain(queries.batching(frames["exchanges"], frames["records"]))
+    found = plain(queries.batching(frames["exchanges"]))
+    assert found == [{**row, "payload_bytes": None, "payload_ratio": None} for row in with_records] != []
+
+
 def test_no_files_in_a_span_of_time(spark: SparkSession, folder: Path) -> None:
     question = find_question("latency")()
     found = queries.answer_export(spark, Export.open(str(folder)), question, START_NS * 2)

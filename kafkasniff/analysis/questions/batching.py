@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import column, exploded, in_any, named, only, ratio, record_bytes, table_of
-from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import ratio, table_of
+from kafkasniff.analysis.sql.question import SqlQuestion
 
 __all__ = ["Batching", "BatchingParameters"]
 
@@ -29,7 +28,7 @@ class BatchingParameters(Parameters, frozen=True, kw_only=True):
     ] = "produce"
 
 
-class Batching(Accumulator[BatchingParameters]):
+class Batching(SqlQuestion[BatchingParameters]):
     """Batches, records and bytes by topic, client and codec; the largest first.
 
     `--direction fetch` shows what consumers receive. Control batches are included. For uncompressed batches,
@@ -67,51 +66,16 @@ class Batching(Accumulator[BatchingParameters]):
             ),
         }
 
-    def shapes(self) -> Mapping[str, Shape]:
-        keys = (("connection_id", pa.int64()), ("topic", pa.string()), ("compression", pa.string()))
-        counted: Any = tuple((name, pa.int64(), "sum") for name in _COUNTED)
-        payload: Any = tuple((name, pa.int64(), "sum") for name in ("seen", "payload_bytes"))
-        return {
-            "batches": Shape(keys=(*keys, ("client_id", pa.string())), measures=counted, weight="bytes"),
-            "payload": Shape(keys=keys, measures=payload, weight="payload_bytes"),
-        }
+    def pieces(self) -> dict[str, str]:
+        return {"apis": ", ".join(f"'{api}'" for api in _APIS[self.parameters.direction])}
 
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, in_any(batch, "api", _APIS[self.parameters.direction]))
-        if table == "records":
-            records = named(batch)
-            self.parts["payload"].add(
-                {
-                    **{name: column(records, name) for name in ("connection_id", "topic", "compression")},
-                    "seen": np.ones(batch.num_rows, np.int64),
-                    "payload_bytes": record_bytes(batch),
-                }
-            )
-            return
-        rows = named(exploded(batch, ["connection_id", "client_id"]))
-        rows = only(rows, pc.greater(column(rows, "batch_count"), 0))
-        self.parts["batches"].add(
-            {
-                **{name: column(rows, name) for name in ("connection_id", "topic", "compression", "client_id")},
-                "exchanges": np.ones(rows.num_rows, np.int64),
-                "batches": column(rows, "batch_count"),
-                "records": column(rows, "record_count"),
-                "bytes": column(rows, "bytes"),
-            }
-        )
+    @property
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        numbers = (*_COUNTED, "seen", "payload_bytes")
+        return [*((name, pa.string()) for name in _NAMES), *((name, pa.int64()) for name in numbers)]
 
-    def result(self) -> pa.Table:
-        batches, payload = self.parts["batches"].table(), self.parts["payload"].table()
-        where = ["connection_id", "topic", "compression"]
-        # A connection normally has one client id; if it has two, the sender of a record is unknown.
-        alone = batches.group_by(where).aggregate([("client_id", "count_distinct", pc.CountOptions(mode="all"))])
-        alone = alone.filter(pc.equal(alone.column("client_id_count_distinct"), 1)).select(where)
-        of_one = payload.join(alone, keys=where, join_type="left semi")
-        joined = batches.join(of_one, keys=where, join_type="left outer")
-        sums = [(name, "sum") for name in (*_COUNTED, "seen", "payload_bytes")]
-        folded = joined.group_by(list(_NAMES)).aggregate(sums)
-        columns: dict[str, Any] = {name: folded.column(name) for name in _NAMES}
-        columns |= {name: folded.column(f"{name}_sum") for name, _ in sums}
+    def finish(self, found: pa.Table) -> pa.Table:
+        columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
         # Unless all records were captured, their bytes cannot be compared with those of the batches.
         whole = pc.equal(columns["seen"], columns["records"])
         columns["payload_bytes"] = pc.if_else(whole, columns["payload_bytes"], pa.scalar(None, pa.int64()))

@@ -15,7 +15,7 @@ import difflib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -52,7 +52,6 @@ _MACROS: Final = (
     "explode(list) AS unnest(list)",
     "get_json_object(text, path) AS CASE WHEN json_valid(text) THEN json_extract_string(text, path) END",
     "regexp_like(text, pattern) AS regexp_matches(text, pattern)",
-    "explode_outer(list) AS unnest(CASE WHEN len(list) > 0 THEN list ELSE [NULL] END)",
 )
 """Functions of Spark SQL: questions have the same text there."""
 _LINE: Final = re.compile(r"\n\s*LINE (?P<line>\d+): ")
@@ -87,6 +86,7 @@ class Database:
         self._limits = limits
         self.tables = tuple(table for table in TABLES if table in set(tables))
         self._query = ""
+        self._has_empty_tables = False
         self.rows: dict[str, Rows] = {}
         """The rows that the query reads, by table."""
         self._connection = duckdb.connect(
@@ -102,6 +102,17 @@ class Database:
         )
         run = self._connection.execute
         run("SET TimeZone = 'UTC'")
+        for macro in _MACROS:
+            run(f"CREATE MACRO {macro}")
+        run("SET python_enable_replacements = false")
+        run("SET enable_external_access = false")
+
+    def _empty_tables(self) -> Callable[..., duckdb.DuckDBPyConnection]:
+        """Create the tables without rows, to plan queries and to describe them. Returns what executes SQL."""
+        run = self._connection.execute
+        if self._has_empty_tables:
+            return run
+        self._has_empty_tables = True
         for table in self.tables:
             self._connection.register("_rows", Rows(table, (), TableReading(())))
             run(f"CREATE TABLE {table} AS FROM _rows")
@@ -109,11 +120,7 @@ class Database:
         for name in self.views:
             # A table, too: so the plan says which of its columns are needed.
             run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
-        for macro in _MACROS:
-            run(f"CREATE MACRO {macro}")
-        self._optimizers = [name for (name,) in run("SELECT name FROM duckdb_optimizers()").fetchall()]
-        run("SET python_enable_replacements = false")
-        run("SET enable_external_access = false")
+        return run
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -122,9 +129,9 @@ class Database:
 
     def types(self) -> dict[str, dict[str, str]]:
         """The type of each column in SQL, by table and view."""
+        run = self._empty_tables()
         return {
-            name: {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {name}").fetchall()}
-            for name in (*self.tables, *self.views)
+            name: {row[0]: row[1] for row in run(f"DESCRIBE {name}").fetchall()} for name in (*self.tables, *self.views)
         }
 
     def plan(self, query: str) -> Plan:
@@ -135,10 +142,11 @@ class Database:
             if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
                 raise UsageError("SQL: give one query, such as SELECT; the tables cannot be changed")
             text = statements[0].query
-            off = ",".join(name for name in self._optimizers if name not in _OPTIMIZERS)
-            self._connection.execute(f"SET disabled_optimizers = '{off}'")
-            found = self._connection.execute(f"EXPLAIN (FORMAT json) {text}").fetchall()
-            self._connection.execute("RESET disabled_optimizers")
+            run = self._empty_tables()
+            names = [name for (name,) in run("SELECT name FROM duckdb_optimizers()").fetchall()]
+            run(f"SET disabled_optimizers = '{','.join(name for name in names if name not in _OPTIMIZERS)}'")
+            found = run(f"EXPLAIN (FORMAT json) {text}").fetchall()
+            run("RESET disabled_optimizers")
             columns = needed_columns(json.loads(found[0][1]))
             return Plan(text, {table: TableReading(names) for table, names in columns.items()})
 
@@ -146,8 +154,9 @@ class Database:
         """The result of a query over the tables of all sources. Iterating may raise what `result` does."""
         connection = self._connection
         with _Errors(self):
-            for name in (*self.tables, *self.views):
-                connection.execute(f"DROP TABLE {name}")
+            if self._has_empty_tables:
+                for name in (*self.tables, *self.views):
+                    connection.execute(f"DROP TABLE {name}")
             for table in self.tables:
                 self.rows[table] = Rows(table, sources, plan.reads.get(table, TableReading(())))
                 connection.register(table, self.rows[table])

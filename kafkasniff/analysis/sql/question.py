@@ -68,8 +68,12 @@ class SqlQuestion(Question[P]):
         """Run the query by DuckDB. Raises CaptureError, MissingPartError."""
         from kafkasniff.analysis.sql.database import Database, Plan, SqlLimits
 
-        with tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder, Database(SqlLimits(folder)) as database:
-            self.take(database.run(Plan(self.text(), self.reads()), sources).read_all())
+        reads = self.reads()
+        with (
+            tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder,
+            Database(SqlLimits(folder), reads) as database,
+        ):
+            self.take(database.run(Plan(self.text(), reads), sources).read_all())
 
     def result(self) -> pa.Table:
         """The answer to the rows that were taken."""
