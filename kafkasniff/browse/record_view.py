@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from kafkasniff.filters.record_paths import MAX_JSON, json_part
-from kafkasniff.kafka.apis.named_apis import PRODUCE
 from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.model import Body, Exchange
@@ -95,9 +94,9 @@ def records(exchange: Exchange) -> Iterator[RecordRow]:
 
 
 def _given_offsets(exchange: Exchange) -> dict[tuple[str, int | None], int]:
-    """The offset of the first record of each partition that a Produce response accepts."""
+    """The offset of the first record of each partition that a response to Produce accepts."""
     response = exchange.response
-    if response is None or response.api_key != PRODUCE or not isinstance(response.body, dict):
+    if response is None or not isinstance(response.body, dict):
         return {}
     found = {}
     for topic in response.body.get("responses") or ():
