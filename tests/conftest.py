@@ -7,6 +7,7 @@ runs.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
@@ -44,6 +45,11 @@ collect_ignore = [] if ALL else ["test_release.py"]
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# glibc keeps freed memory once a large block was freed, which it takes as a sign of more to come: workers would grow to
+# several GB. A fixed threshold (M_TRIM_THRESHOLD) prevents it. Not by its variable, which processes under test inherit.
+if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
+    mallopt(-1, 128 << 10)
 
 # Processes started by tests would inherit from nohup that they ignore a hang-up, and tests would wait for their end.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
