@@ -57,7 +57,7 @@ class StreamMessages:
         """Receives the filter's decision on exchanges that Python reads from now on; None without a filter."""
         self._messages: Messages
         self._begun = np.empty(0, MESSAGE)
-        """Requests of this batch that are kept and are no events."""
+        """Requests of this batch that are kept and are not events."""
         self._left: list[tuple[NDArray[np.void], Messages]] = []
         """Kept requests that leave, and where their bytes are."""
         self._waiting: dict[int, tuple[np.void, Messages]] | None = None

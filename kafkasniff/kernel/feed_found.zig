@@ -40,7 +40,7 @@ pub const Message = extern struct {
     /// The times of the packets with its first byte and its last.
     first_time: i64,
     time: i64,
-    /// Of a response; of a request that waits, its place among the outstanding ones.
+    /// Nanoseconds after the request; in a request that waits, its place among the outstanding ones.
     latency: i64,
     duration: i64,
     ordinal: i64,

@@ -7,12 +7,10 @@ from typing import Final
 from kafkasniff.kafka.messages.message import Decoded
 from kafkasniff.kafka.schema.context import DecodeOptions
 
-__all__ = ["NEAR", "TRIAL", "TRUNCATED", "does_not_fit"]
+__all__ = ["TRIAL", "TRUNCATED", "does_not_fit"]
 
 TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is valid until then."""
-NEAR: Final = 10_000
-"""Outstanding responses have ids that differ by less than this from the last request's."""
 TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
 """Options for a message that may be another one."""
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.fitting import NEAR, TRIAL, TRUNCATED, does_not_fit
+from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.message import Decoded, decode_response
 from kafkasniff.kafka.messages.message_plan import response_plan
@@ -21,6 +21,8 @@ from tests.oracle.kafka.exchange import Ledger, Pending
 __all__ = ["Correlation", "elapsed", "precedes"]
 
 _INT = Struct(">i")
+NEAR: Final = 10_000
+"""Outstanding responses have ids that differ by less than this from the last request's."""
 
 
 class Correlation:
