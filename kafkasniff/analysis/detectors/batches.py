@@ -69,13 +69,8 @@ class SmallBatches(Detector[SmallBatchThresholds]):
         self._batches.add(self, parts, _keys(parts), **measures, bytes=integers(column(parts, "bytes")))
 
     def findings(self) -> Iterator[Finding]:
-        limits = self.thresholds
-        for row, evidence in self._batches.rows(self):
-            batches, records = row["batches"], row["records"]
-            lasted = row["last"] - row["first"] if row["first"] is not None else 0
-            rate = batches * 1e9 / lasted if lasted > 0 else 0.0
-            if batches < limits.at_least or records > limits.records * batches or rate < limits.per_second:
-                continue
+        for row, evidence in self._batches.rows(self, self._reports):
+            batches, records, rate = row["batches"], row["records"], _rate(row)
             yield self.row_finding(
                 row,
                 evidence,
@@ -98,6 +93,18 @@ class SmallBatches(Detector[SmallBatchThresholds]):
                     "batches_per_second": rate,
                 },
             )
+
+    def _reports(self, row: Mapping[str, Any]) -> bool:
+        limits, batches = self.thresholds, row["batches"]
+        if batches < limits.at_least or row["records"] > limits.records * batches:
+            return False
+        return _rate(row) >= limits.per_second
+
+
+def _rate(row: Mapping[str, Any]) -> float:
+    """Batches per second."""
+    lasted = row["last"] - row["first"] if row["first"] is not None else 0
+    return row["batches"] * 1e9 / lasted if lasted > 0 else 0.0
 
 
 class UncompressedThresholds(Parameters, frozen=True, kw_only=True):
@@ -130,10 +137,8 @@ class UncompressedBatches(Detector[UncompressedThresholds]):
         self._batches.add(self, parts, _keys(parts), batches=batches, bytes=size)
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._batches.rows(self):
+        for row, evidence in self._batches.rows(self, self._reports):
             size, batches = row["bytes"], row["batches"]
-            if size < self.thresholds.size or not batches or size / batches < self.thresholds.batch:
-                continue
             yield self.row_finding(
                 row,
                 evidence,
@@ -147,6 +152,10 @@ class UncompressedBatches(Detector[UncompressedThresholds]):
                 subject=("client_id", "client_ip", "topic"),
                 values={"bytes": size, "bytes_per_batch": size / batches},
             )
+
+    def _reports(self, row: Mapping[str, Any]) -> bool:
+        size, batches, limits = row["bytes"], row["batches"], self.thresholds
+        return bool(size >= limits.size and batches and size / batches >= limits.batch)
 
 
 _TOO_LARGE: Final = (10, 18)

@@ -181,9 +181,7 @@ class RefusedCommits(Detector[RefusedCommitThresholds]):
         self._refused.add(self, batch, keys, partitions=counts)
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._refused.rows(self):
-            if row["count"] < self.thresholds.at_least:
-                continue
+        for row, evidence in self._refused.rows(self, lambda row: row["count"] >= self.thresholds.at_least):
             name, passing = error_name(row["error_code"]), row["error_code"] == REBALANCE_IN_PROGRESS
             meaning, advice = _PASSING if passing else _OUTSIDE if row["outside"] else _LATE
             yield self.row_finding(

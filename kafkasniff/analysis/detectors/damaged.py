@@ -66,9 +66,7 @@ class DamagedRecords(Detector[DamagedThresholds]):
         self._damaged.add(self, batch, {**clients(batch, broker=True), **keys})
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._damaged.rows(self):
-            if row["count"] < self.thresholds.at_least:
-                continue
+        for row, evidence in self._damaged.rows(self, lambda row: row["count"] >= self.thresholds.at_least):
             sent = row["api"] == _WRITES
             what = plural(row["count"], f"{word(row['api'])} {'request' if sent else 'response'}")
             to = f"of {client(row)} to {row['broker']}" if sent else f"of {row['broker']} to {client(row)}"

@@ -350,6 +350,8 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             family = code if case.error is None or case.error.like is None else case.error.like
             families.setdefault((case.row["cluster"], family), []).append(case)
         found = [some_cases for cases in families.values() for some_cases in _divided(cases)]
+        if not found:
+            return
         causes = [list(dict.fromkeys(one.cause for one in some_cases)) for some_cases in found]
         for some_cases, some_causes, evidence in zip(found, causes, self._earliest(causes), strict=True):
             yield self._finding(some_cases, [tallies[one] for one in some_causes], evidence, says)
@@ -364,8 +366,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         table = table.take(pc.sort_indices(table, sort_keys=places))
         names = [name for name, _ in _CAUSE]
         flat = zip(*(one for some_causes in causes for one in some_causes), strict=True)
-        columns = {name: pa.array(values, kind) for (name, kind), values in zip(_CAUSE, flat, strict=True)}
-        asked = pa.table(columns) if columns else table.select(names).slice(0, 0)
+        asked = pa.table({name: pa.array(one, kind) for (name, kind), one in zip(_CAUSE, flat, strict=True)})
         _, number = keys_of(pa.concat_tables([asked, table.select(names)]), names)
         of_causes, of_rows = number[: asked.num_rows], number[asked.num_rows :]
         ends = np.cumsum([len(some_causes) for some_causes in causes])

@@ -218,10 +218,14 @@ class LostRecords(Detector[LostRecordsThresholds]):
     # -- idempotent producers ------------------------------------------------------------------------------------------
 
     def _given_up(self) -> Iterator[Finding]:
+        failed = self.resolved("failed")
+        refused = pc.is_in(failed.column("error_code"), value_set=pa.array(sorted(_REFUSED), pa.int64()))
+        judged = pc.and_(pc.greater_equal(failed.column("producer_id"), 0), pc.invert(refused))
+        if not pc.any(judged).as_py():
+            return
         attempts = Attempts(self)
         if not attempts.whole:
             return
-        evidence = self.evidence("evidence")
         found: dict[tuple[Any, ...], dict[int, list[Attempt]]] = {}
         went: dict[tuple[Any, ...], int | None] = {}
         for one in attempts.failed:
@@ -233,6 +237,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
             key = (*one.place, one.producer_id, one.producer_epoch)
             found.setdefault(key, {}).setdefault(one.base_sequence, []).append(one)
             went[key] = epoch if went.get(key) is None else went[key]
+        evidence = self.evidence("evidence") if found else {}
         for key, batches in found.items():
             missed = any(attempts.is_missed(one) for every in batches.values() for one in every)
             yield self._given_up_finding(key, batches, went[key], evidence.get(key[:5], ()), missed=missed)

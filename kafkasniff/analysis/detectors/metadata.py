@@ -140,9 +140,7 @@ class AllTopics(Detector[AllTopicsThresholds]):
         self._all.add(self, batch, clients(batch), response_bytes=integers(column(batch, "response_size")))
 
     def findings(self) -> Iterator[Finding]:
-        for row, evidence in self._all.rows(self):
-            if row["count"] < self.thresholds.at_least:
-                continue
+        for row, evidence in self._all.rows(self, lambda row: row["count"] >= self.thresholds.at_least):
             size = row["response_bytes"]
             yield self.row_finding(
                 row,

@@ -224,9 +224,7 @@ class AcksZero(Detector[AcksZeroThresholds]):
         topics: dict[tuple[Any, ...], list[str]] = {}
         for row in self.resolved("topics").to_pylist():
             topics.setdefault((row["client_id"], row["client_ip"]), []).append(row["topic"] or "")
-        for row, evidence in self._requests.rows(self):
-            if row["count"] < self.thresholds.at_least:
-                continue
+        for row, evidence in self._requests.rows(self, lambda row: row["count"] >= self.thresholds.at_least):
             names = sorted(topics.get((row["client_id"], row["client_ip"]), []))
             yield self.row_finding(
                 row,

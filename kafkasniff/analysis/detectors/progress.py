@@ -172,7 +172,10 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         """Consumers that return to an offset on the same connection."""
         last: dict[tuple[Any, ...], Row] = {}
         often: dict[tuple[Any, ...], list[Row]] = {}
-        for row in self.resolved("fetched").to_pylist():
+        fetched = self.resolved("fetched")
+        if not pc.any(pc.greater_equal(fetched.column("count"), self.thresholds.returns)).as_py():
+            return
+        for row in fetched.to_pylist():
             key = (row["client_id"], row["client_ip"], row["connection_id"], *_place(row))
             if key not in last or (row["last"], row["offset"]) > (last[key]["last"], last[key]["offset"]):
                 last[key] = row

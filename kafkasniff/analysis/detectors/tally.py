@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -93,12 +93,12 @@ class Tally:
         detector.parts[self.name].add({**keys, "count": ones, **measures, "first": time, "last": time})
         detector.parts[f"{self.name}-evidence"].add(evidence_columns(batch, keys, note))
 
-    def rows(self, detector: Detector[Any]) -> Iterator[tuple[dict[str, Any], tuple[Evidence, ...]]]:
-        """The subjects: keys and measures of each, and its evidence."""
-        table = detector.resolved(self.name)
-        if not table.num_rows:
-            return
-        evidence = detector.evidence(f"{self.name}-evidence")
-        subjects = zip(*(table.column(name).to_pylist() for name, _ in self.keys), strict=True)
-        for row, subject in zip(table.to_pylist(), subjects, strict=True):
-            yield row, evidence.get(subject, ())
+    def rows(
+        self, detector: Detector[Any], reports: Callable[[Mapping[str, Any]], bool] | None = None
+    ) -> Iterator[tuple[dict[str, Any], tuple[Evidence, ...]]]:
+        """The subjects: keys and measures of each, and its evidence; only those of which `reports` is true."""
+        found = [row for row in detector.resolved(self.name).to_pylist() if reports is None or reports(row)]
+        # Mostly there are none, and evidence is by far more.
+        evidence = detector.evidence(f"{self.name}-evidence") if found else {}
+        for row in found:
+            yield row, evidence.get(tuple(row[name] for name, _ in self.keys), ())
