@@ -245,7 +245,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
         unknown = sum(
             one.count for one in kept if one.producer_id < 0 and one.record_count > 1 and attempts.went_on(one)
         )
-        # Of batches that were cut off, nothing is known.
+        # Batches that were cut off may have been sent again, too.
         unknown += row["count"] - sum(one.count for one in kept)
         lost = row["count"] - stored - unknown
         severity: Severity = "error" if lost else "warning" if unknown else "note"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
+import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
@@ -48,6 +50,8 @@ MAX_ANSWERS: Final = 1 << 16
 SOON_NS: Final = 1_000_000_000
 """A consumer that learns that there is no offset asks for one within milliseconds."""
 _MEMBER: Final = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
+"""A topic's id, where its name is unknown."""
 _LEAVES: Final = r'"member_epoch":-[12]\b'
 MAX_LOGS: Final = 1 << 17
 """Maximum number of partitions whose ends are known."""
@@ -238,8 +242,12 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         ends = {_place(row): row["end"] for row in self.resolved("ends").to_pylist()}
         starts: dict[tuple[Any, ...], int] = {}
         answers: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for row in self.resolved("answers").to_pylist():
-            answers.setdefault((row["client_id"], row["client_ip"], *_place(row)), []).append(row)
+        of_any_topic: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for row in self.resolved("answers").sort_by([(name, "ascending") for name in ORDER]).to_pylist():
+            who = row["client_id"], row["client_ip"]
+            if row["time_ns"] is not None:
+                answers.setdefault((*who, *_place(row)), []).append(row)
+                of_any_topic.setdefault((*who, row["cluster"], row["partition"]), []).append(row)
             if row["timestamp"] == EARLIEST:
                 starts[_place(row)] = max(starts.get(_place(row), 0), row["offset"])
             if row["timestamp"] == LATEST:
@@ -247,12 +255,13 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         found: dict[tuple[Any, ...], list[_Refusal]] = {}
         for row, evidence in [*self._refused.rows(self), *self._lost()]:
             who, place = (row["client_id"], row["client_ip"]), _place(row)
-            later = [
-                one
-                for one in answers.get((*who, *place), ())
-                if one["time_ns"] is not None and row["first"] is not None and one["time_ns"] >= row["first"]
-            ]
-            reset = min(later, key=lambda one: tuple(one[name] for name in ORDER), default=None)
+            asked = answers.get((*who, *place), ())
+            if not asked and _ID.fullmatch(row["topic"] or ""):
+                # ListOffsets names the topic, but what its name is was not captured.
+                asked = of_any_topic.get((*who, row["cluster"], row["partition"]), ())
+            # The first one after it.
+            later = None if row["first"] is None else bisect_left(asked, row["first"], key=_time)
+            reset = None if later is None or later == len(asked) else asked[later]
             one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place), row.get("group_id"))
             found.setdefault((*who, row["cluster"], row["topic"], one.group), []).append(one)
         yield from self._unread()
@@ -272,8 +281,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             tuple(row[name] for name in _WHO): row["left"] or 0 for row in self.parts["members"].table().to_pylist()
         }
         lost = {tuple(row[name] for name in (*_WHO, "topic", "partition")) for row, _ in self._lost()}
-        # What a client has read may be in a gap of the capture.
-        gaps = set(self.parts["gaps"].table().column("client_ip").to_pylist())
+        gaps = self._gaps()
         found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         for row, evidence in self._absent.rows(self):
             who, since = tuple(row[name] for name in _WHO), row["first"]
@@ -286,6 +294,10 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 found.setdefault((*who, row["cluster"], row["topic"]), []).append((row, evidence))
         for rows in found.values():
             yield self._without_offset(rows)
+
+    def _gaps(self) -> set[str]:
+        """Addresses of clients of which data is missing: what they asked or read may be in a gap of the capture."""
+        return set(self.parts["gaps"].table().column("client_ip").to_pylist())
 
     def _sees_all_brokers(self) -> bool:
         """Whether all brokers that others list have connections here: a client may read at those that do not."""
@@ -347,6 +359,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         severity: Severity = "error"
         if all(one.reset is not None for one in refusals) and skipped + again < self.thresholds.at_least:
             severity = "note"
+        elif row["client_ip"] in self._gaps() and not skipped + again:
+            severity = "warning"
         log = [f"begins at {worst.start:,}"] if worst.start is not None else []
         log += [f"ends at {worst.end:,}"] if worst.end is not None else []
         has = f" (the log {' and '.join(log)})" if log else ""
@@ -395,6 +409,11 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 "offsets": len(refusals),
             },
         )
+
+
+def _time(row: Mapping[str, Any]) -> int:
+    time: int = row["time_ns"]
+    return time
 
 
 def _is_name(endpoint: str) -> bool:

@@ -71,6 +71,14 @@ def test_what_is_missing_is_no_trouble(
     assert [one for one in found.findings if one.severity != "note"] == []
 
 
+def test_an_offset_of_a_topic_whose_name_is_not_captured(tmp_path: Path) -> None:
+    """ListOffsets names it, Fetch does not."""
+    path = disturbed("faults/offset-beyond-end.pcap", tmp_path / "a.pcap", lambda some: some[len(some) * 4 // 9 :])
+    (one,) = run([str(path)], only=["offsets-out-of-range"]).findings
+    assert one.severity == "note"
+    assert "it continued at 100" in one.title
+
+
 def test_batches_that_are_cut_off_may_have_been_sent_again(tmp_path: Path) -> None:
     path = disturbed("faults/batch-split.pcap", tmp_path / "a.pcap", snapped)
     (one,) = run([str(path)], only=["oversized-messages"]).findings
