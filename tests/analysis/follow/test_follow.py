@@ -140,6 +140,25 @@ def test_other_content_at_the_same_sequence_is_another_record(tmp_path: Path) ->
     assert ways[0].unknown == ["response", "offset", "delivery"]
 
 
+def test_an_acknowledgement_without_an_offset(tmp_path: Path) -> None:
+    """A broker that no longer knows the offset of a batch that it has already."""
+    exchanges = [produce(1, 0), produce(2, 1, -1), fetch(1, 2, 17)]
+    records = [produced(number, number - 1, **IDEMPOTENT) for number in (1, 2)] + [fetched(1, 2, 17, **IDEMPOTENT)]
+    way = one(tmp_path, exchanges, records)
+    assert (way.offset, kinds(way)) == (17, ["produced", "produced", "acknowledged", "delivered"])
+    assert (way.steps[2].offset, way.unknown) == (None, [])
+
+
+def test_a_client_in_several_groups(tmp_path: Path) -> None:
+    """Its deliveries belong to either of them."""
+    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
+    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
+    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
+        ("delivered", None, None),
+        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
+    ]
+
+
 def test_without_acknowledgements(tmp_path: Path) -> None:
     exchanges = [produce(1, 0, status="no_response", acks=0), fetch(1, 1, 3)]
     way = one(tmp_path, exchanges, [produced(1, 0), fetched(1, 1, 3)])
