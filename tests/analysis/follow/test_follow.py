@@ -195,7 +195,7 @@ def test_the_offset_in_a_batch_of_several(tmp_path: Path, monkeypatch: pytest.Mo
 def test_who_did_not_get_it(tmp_path: Path) -> None:
     exchanges = [
         produce(1, 0, 17),
-        fetch(1, 1, 12, "behind"),
+        fetch(1, 1, 12, "early"),
         fetch(2, 1, 20, "late"),
         *(fetch(number, number, offset, "passing") for number, offset in ((3, 16), (4, 18))),
         fetch(5, 1, 3, "broker-1-fetcher-0"),
@@ -204,7 +204,7 @@ def test_who_did_not_get_it(tmp_path: Path) -> None:
     ]
     way = one(tmp_path, exchanges, [produced(1, 0)])
     assert states(way) == {
-        "behind": "not-delivered",
+        "early": "not-delivered",
         "late": "began-after",
         "g": "passed-over",
         "seen-only-here": "committed",

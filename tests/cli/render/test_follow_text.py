@@ -32,7 +32,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
     ]
     exchanges = [
         produce(1, 0, 17),
-        fetch(1, 1, 12, "behind"),
+        fetch(1, 1, 12, "early"),
         fetch(2, 1, 20, "late"),
         *(fetch(number, number, offset, "passing") for number, offset in ((3, 16), (4, 18))),
         commit(2, 4, 0, "passing", "g"),
@@ -43,7 +43,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
     assert found.splitlines()[-4:] == [
         "  not delivered by the end of the capture",
         "  group g: fetches on both sides of it, but no response has it: compacted, deleted, or not captured",
-        "  behind (10.0.0.5): not delivered by the end, it fetches from offset 12",
+        "  early (10.0.0.5): not delivered by the end, it fetches from offset 12",
         "  late (10.0.0.5): fetches only later offsets, at the end 20",
     ]
 
