@@ -308,6 +308,28 @@ def test_share_groups(tmp_path: Path) -> None:
     assert [(one.group_id, one.state, one.deliveries) for one in way.consumers] == [("workers", "settled", 2)]
 
 
+@pytest.mark.parametrize("name", ["connection_id", "exchange_id", "offset", "time"])
+def test_rows_that_another_program_wrote(tmp_path: Path, name: str) -> None:
+    """Rows without keys are ignored."""
+    whole = [produce(1, 0, 17), fetch(1, 1, 17), commit(1, 2, 18)]
+    rows = [produced(1, 0), fetched(1, 1, 17)]
+    expected = one(tmp_path / "whole", whole, rows)
+    if name == "offset":
+        found = one(tmp_path / "some", whole, [*rows, *({**row, name: None} for row in rows)])
+    elif name == "time":
+        times = {"time_ns": None, "latency_us": None}
+        found = one(tmp_path / "some", [{**row, **times} for row in whole], rows)
+        assert [step.time for step in found.steps if step.kind in ("produced", "committed")] == [None, None]
+        return
+    else:
+        found = one(
+            tmp_path / "some",
+            [*whole, *({**row, name: None} for row in whole)],
+            [*rows, *({**row, name: None} for row in rows)],
+        )
+    assert found == expected
+
+
 def test_traces(tmp_path: Path) -> None:
     wanted = Wanted.parse(None, None, "ABCD")
     ids = [["abcd"], None, ["other", "abcd"], ["other"]]
