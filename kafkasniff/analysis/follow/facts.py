@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, exploded, in_any, is_follower, named, only
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.follow.record_rows import FETCHES, Partition, among, in_partitions
+from kafkasniff.analysis.follow.record_rows import FETCHES, Partition, among, has_keys, in_partitions
 from kafkasniff.analysis.follow.wanted import LogPlace
 from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.partials import Partials, Shape
@@ -100,7 +100,7 @@ def partition_rows(
     """
     for batch in export.batches("exchanges", TableReading(PARTITIONED, tuple(apis))):
         rows = named(exploded(batch, _WIRE))
-        yield batch, only(rows, in_partitions(rows, places))
+        yield batch, only(rows, pc.and_(in_partitions(rows, places), has_keys(rows)))
 
 
 def produced_at(export: Export, place: LogPlace) -> set[tuple[int, int]]:

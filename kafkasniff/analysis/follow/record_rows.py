@@ -17,7 +17,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.export import Export
 
-__all__ = ["CarriedRecord", "Partition", "RowReader", "among", "in_partitions", "record_order"]
+__all__ = ["CarriedRecord", "Partition", "RowReader", "among", "has_keys", "in_partitions", "record_order"]
 
 MAX_ROWS: Final = 1 << 16
 """Maximum number of rows that match and are kept, the earliest: some 60 MB. Long keys count for several."""
@@ -121,7 +121,8 @@ class RowReader:
             batch = read.append_column("position", positions.of(read))
             for name in hidden:
                 batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.binary()))
-            for row in _rows(only(batch, mask(batch)), hidden=bool(hidden)):
+            chosen = pc.and_(mask(batch), has_keys(batch, "offset"))
+            for row in _rows(only(batch, chosen), hidden=bool(hidden)):
                 found.append(row)
                 weight += row.weight
                 if weight > 2 * MAX_ROWS:
@@ -166,6 +167,14 @@ class _Positions:
         self._last, self._count = last, int(found[-1]) + 1
         produced = in_any(batch, "api", ["Produce"]).to_numpy(zero_copy_only=False)
         return pa.array(np.where(produced, found, 0), pa.int64())
+
+
+def has_keys(batch: pa.RecordBatch, *more: str) -> pa.Array:
+    """Which rows have the keys of their exchange, and `more`: only another program writes others."""
+    found = pc.is_valid(column(batch, "connection_id"))
+    for name in ("exchange_id", *more):
+        found = pc.and_(found, pc.is_valid(column(batch, name)))
+    return found
 
 
 def in_partitions(batch: pa.RecordBatch, places: Collection[Partition]) -> pa.Array:

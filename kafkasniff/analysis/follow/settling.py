@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.follow.facts import PARTITIONED, ExchangeFacts, exchanges_of
-from kafkasniff.analysis.follow.record_rows import Partition
+from kafkasniff.analysis.follow.record_rows import Partition, has_keys
 
 __all__ = ["BODIES", "ENDS", "SHARES", "EndedTransaction", "Range", "ShareBodies", "ended", "share_bodies"]
 
@@ -115,7 +115,7 @@ def _bodies(
     """Successful exchanges, the names of topic ids in them, and both bodies."""
     for batch in export.batches("exchanges", TableReading((*PARTITIONED, *BODIES), apis)):
         fine = pc.and_(pc.equal(column(batch, "status"), "answered"), pc.equal(column(batch, "error_code"), 0))
-        rows = only(batch, fine)
+        rows = only(batch, pc.and_(fine, has_keys(batch)))
         bodies = (map(_decoded, column(rows, name).to_pylist()) for name in ("request_body", "response_body"))
         yield from zip(exchanges_of(rows), _names(rows), *bodies, strict=True)
 

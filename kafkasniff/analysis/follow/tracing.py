@@ -171,7 +171,8 @@ class Trace:
                 error = part.error or error_name(part.error_code) or str(part.error_code)
                 steps.append(_step("refused", facts, facts.answered, error=error))
             else:
-                steps.append(_step("acknowledged", facts, facts.answered, offset=self.offset))
+                offset = self.offset if attempt.matched == "offset" else None
+                steps.append(_step("acknowledged", facts, facts.answered, offset=offset))
         if self._end is not None:
             kind: StepKind = "transaction-committed" if self._end.committed else "transaction-aborted"
             steps.append(_step(kind, self._end.facts))
@@ -312,6 +313,8 @@ def _follows(step: WayStep, other: WayStep, kinds: tuple[str, ...]) -> bool:
     if step.kind in ("acknowledged", "refused"):
         return (step.connection_id, step.exchange_id) == (other.connection_id, other.exchange_id)
     if other.kind in ("delivered", "redelivered"):
-        mine, other_client = ((one.client_id, one.client_ip) for one in (step, other))
-        return step.group_id == other.group_id and (step.group_id is not None or mine == other_client)
+        if other.group_id is not None:
+            return step.group_id == other.group_id
+        # A client in several groups, or in none.
+        return (step.client_id, step.client_ip) == (other.client_id, other.client_ip)
     return True

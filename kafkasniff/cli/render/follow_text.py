@@ -148,7 +148,8 @@ def _said(step: WayStep, way: RecordWay) -> str:
                 parts.append(f"recognized by its {step.matched}")
             return ", ".join(parts)
         case "acknowledged":
-            return f"acknowledged by {_broker(step)}: offset {step.offset}"
+            at = "without an offset" if step.offset is None else f"offset {step.offset}"
+            return f"acknowledged by {_broker(step)}: {at}"
         case "refused":
             return f"refused by {_broker(step)}: {word(step.error)}"
         case "replicated":
@@ -206,7 +207,7 @@ def _key(way: RecordWay, payload: Payload) -> str:
 def _notes(way: RecordWay, repeated: dict[tuple[str | None, ...], int]) -> Iterator[str]:
     for who, count in repeated.items():
         if count > MAX_REPEATED:
-            yield f"{_name(*who)}: {_number(count - MAX_REPEATED, 'delivery', 'deliveries')} more"
+            yield f"{_name(*who)}: {_number(count - MAX_REPEATED, 'more delivery', 'more deliveries')}"
     if way.outcome == "aborted":
         yield "aborted: read_committed consumers skip it"
     yield from (_UNKNOWN[one] for one in way.unknown if one in _UNKNOWN)

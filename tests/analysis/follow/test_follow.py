@@ -140,6 +140,25 @@ def test_other_content_at_the_same_sequence_is_another_record(tmp_path: Path) ->
     assert ways[0].unknown == ["response", "offset", "delivery"]
 
 
+def test_an_acknowledgement_without_an_offset(tmp_path: Path) -> None:
+    """A broker that no longer knows the offset of a batch that it has already."""
+    exchanges = [produce(1, 0), produce(2, 1, -1), fetch(1, 2, 17)]
+    records = [produced(number, number - 1, **IDEMPOTENT) for number in (1, 2)] + [fetched(1, 2, 17, **IDEMPOTENT)]
+    way = one(tmp_path, exchanges, records)
+    assert (way.offset, kinds(way)) == (17, ["produced", "produced", "acknowledged", "delivered"])
+    assert (way.steps[2].offset, way.unknown) == (None, [])
+
+
+def test_a_client_in_several_groups(tmp_path: Path) -> None:
+    """Its deliveries belong to either of them."""
+    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
+    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
+    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
+        ("delivered", None, None),
+        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
+    ]
+
+
 def test_without_acknowledgements(tmp_path: Path) -> None:
     exchanges = [produce(1, 0, status="no_response", acks=0), fetch(1, 1, 3)]
     way = one(tmp_path, exchanges, [produced(1, 0), fetched(1, 1, 3)])
@@ -176,7 +195,7 @@ def test_the_offset_in_a_batch_of_several(tmp_path: Path, monkeypatch: pytest.Mo
 def test_who_did_not_get_it(tmp_path: Path) -> None:
     exchanges = [
         produce(1, 0, 17),
-        fetch(1, 1, 12, "behind"),
+        fetch(1, 1, 12, "early"),
         fetch(2, 1, 20, "late"),
         *(fetch(number, number, offset, "passing") for number, offset in ((3, 16), (4, 18))),
         fetch(5, 1, 3, "broker-1-fetcher-0"),
@@ -185,7 +204,7 @@ def test_who_did_not_get_it(tmp_path: Path) -> None:
     ]
     way = one(tmp_path, exchanges, [produced(1, 0)])
     assert states(way) == {
-        "behind": "not-delivered",
+        "early": "not-delivered",
         "late": "began-after",
         "g": "passed-over",
         "seen-only-here": "committed",
@@ -287,6 +306,28 @@ def test_share_groups(tmp_path: Path) -> None:
     ]
     assert [step.deliveries for step in way.steps] == [None, None, 1, None, 2, None]
     assert [(one.group_id, one.state, one.deliveries) for one in way.consumers] == [("workers", "settled", 2)]
+
+
+@pytest.mark.parametrize("name", ["connection_id", "exchange_id", "offset", "time"])
+def test_rows_that_another_program_wrote(tmp_path: Path, name: str) -> None:
+    """Rows without keys are ignored."""
+    whole = [produce(1, 0, 17), fetch(1, 1, 17), commit(1, 2, 18)]
+    rows = [produced(1, 0), fetched(1, 1, 17)]
+    expected = one(tmp_path / "whole", whole, rows)
+    if name == "offset":
+        found = one(tmp_path / "some", whole, [*rows, *({**row, name: None} for row in rows)])
+    elif name == "time":
+        times = {"time_ns": None, "latency_us": None}
+        found = one(tmp_path / "some", [{**row, **times} for row in whole], rows)
+        assert [step.time for step in found.steps if step.kind in ("produced", "committed")] == [None, None]
+        return
+    else:
+        found = one(
+            tmp_path / "some",
+            [*whole, *({**row, name: None} for row in whole)],
+            [*rows, *({**row, name: None} for row in rows)],
+        )
+    assert found == expected
 
 
 def test_traces(tmp_path: Path) -> None:

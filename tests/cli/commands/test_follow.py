@@ -149,3 +149,23 @@ def test_misuse(tmp_path: Path) -> None:
     assert kafkasniff("export", "-q", "-o", folder, SHARES).code == Exit.OK
     for arguments in ((SHARES,), ("--key", "a", "--trace", "b", SHARES), ("--key", "a", folder, SHARES)):
         assert kafkasniff("follow", *arguments).code == Exit.USAGE
+
+
+def test_a_trace() -> None:
+    capture, trace = CAPTURES / "librdkafka-schemas.pcap", "0af7651916cd43dd8448eb211c80319c"
+    written = [row for row in logged(capture.stem, "produced") if f"-{trace}-" in json.dumps(row["headers"])]
+    assert len(written) == 2
+    for given in (trace, trace.upper()):
+        found = answered("--trace", given, capture)["records"]
+        assert [place(way) for way in found] == [place(row) for row in written]
+        assert [way["trace_ids"] for way in found] == [[trace], [trace]]
+    result = kafkasniff("follow", "-q", "--trace", "ab", capture)
+    assert result.err == "kafkasniff: no record matches trace ab; 8 of 51 rows of records have trace ids\n"
+
+
+def test_names_of_addresses(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("127.0.0.1 the-machine\n")
+    arguments = ("follow", "-q", "--key", "t1", SHARES)
+    assert "at the-machine:42190" in kafkasniff(*arguments, "--hosts", hosts).text
+    assert kafkasniff(*arguments, "--json", "--hosts", hosts).out == kafkasniff(*arguments, "--json").out
