@@ -42,7 +42,7 @@ WaitReason = Literal["data", "members", "leader", "replicas", "operation"]
 that does not lead, for the assignment; replicas: Produce with acks all, for the replicas in sync; operation: for the
 cluster to complete the request (topics, partitions, leaders)."""
 LONG_POLLS: Final[tuple[WaitReason, ...]] = ("data", "members", "leader")
-"""Waits for something that is no work of the cluster."""
+"""Waits for something other than work of the cluster."""
 Role = Literal["client", "replica", "quorum"]
 """Sender of a request that has a replica id: a client; a broker that replicates partitions; a node that replicates the
 metadata log of KRaft (controllers, and brokers as observers)."""
