@@ -73,6 +73,7 @@ CLIENTS_OF_OTHERS = [
         java_program("RegistryRecords", sources="java-registry", pom=SERDES_POM),
         java_log,
         registry=True,
+        log_is_complete=False,  # of the values alone
     ),
     Scenario(
         "librdkafka-oauthbearer.pcap",

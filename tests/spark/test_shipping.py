@@ -174,11 +174,11 @@ def test_kernels_for_other_platforms_come_from_wheels(tmp_path: Path) -> None:
 
 @pytest.mark.extended
 def test_what_workers_need_is_documented() -> None:
-    """All dependencies but those of the command line, and pandas, which pyspark's workers use."""
+    """All dependencies but those of the command line and DuckDB, and pandas, which pyspark's workers use."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     dependencies = [*project["dependencies"], *project["optional-dependencies"]["tables"], "pandas"]
     needed = {re.split("[<>=]", name)[0] for name in dependencies}
-    needed -= {"click", "rich", "prometheus-client", "protobuf"}
+    needed -= {"click", "rich", "prometheus-client", "protobuf", "duckdb"}
     section = (ROOT / "docs" / "spark.md").read_text().partition("## On a cluster")[2]
     listed = re.search(r"^pip install (.*)$", section, re.M)
     assert listed is not None

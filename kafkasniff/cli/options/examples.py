@@ -97,11 +97,8 @@ EXAMPLES: Final = {
         Example("A capture can be asked, too:", "analyze errors capture.pcap"),
     ),
     "sql": (
-        Example(
-            "Requests of each API:",
-            "sql 'SELECT api, count(*) FROM exchanges GROUP BY api' x.pcap",
-        ),
-        Example("A query in a file, over an export, as CSV:", "sql -f slowest.sql --format csv tables"),
+        Example("Requests of each API:", "sql 'SELECT api, count(*) FROM exchanges GROUP BY 1' tables"),
+        Example("A query in a file, over a capture, as CSV:", "sql -f slowest.sql --format csv capture.pcap"),
         Example("The tables and their columns:", "sql --list"),
     ),
     "api": (
@@ -111,7 +108,7 @@ EXAMPLES: Final = {
     ),
     "schemas": (
         Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
-        Example("From Apicurio:", "schemas fetch --registry http://registry/apis/ccompat/v7 -o DIR"),
+        Example("From Apicurio:", "schemas fetch --registry http://host/apis/ccompat/v7 -o DIR"),
         Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
     ),
     "decode-bytes": (

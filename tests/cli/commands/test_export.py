@@ -101,7 +101,7 @@ def test_a_killed_worker_is_reported(capture: Path, tmp_path: Path, monkeypatch:
     messages = Workers.messages
 
     def killing(self: Workers, *rest: Any, **more: Any) -> Any:
-        os.kill(self._processes[1].pid or 0, signal.SIGKILL)
+        os.kill(self._processes[0].pid or 0, signal.SIGKILL)
         return messages(self, *rest, **more)
 
     monkeypatch.setattr(Workers, "messages", killing)

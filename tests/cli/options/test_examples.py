@@ -40,7 +40,10 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_runs(line: str, tables: Path, tmp_path: Path) -> None:
     line = re.split(" >>? ", line)[0]
     writes = " -o " in line
+    query = tmp_path / "slowest.sql"
+    query.write_text("SELECT api, latency_us FROM exchanges ORDER BY latency_us DESC LIMIT 3")
     stands_for = {
+        "slowest.sql": query,
         "capture.pcap": CAPTURES / "java-errors.pcap",
         "before.pcap": CAPTURES / "java-0.9.pcap",
         "after.pcap": CAPTURES / "java-errors.pcap",
@@ -51,7 +54,7 @@ def test_it_runs(line: str, tables: Path, tmp_path: Path) -> None:
     done = command(*words, stdin=b"00000007000000000000000000" if words[-1] == "-" else b"")
     # 1: findings, differences.
     assert done.code in (0, 1), done.err
-    assert done.out or writes or "order-4711" in line or "--slower-than" in line or "billing" in line
+    assert done.out or writes or "order" in line or "--slower-than" in line or "billing" in line
     assert "kafkasniff: -" not in done.err
 
 
