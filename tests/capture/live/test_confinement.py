@@ -102,7 +102,9 @@ def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
 STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
-NOT_OF_LIVE = {"duckdb", "grpc", "jinja2", "markupsafe", "py4j", "pyspark", "textual", "textual_serve", "aiohttp", "vl_convert"}
+NOT_OF_LIVE = {
+    *("aiohttp", "duckdb", "grpc", "jinja2", "markupsafe", "py4j", "pyspark", "textual", "textual_serve", "vl_convert")
+}
 
 
 def imported() -> set[str]:
