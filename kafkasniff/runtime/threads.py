@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Final, Generic, TypeVar
 
 from kafkasniff.runtime.closing import ClosedAtExit
 
-__all__ = ["RESERVE", "Task", "Threads", "ahead"]
+__all__ = ["RESERVE", "Task", "Threads"]
 
 _T = TypeVar("_T")
 
@@ -135,13 +135,3 @@ class Threads(ClosedAtExit):
             self._tasks.put(None)
         for thread in self._threads:
             thread.join()
-
-
-def ahead(items: Iterator[_T], name: str) -> Iterator[_T]:
-    """The same items; a thread makes each next one while the last one is used."""
-    with Threads(1, name) as threads:
-        task = threads.begin(lambda _: next(items, None))
-        while (made := task.result()) is not None:
-            task = threads.begin(lambda _: next(items, None))
-            yield made
-            del made  # it may be large

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.read_ahead import ReadAhead
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.threads import RESERVE, Threads
-from kafkasniff.runtime.threads import ahead as made_ahead
 from kafkasniff.tcp.packets import COLUMNS
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
@@ -97,36 +95,3 @@ def test_help_instead_of_waiting() -> None:
         assert [task.result() for task in tasks[:3]] == [0] * 3
         threads.hold(held=True)
         assert not threads.help()
-
-
-def test_items_ahead_of_their_use() -> None:
-    """Each item is made while the one before is used; what making one raises comes in its place."""
-    made: list[int] = []
-    second = threading.Event()
-
-    def items() -> Iterator[int]:
-        for number in range(4):
-            if number == 3:
-                raise OSError("no more")
-            made.append(number)
-            if number == 1:
-                second.set()
-            yield number
-
-    found = made_ahead(items(), "test")
-    assert next(found) == 0
-    assert second.wait(20)
-    assert next(found) == 1
-    assert next(found) == 2
-    with pytest.raises(OSError, match="no more"):
-        next(found)
-    assert made == [0, 1, 2]
-
-
-def test_items_that_nobody_uses_any_more() -> None:
-    before = threading.active_count()
-    found = made_ahead(iter(range(10)), "test")
-    assert next(found) == 0
-    found.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
-    assert list(made_ahead(iter([]), "test")) == []

@@ -12,7 +12,6 @@ import pyarrow as pa
 from kafkasniff.model import Body, Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
-from kafkasniff.runtime.threads import ahead
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.merge import WINDOW_BYTES, merged
@@ -53,13 +52,12 @@ def finalise(
     memory: int = DEFAULT_MEMORY,
     rest: ConfinedPath | None = None,
     values: DecodedValues | None = None,
-    threads: bool = False,
 ) -> dict[str, list[WrittenFile]]:
     """Write the tables of staged folders to `into`, as `TABLE/date=DATE/NAME-NNNNN.parquet`.
 
     Returns the files of each table. These rows advance `sessions`. A row group and a window take at
-    most a sixteenth of `memory` each. `rest` and `values`: as for `final_rows`, `rest` is by default in `into`.
-    `threads`: rows are merged, resolved and written at the same time, by a thread each. Raises OSError.
+    most a sixteenth of `memory` each. `rest` and `values`: as for `final_rows`, `rest` is by default in `into`. Raises
+    OSError.
     """
     files: dict[str, list[WrittenFile]] = {table: [] for table in options.tables}
     rest = into / REST if rest is None else rest
@@ -72,7 +70,6 @@ def finalise(
         rest=rest,
         memory=memory,
         values=values,
-        threads=threads,
     )
     group = min(ROW_GROUP_BYTES, memory // MEMORY_PART)
     for table, parts in groupby(every, key=itemgetter(0)):
@@ -109,13 +106,12 @@ def final_rows(
     tables: Iterable[str] | None = None,
     memory: int = DEFAULT_MEMORY,
     values: DecodedValues | None = None,
-    threads: bool = False,
 ) -> Iterator[tuple[str, int, Iterator[pa.RecordBatch]]]:
     """(table, day, rows in order) of staged folders; consume the rows of one before taking the next.
 
     Days come in order, so that sessions are followed in the order of their requests. UNDATED may come several times,
     for rows between the days that have partitions. `rest`: a folder for rows that are sorted again; `tables`: only
-    these, unless all of `options`; `values`: decodes keys and values of records; `threads`: as for `finalise`.
+    these, unless all of `options`; `values`: decodes keys and values of records.
     """
     window = min(WINDOW_BYTES, memory // MEMORY_PART)
     resolver = Resolver(names, sessions, _dumps, options.payload, values)
@@ -132,8 +128,7 @@ def final_rows(
         for day, batches in rows.parts(own, rest):
             some = rows.files.released(batches)
             windows = merged(some, table, window, rows.files.release)
-            final = _resolved(table, ahead(windows, "merging") if threads else windows, resolver, rows.files)
-            yield table, day, ahead(final, "resolving") if threads else final
+            yield table, day, _resolved(table, windows, resolver, rows.files)
         if table == "exchanges":
             sessions.answer()
 

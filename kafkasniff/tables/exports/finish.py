@@ -71,7 +71,6 @@ def finish(
     sessions = carried.sessions
     staged = [path for result in results for path in result.staged]
     done, open_ = TablePartitions(), TablePartitions()
-    threads = len(results) > 1
     written = finalise(
         staged,
         into,
@@ -82,7 +81,6 @@ def finish(
         partitions=done,
         memory=memory,
         values=values,
-        threads=threads,
     )
     order = max(one.order for one in results)
     state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
