@@ -35,7 +35,7 @@ class _Redirecting(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[HTTPServer]:
     with HTTPServer(("127.0.0.1", 0), _Redirecting) as found:
-        thread = Thread(target=found.serve_forever)
+        thread = Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield found
         found.shutdown()

@@ -10,6 +10,7 @@ import ssl
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
 from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
@@ -186,7 +187,9 @@ def serving(metrics: Metrics, server: MetricsServer, token: bytes | None = None)
     registry = CollectorRegistry(auto_describe=False)
     registry.register(metrics)
     server.set_app(guarded(make_wsgi_app(registry), token=token, name=server.name))
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
+    # By default, the end waits for half a second.
+    serve = partial(server.serve_forever, poll_interval=0.05)
+    thread = threading.Thread(target=serve, name="metrics", daemon=True)
     thread.start()
     try:
         yield server.server_name, server.server_port
