@@ -51,7 +51,7 @@ $(VENV)/bin/python:
 	"$$python" -m venv "$(VENV)"
 
 # install WHAT,WHY: pip takes a minute, so each package that it fetches is named. Bytecode is written when modules are first
-# imported, which is quicker than compiling all of them now.
+# imported, which is quicker than compiling all of them now; but for the tests, whose processes would each compile the same.
 define install
 	@echo "Installing $(2) into $(VENV), packages from PyPI:"
 	@{ $(BIN)/python -m pip install --disable-pip-version-check --no-compile --progress-bar off $(1) 2>&1; echo "status $$?"; } | \
@@ -66,6 +66,8 @@ $(VENV)/.installed: $(BUILD) | $(VENV)/bin/python
 # Only the packages of an extra, since kafkasniff is installed: the kernel is not compiled again.
 $(VENV)/.installed-test: $(VENV)/.installed
 	$(call install,'kafkasniff[test]',what the tests need)
+	@# Some packages have files for other versions of Python, which do not compile.
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib kafkasniff || true
 	@touch $@
 
 $(VENV)/.installed-test-all: $(VENV)/.installed
