@@ -15,7 +15,8 @@ __all__ = ["add_gaps", "gap_shapes", "gaps_of"]
 
 MAX_GAPS: Final = 1 << 16
 """Maximum number of gaps that are remembered, the earliest."""
-_KINDS: Final = ("tcp-gap", "stream-resync")
+_KIND: Final = "tcp-gap"
+"""Not `stream-resync`: that is also where the capture of a connection begins, after which it is complete."""
 
 
 def gap_shapes() -> Mapping[str, Shape]:
@@ -26,7 +27,7 @@ def gap_shapes() -> Mapping[str, Shape]:
 
 def add_gaps(detector: Detector[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `problems`."""
-    batch = only(batch, in_any(batch, "kind", _KINDS))
+    batch = only(batch, in_any(batch, "kind", [_KIND]))
     detector.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
 
 

@@ -71,6 +71,14 @@ def test_what_is_missing_is_no_trouble(
     assert [one for one in found.findings if one.severity != "note"] == []
 
 
+@pytest.mark.parametrize("first", [92, 145, 216])
+def test_what_came_before_the_capture_excuses_nothing(tmp_path: Path, first: int) -> None:
+    path = disturbed("faults/broker-frozen.pcap", tmp_path / "a.pcap", lambda packets: packets[first:])
+    (found,) = run([str(path)], only=["late-answers"]).findings
+    assert found.severity == "warning"
+    assert "answered nothing from 08:08:52.768 to 08:08:56.668" in found.title
+
+
 def test_an_offset_of_a_topic_whose_name_is_not_captured(tmp_path: Path) -> None:
     """ListOffsets names it, Fetch does not."""
     path = disturbed("faults/offset-beyond-end.pcap", tmp_path / "a.pcap", lambda some: some[len(some) * 4 // 9 :])
