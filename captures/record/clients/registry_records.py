@@ -78,8 +78,8 @@ def context(topic: str, field: str = MessageField.VALUE) -> SerializationContext
     return SerializationContext(topic, field, None)
 
 
-def send(topic: str, key: bytes | None, value: bytes, **told: Any) -> None:
-    """Produce one record; the report says in ``told`` what its bytes mean."""
+def send(topic: str, key: bytes | None, value: bytes, **means: Any) -> None:
+    """Produce one record; the report says in ``means`` what its bytes mean."""
     global sent  # noqa: PLW0603 (a number for each record of the program)
     number = sent
     sent += 1
@@ -87,7 +87,7 @@ def send(topic: str, key: bytes | None, value: bytes, **told: Any) -> None:
     def delivered(error: object, message: Message) -> None:
         report("produced", topic=topic, partition=message.partition(), offset=message.offset(),
                timestamp=message.timestamp()[1], key=key, value=value, headers=[], codec="none",
-               error=error and str(error), **told)  # fmt: skip
+               error=error and str(error), **means)  # fmt: skip
 
     producer.produce(topic, value, key, partition=0, timestamp=timestamp(number), on_delivery=delivered)
     producer.flush(10)

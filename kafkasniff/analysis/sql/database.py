@@ -27,6 +27,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, TableSource, needed_columns
 from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import TABLES
+from kafkasniff.text.suggestions import suggestion
 
 __all__ = ["DISK", "MEMORY", "Database", "Plan", "SqlLimits"]
 
@@ -189,9 +190,8 @@ class Database:
         missing = _NO_TABLE.search(message)
         names = [*self.tables, *self.views]
         if missing is not None:
-            close = difflib.get_close_matches(missing["name"].lower(), names, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(names)}"
-            return f"there is no table {missing['name']}; {hint}"
+            name, others = missing["name"], f"there are {', '.join(names)}"
+            return f"there is no table {name}{suggestion(name, names, others)}"
         missing = _NO_COLUMN.search(message)
         if missing is None:
             return message

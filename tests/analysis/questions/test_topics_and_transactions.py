@@ -12,22 +12,22 @@ from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 
-def told(api: str | None, second: float, **columns: Any) -> dict[str, Any]:
+def exchanged(api: str | None, second: float, **columns: Any) -> dict[str, Any]:
     return exchange(api, second, **{"transactional_id": "t", "client_id": "writer", "error_code": 0, **columns})
 
 
 def end(second: float, committed: bool, **columns: Any) -> dict[str, Any]:
-    return told("EndTxn", second, request_body={"committed": committed}, **columns)
+    return exchanged("EndTxn", second, request_body={"committed": committed}, **columns)
 
 
 def produce(second: float, **columns: Any) -> dict[str, Any]:
-    return told("Produce", second, **{"record_count": 3, "partitions": [partition("a", 0, bytes=90)], **columns})
+    return exchanged("Produce", second, **{"record_count": 3, "partitions": [partition("a", 0, bytes=90)], **columns})
 
 
 def test_a_transaction_is_between_two_ends() -> None:
     rows = [
-        told("InitProducerId", 1),
-        told("AddPartitionsToTxn", 2, api_version=3, partitions=[partition("a", 0), partition("b", 1)]),
+        exchanged("InitProducerId", 1),
+        exchanged("AddPartitionsToTxn", 2, api_version=3, partitions=[partition("a", 0), partition("b", 1)]),
         produce(3),
         produce(4, partitions=[partition("b", 1, bytes=10)]),
         end(5, True, duration_us=250_000, latency_us=7000),
@@ -69,12 +69,12 @@ def test_an_end_without_success(committed: bool, outcome: str) -> None:
 
 
 def test_a_new_start_ends_what_was_open() -> None:
-    rows = [produce(1), told("InitProducerId", 2), produce(3), end(4, True)]
+    rows = [produce(1), exchanged("InitProducerId", 2), produce(3), end(4, True)]
     assert pick(answers("transactions", rows), "outcome") == [("open",), ("committed",)]
 
 
 def test_partitions_that_brokers_verify_and_damaged_bodies_do_not_count() -> None:
-    of_broker = told("AddPartitionsToTxn", 1, api_version=5, client_id="broker-1", partitions=[partition("a", 0)])
+    of_broker = exchanged("AddPartitionsToTxn", 1, api_version=5, client_id="broker-1", partitions=[partition("a", 0)])
     damaged = {**end(3, True), "request_body": '{"committed": tr'}
     assert answers("transactions", [of_broker]) == []
     assert pick(answers("transactions", [of_broker, produce(2), damaged]), "outcome", "partitions") == [("open", 1)]
