@@ -53,6 +53,7 @@ MEANINGS: Final = {
     "api": "name of the API, or key if it is unknown",
     "api_version": "version of the API",
     "correlation_id": "as in the request",
+    "client_rack": "from its Fetch requests (version 11 and later, KIP-392); null if it names none",
     "client_id": "client id",
     "client_ip": "address of the client",
     "client_port": "port of the client",

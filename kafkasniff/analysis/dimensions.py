@@ -44,6 +44,7 @@ BROKER_SQL: Final = (
     "CAST(broker_port AS STRING)"
 )
 """`address:port` of the broker, IPv6 in brackets."""
+_SPAN_SQL: Final = "time_ns - (time_ns % {every} + {every}) % {every}"
 _SQL: Final = {
     # An API that is newer than the definitions has no name.
     "api": "coalesce(api, CAST(api_key AS STRING))",
@@ -64,7 +65,7 @@ class Dimensions:
             self.reads = tuple(dict.fromkeys(["time_ns", *self.reads]))
         made = [field for one in self.by for field in _MADE[one]]
         self.keys: tuple[tuple[str, pa.DataType], ...] = ((("span", pa.int64()),) if every else ()) + tuple(made)
-        """Key columns of partial answers; `span` is the time in nanoseconds, divided by `every`."""
+        """Key columns; `span` is the beginning of a span of time, in nanoseconds since 1970."""
         self.names = tuple(name for name, _ in self.keys)
 
     @property
@@ -74,9 +75,15 @@ class Dimensions:
 
     @property
     def pieces(self) -> dict[str, str]:
-        """For the text of a query: `made`, the key columns of `exchanges`, and `keys`, their names in what was made."""
-        made = [name if name not in _SQL else f"{_SQL[name]} AS {name}" for name in self.names]
-        return {"made": ", ".join(made), "keys": ", ".join(self.names)}
+        """For the text of a query: `made`, the key columns of `rows`, and `keys`, their names in what was made.
+
+        `rows` are those of `exchanges`, or those of each topic of an exchange if topics are asked for.
+        """
+        sql = {**_SQL, "span": _SPAN_SQL.format(every=self.every)}
+        made = [f"{sql[name]} AS {name}" if name in sql else name for name in self.names]
+        by_topic = "(SELECT *, {each_topic} AS topic FROM {exchanges}) AS exchanges_by_topic"
+        rows = by_topic if "topic" in self.by else "{exchanges}"
+        return {"made": ", ".join(made), "keys": ", ".join(self.names), "rows": rows}
 
     def spread(self, batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
         """The batch with a row for each topic of a row, if topics are asked for; `kept` columns stay."""
@@ -86,7 +93,7 @@ class Dimensions:
         """The key columns of a batch that `spread` returned."""
         made: dict[str, pa.Array] = {}
         if self.every:
-            made["span"] = floor_divided(column(batch, "time_ns"), self.every)
+            made["span"] = pc.multiply(floor_divided(column(batch, "time_ns"), self.every), self.every)
         for one in self.by:
             match one:
                 case "api":
@@ -103,5 +110,5 @@ class Dimensions:
         """Key columns of a partial answer as columns of an answer."""
         made = {name: keys.column(name) for name in self.names}
         if "span" in made:
-            made = {"time": datetimes(pc.multiply(made.pop("span"), self.every)), **made}
+            made = {"time": datetimes(made.pop("span")), **made}
         return made

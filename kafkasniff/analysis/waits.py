@@ -21,6 +21,7 @@ __all__ = [
     "WAIT_COLUMNS",
     "excused_us",
     "is_long_poll",
+    "long_poll_sql",
     "may_have_waited",
     "with_sender",
     "work_us",
@@ -82,6 +83,15 @@ def is_long_poll(batch: pa.RecordBatch) -> pa.Array:
     asks = pc.and_(in_any(batch, "waits_for", LONG_POLLS), pc.fill_null(pc.greater(wait, 0), False))
     unknown = pc.and_(pc.is_null(wait), in_any(batch, "api", sorted(long_poll_apis())))
     return pc.or_(asks, unknown)
+
+
+def long_poll_sql() -> str:
+    """The same as `is_long_poll`, as a condition in SQL."""
+    reasons, apis = (", ".join(f"'{one}'" for one in names) for names in (LONG_POLLS, sorted(long_poll_apis())))
+    return (
+        f"coalesce(waits_for IN ({reasons}) AND wait_us > 0, false) "
+        f"OR coalesce(wait_us IS NULL AND api IN ({apis}), false)"
+    )
 
 
 def with_sender(batch: pa.RecordBatch, labels: pa.Array | None = None) -> pa.Array:

@@ -41,6 +41,7 @@ __all__ = [
     "churn",
     "errors",
     "fetch_efficiency",
+    "flight",
     "lag",
     "latency",
     "metadata_storms",
@@ -49,6 +50,7 @@ __all__ = [
     "rebalances",
     "record_sizes",
     "retries",
+    "share",
     "slow_brokers",
     "talkers",
     "throttling",
@@ -156,6 +158,16 @@ def topics(exchanges: DataFrame, **parameters: Any) -> DataFrame:
 def transactions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
     """Transactions, with what each wrote and how it ended."""
     return ask("transactions", {"exchanges": exchanges}, **parameters)
+
+
+def flight(exchanges: DataFrame, records: DataFrame, **parameters: Any) -> DataFrame:
+    """Time of records from producer to acknowledgement, to each group, to its commit."""
+    return ask("flight", {"exchanges": exchanges, "records": records}, **parameters)
+
+
+def share(exchanges: DataFrame, **parameters: Any) -> DataFrame:
+    """Records that share groups acquired, accepted, released and rejected."""
+    return ask("share", {"exchanges": exchanges}, **parameters)
 
 
 def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:

@@ -34,6 +34,13 @@ NEWER = ("ConsumerGroupHeartbeat", "OffsetFetch", "ShareFetch", "CreateTopics", 
          "InitProducerId", "AddPartitionsToTxn")  # fmt: skip
 
 
+PRODUCED = exchange("Produce", connection_id=9, partitions=[partition("a", offset=5, batch_count=1)])
+ACQUIRED = {"acquired_records": [{"first_offset": 3, "last_offset": 4}]}
+SHARED = exchange(
+    "ShareFetch", group_id="g1", response_body={"responses": [{"topic_id": "t", "partitions": [ACQUIRED]}]}
+)
+
+
 def random_partition(random: Random) -> Row:
     return partition(
         random.choice(["a", "b", None]),
@@ -117,9 +124,9 @@ def pool(table: str) -> tuple[Row, ...]:
     random = Random(17)
     match table:
         case "exchanges":
-            return tuple(random_exchange(random, number) for number in range(260))
+            return (*(random_exchange(random, number) for number in range(260)), PRODUCED, SHARED)
         case "records":
-            return tuple(random_record(random, number) for number in range(150))
+            return (*(random_record(random, number) for number in range(150)), record("a", connection_id=9, offset=0))
     return tuple(
         connection(
             random.randrange(200),
@@ -234,10 +241,10 @@ def test_a_state_belongs_to_one_question_and_its_parameters() -> None:
     with pytest.raises(ValueError, match="same question"):
         lag.merge(fresh("churn"))
     with pytest.raises(ValueError, match="same question"):
-        fresh("latency").merge(find_question("latency")())
+        fresh("slow-brokers").merge(find_question("slow-brokers")())
 
 
-@pytest.mark.parametrize("name", ["latency", "rebalances"])
+@pytest.mark.parametrize("name", ["slow-brokers", "rebalances"])
 def test_a_damaged_state_is_refused(name: str) -> None:
     state = asked(name, pool("exchanges")[:60], **PARAMETERS.get(name, {})).state()
     question, random = find_question(name), Random(5)

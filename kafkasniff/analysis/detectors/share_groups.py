@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -16,48 +15,13 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import CLUSTER, CLUSTER_COLUMNS, Tally, clusters
 from kafkasniff.analysis.detectors.wording import in_cluster, plural
+from kafkasniff.analysis.share_bodies import REJECT, RELEASE, SHARE_APIS, ShareBody, SharePart, topic_names
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
 __all__ = ["RepeatedDeliveries"]
 
-_APIS: Final = ("ShareFetch", "ShareAcknowledge")
-MAX_RANGE: Final = 1 << 31
-"""Maximum number of records in a range that is accepted; brokers acquire far fewer at a time."""
-RELEASE: Final = 2
-REJECT: Final = 3
 _SUMS: Final = ("again", "last_time", "released", "rejected")
-
-
-class _Range(msgspec.Struct):
-    first_offset: int = 0
-    last_offset: int = -1
-    delivery_count: int = 0
-    acknowledge_types: list[int] = []
-
-    @property
-    def size(self) -> int:
-        return min(max(self.last_offset - self.first_offset + 1, 0), MAX_RANGE)
-
-
-class _Partition(msgspec.Struct):
-    acquired_records: list[_Range] = []
-    acknowledgement_batches: list[_Range] = []
-
-
-class _Topic(msgspec.Struct):
-    topic_id: str | None = None
-    partitions: list[_Partition] = []
-
-
-class _Body(msgspec.Struct):
-    """What requests and responses have in common."""
-
-    topics: list[_Topic] = []
-    responses: list[_Topic] = []
-
-
-_BODY: Final = msgspec.json.Decoder(_Body)
 
 
 class RepeatedDeliveryThresholds(Parameters, frozen=True, kw_only=True):
@@ -85,7 +49,7 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
     name: ClassVar[str] = "repeated-deliveries"
     summary: ClassVar[str] = "Share groups that deliver records again, or give them up."
     parameters_type = RepeatedDeliveryThresholds
-    bodies: ClassVar[Bodies] = {(direction, api): None for api in _APIS for direction in ("request", "response")}
+    bodies: ClassVar[Bodies] = {(direction, api): None for api in SHARE_APIS for direction in ("request", "response")}
     parts_clusters = True
 
     _records = Tally(
@@ -94,22 +58,19 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "group_id", *CLUSTER_COLUMNS, "partitions", "request_body", "response_body")
-        return {"exchanges": TableReading((*ORDER, *own), _APIS)}
+        return {"exchanges": TableReading((*ORDER, *own), SHARE_APIS)}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        batch = only(batch, pc.and_(in_any(batch, "api", _APIS), pc.is_valid(column(batch, "group_id"))))
+        batch = only(batch, pc.and_(in_any(batch, "api", SHARE_APIS), pc.is_valid(column(batch, "group_id"))))
         found: list[tuple[int, str | None, dict[str, int]]] = []
         names = ("request_body", "response_body", "partitions")
         rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         for row, (request, response, partitions) in enumerate(rows):
-            topics = {one["topic_id"]: one["topic"] for one in partitions or () if one["topic"] is not None}
+            names_of_ids = topic_names(partitions)
             by_topic: dict[str | None, dict[str, int]] = {}
-            for topic in (*_body(request).topics, *_body(response).responses):
-                counts = by_topic.setdefault(
-                    topics.get(topic.topic_id, topic.topic_id), dict.fromkeys((*_SUMS, "deliveries"), 0)
-                )
-                for partition in topic.partitions:
-                    self._count(partition, counts)
+            for body in (request, response):
+                for topic, part in ShareBody.decode(body).parts(names_of_ids):
+                    self._count(part, by_topic.setdefault(topic, dict.fromkeys((*_SUMS, "deliveries"), 0)))
             found += [(row, topic, counts) for topic, counts in by_topic.items() if any(counts.values())]
         # Without bodies and lists, which would be copied for each topic.
         batch = batch.select([*ORDER, "api", "group_id", *CLUSTER_COLUMNS])
@@ -124,17 +85,15 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
         }
         self._records.add(self, batch, keys, pa.array([_note(counts) for _, _, counts in found]), **measures)
 
-    def _count(self, partition: _Partition, counts: dict[str, int]) -> None:
-        for one in partition.acquired_records:
-            if one.delivery_count > 1:
+    def _count(self, part: SharePart, counts: dict[str, int]) -> None:
+        for one in part.acquired_records:
+            if one.delivery_count is not None and one.delivery_count > 1:
                 counts["again"] += one.size
                 counts["deliveries"] = max(counts["deliveries"], one.delivery_count)
                 counts["last_time"] += one.size if one.delivery_count >= self.thresholds.limit else 0
-        for one in partition.acknowledgement_batches:
-            # A single type holds for all records of the range.
-            each = one.size if len(one.acknowledge_types) == 1 else 1
-            counts["released"] += each * one.acknowledge_types.count(RELEASE)
-            counts["rejected"] += each * one.acknowledge_types.count(REJECT)
+        for one in part.acknowledgement_batches:
+            counts["released"] += one.count_of(RELEASE)
+            counts["rejected"] += one.count_of(REJECT)
 
     def findings(self) -> Iterator[Finding]:
         for row, evidence in self._records.rows(self):
@@ -177,15 +136,6 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
             subject=("group_id", "topic"),
             values={name: row[name] for name in (*_SUMS, "deliveries")},
         )
-
-
-def _body(text: str | None) -> _Body:
-    if text is None:
-        return _Body()
-    try:
-        return _BODY.decode(text)
-    except msgspec.DecodeError:
-        return _Body()
 
 
 def _note(counts: dict[str, int]) -> str:

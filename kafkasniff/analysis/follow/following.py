@@ -31,18 +31,19 @@ from kafkasniff.analysis.follow.record_rows import (
     among,
     in_partitions,
 )
-from kafkasniff.analysis.follow.settling import BODIES, ENDS, SHARES, ended, share_bodies
+from kafkasniff.analysis.follow.settling import BODIES, ENDS, ended, share_bodies
 from kafkasniff.analysis.follow.tracing import Trace
 from kafkasniff.analysis.follow.wanted import LogPlace, Wanted
 from kafkasniff.analysis.follow.way import RecordWay
 from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.analysis.share_bodies import SHARE_APIS
 from kafkasniff.errors import UsageError
 
 __all__ = ["READINGS", "WaysFound", "follow"]
 
 READINGS: Final[Mapping[str, TableReading]] = {
     "exchanges": TableReading(
-        (*PARTITIONED, *BODIES), tuple(dict.fromkeys(["Produce", *FETCHES, *COMMITS, *MEMBER_APIS, *ENDS, *SHARES]))
+        (*PARTITIONED, *BODIES), tuple(dict.fromkeys(["Produce", *FETCHES, *COMMITS, *MEMBER_APIS, *ENDS, *SHARE_APIS]))
     ),
     "records": TableReading(COLUMNS),
 }

@@ -10,12 +10,17 @@ from kafkasniff.analysis.follow.linking import Linked
 from kafkasniff.analysis.follow.record_rows import CarriedRecord, Partition
 from kafkasniff.analysis.follow.settling import EndedTransaction, ShareBodies
 from kafkasniff.analysis.follow.way import Consumer, ConsumerState, RecordWay, StepKind, Unknown, WayStep
+from kafkasniff.analysis.share_bodies import ACCEPT, REJECT, RELEASE, RENEW
 from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["Trace"]
 
-_ACKNOWLEDGED: Final[dict[int, StepKind]] = {1: "accepted", 2: "released", 3: "rejected", 4: "renewed"}
-"""Types of acknowledgement (AcknowledgeType; 4: KIP-1222). 0 is a gap: no record."""
+_ACKNOWLEDGED: Final[dict[int, StepKind]] = {
+    ACCEPT: "accepted",
+    RELEASE: "released",
+    REJECT: "rejected",
+    RENEW: "renewed",
+}
 _SETTLED: Final = ("accepted", "rejected")
 
 

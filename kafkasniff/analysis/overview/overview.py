@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.columns import only
 from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     ApiStats,
@@ -32,14 +31,13 @@ from kafkasniff.analysis.overview.apis import COUNTS, Apis
 from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
 from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
 from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
+from kafkasniff.analysis.overview.latencies import Latencies
 from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.overview.topics import FLOWS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
-from kafkasniff.analysis.questions.latency import Latency as Latencies
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
-from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
@@ -87,7 +85,6 @@ class Overview:
         for part in self._parts:
             for table, reading in part.reads().items():
                 wanted[table] += reading.columns
-        wanted["exchanges"] += LONG_POLL_COLUMNS
         return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
 
     @property
@@ -105,7 +102,7 @@ class Overview:
         self._seen.add(table)
         for part in self._parts:
             if table in part.reads():
-                part.update(only(batch, pc.invert(is_long_poll(batch))) if part is self._latency else batch, table)
+                part.update(batch, table)
 
     def merge(self, other: Overview) -> None:
         """Merge another's rows."""

@@ -33,6 +33,8 @@ _QUESTIONS: Final = {
     "topic": ("topic", "Topic"),
     "topics": ("topics", "TopicUse"),
     "transactions": ("transactions", "Transactions"),
+    "flight": ("flight", "Flight"),
+    "share": ("share", "Share"),
     "racks": ("racks", "Racks"),
 }
 

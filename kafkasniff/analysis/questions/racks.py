@@ -81,7 +81,6 @@ class Racks(Accumulator[Parameters]):
     )
     columns: ClassVar[Mapping[str, str]] = {
         "follower": "whether it is a broker that replicates, by its client id",
-        "client_rack": "from its Fetch requests (version 11 and later, KIP-392); null if it names none",
         "broker_rack": "from the last Metadata or DescribeCluster response",
         "cross_zone": "whether they differ; null if one of them is unknown",
         "fetches": "number of fetches",

@@ -53,6 +53,7 @@ _MACROS: Final = (
     "explode(list) AS unnest(list)",
     "get_json_object(text, path) AS CASE WHEN json_valid(text) THEN json_extract_string(text, path) END",
     "regexp_like(text, pattern) AS regexp_matches(text, pattern)",
+    "unix_micros(time) AS epoch_us(time)",
 )
 """Functions of Spark SQL: questions have the same text there."""
 _LINE: Final = re.compile(r"\n\s*LINE (?P<line>\d+): ")

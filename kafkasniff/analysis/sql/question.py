@@ -27,9 +27,13 @@ P = TypeVar("P", bound=Parameters)
 Engine = Literal["duckdb", "spark"]
 _SIZE: Final = "coalesce({}(one.key), 0) + coalesce(octet_length(one.value), 0)"
 _DIFFERENT: Final[dict[Engine, dict[str, str]]] = {
-    "duckdb": {"header_bytes": f"CAST(coalesce(list_sum([{_SIZE.format('strlen')} for one in headers]), 0) AS BIGINT)"},
+    "duckdb": {
+        "header_bytes": f"CAST(coalesce(list_sum([{_SIZE.format('strlen')} for one in headers]), 0) AS BIGINT)",
+        "each_topic": "unnest(CASE WHEN len(topics) > 0 THEN topics ELSE [NULL] END)",
+    },
     "spark": {
-        "header_bytes": f"coalesce(aggregate(headers, 0L, (sum, one) -> sum + {_SIZE.format('octet_length')}), 0L)"
+        "header_bytes": f"coalesce(aggregate(headers, 0L, (sum, one) -> sum + {_SIZE.format('octet_length')}), 0L)",
+        "each_topic": "explode_outer(topics)",
     },
 }
 """Expressions that have no common form, by the name that stands for them in texts."""
@@ -50,14 +54,16 @@ class SqlQuestion(Question[P]):
         """The answer by the rows that the query found, which may have any order."""
 
     def pieces(self) -> dict[str, str]:
-        """What stands for other names in braces, by name."""
+        """What stands for other names in braces, by name; tables may be in braces in it."""
         return {}
 
     def text(self, engine: Engine = "duckdb") -> str:
         """The query. For Spark, tables are in braces: it takes DataFrames by name."""
         file = Path(str(sys.modules[type(self).__module__].__file__)).with_suffix(".sql")
         tables = {table: table if engine == "duckdb" else f"{{{table}}}" for table in self.reads()}
-        return file.read_text(encoding="utf-8").format(**tables, **_DIFFERENT[engine], **self.pieces())
+        given = {**tables, **_DIFFERENT[engine]}
+        pieces = {name: piece.format(**given) for name, piece in self.pieces().items()}
+        return file.read_text(encoding="utf-8").format(**given, **pieces)
 
     def take(self, found: pa.Table) -> None:
         """Take the rows that the query found."""

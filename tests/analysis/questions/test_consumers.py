@@ -156,3 +156,36 @@ def test_describe_cluster_reports_racks_too() -> None:
 def test_invalid_bodies_name_no_rack(body: str | None) -> None:
     rows = [exchange("Metadata", response_body=body), exchange("Fetch", request_body=body)]
     assert pick(answers("racks", rows), "client_rack", "broker_rack", "cross_zone") == [(None, None, None)]
+
+
+def share(api: str, asked: list[dict[str, Any]], answered: list[dict[str, Any]], **facts: Any) -> dict[str, Any]:
+    """An exchange about partition 0 of a topic."""
+    bodies = {
+        name: {key: [{"topic_id": "id", "partitions": [{"partition_index": 0, **part} for part in parts]}]}
+        for name, key, parts in (("request_body", "topics", asked), ("response_body", "responses", answered))
+    }
+    return exchange(api, 1, group_id="workers", partitions=[partition("tasks", topic_id="id")], **{**bodies, **facts})
+
+
+def acquired(first: int, last: int, deliveries: int) -> dict[str, Any]:
+    return {"acquired_records": [{"first_offset": first, "last_offset": last, "delivery_count": deliveries}]}
+
+
+def acknowledged(first: int, last: int, *types: int) -> dict[str, Any]:
+    batch = {"first_offset": first, "last_offset": last, "acknowledge_types": types}
+    return {"acknowledgement_batches": [batch]}
+
+
+def test_share_groups() -> None:
+    released = acknowledged(0, 2, 1, 2, 0)
+    rows = [
+        share("ShareFetch", [released], [acquired(3, 7, 1), acquired(0, 1, 4)]),
+        share("ShareFetch", [released], [{"acknowledge_error_code": 121, **acquired(8, 8, 1)}]),
+        share("ShareFetch", [], [{"error_code": 6, **acquired(0, 9, 1)}]),
+        share("ShareAcknowledge", [acknowledged(3, 7, 3), acknowledged(0, 0, 4)], [{"error_code": 0}]),
+        share("ShareAcknowledge", [released], [{"error_code": 121}]),
+        share("ShareAcknowledge", [released], [], status="unanswered"),
+        share("ShareAcknowledge", [], [], request_body='{"topics": [', response_body=None),
+    ]
+    columns = ("topic", "acquired", "redelivered", "most_deliveries", "accepted", "released", "rejected", "renewed")
+    assert pick(answers("share", rows), *columns) == [("tasks", 8, 2, 4, 1, 1, 5, 1)]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkasniff.analysis import distribution
+from kafkasniff.analysis.waits import is_long_poll
 from kafkasniff.errors import UsageError
-from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, pick
+from tests.analysis.tables import SECOND, START_NS, answers, asked, batch_of, exchange, moment, pick
 
 PERCENTILES = ("count", "min_us", "p50_us", "p90_us", "p99_us", "max_us")
 
@@ -25,28 +25,35 @@ def test_percentiles_by_api() -> None:
     assert [fetch[name] for name in PERCENTILES] == [1, *[500_000] * 5]
 
 
-def test_percentiles_of_many_values_are_near() -> None:
-    latencies = np.random.default_rng(3).lognormal(8, 2, 5000).astype(np.int64)
-    (found,) = answers("latency", [exchange(latency_us=int(one)) for one in latencies])
-    for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
-        expected = np.quantile(latencies, quantile, method="inverted_cdf")
-        assert found[name] == pytest.approx(expected, rel=1 / 256)
-
-
-def test_many_clients_are_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the bound percentiles become less exact; no client and no exchange is dropped."""
-    monkeypatch.setattr(distribution, "MAX_BUCKETS", 2000)
-    values = np.random.default_rng(5).integers(50, 500_000, 4000)
+def test_percentiles_are_exact_for_all_clients() -> None:
+    values = np.random.default_rng(5).lognormal(8, 2, 4000).astype(np.int64)
     rows = [exchange(client_id=f"client-{place % 80}", latency_us=int(one)) for place, one in enumerate(values)]
-    question = asked("latency", rows, by=("api", "client"))
-    answer = question.result().to_pylist()
-    assert [row["count"] for row in answer] == [50] * 80
-    for row in answer:
+    found = answers("latency", rows, by=("api", "client"))
+    assert [row["count"] for row in found] == [50] * 80
+    for row in found:
         own = np.sort(values[int(row["client_id"].removeprefix("client-")) :: 80])
-        assert (row["min_us"], row["max_us"]) == (own[0], own[-1])
-        assert row["p50_us"] == pytest.approx(own[24], rel=2**4 / 256)
-    assert question.missing() == []
-    assert question.notes() == ["percentiles are at most 6.2% off: the limit is 2,000 buckets"]
+        assert [row[name] for name in ("min_us", "p50_us", "p90_us", "p99_us", "max_us")] == [
+            own[place] for place in (0, 24, 44, 49, 49)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("api", "waits", "polls"),
+    [
+        pytest.param("Fetch", {"wait_us": 500_000, "waits_for": "data"}, True, id="for-data"),
+        pytest.param("JoinGroup", {"wait_us": 500_000, "waits_for": "members"}, True, id="for-members"),
+        pytest.param("Fetch", {"wait_us": None}, True, id="unknown"),
+        pytest.param("Fetch", {"wait_us": 0}, False, id="no-wait"),
+        pytest.param("Produce", {"wait_us": 500_000, "waits_for": "replicas"}, False, id="for-replicas"),
+        pytest.param("Metadata", {"wait_us": None}, False, id="never"),
+    ],
+)
+def test_long_polls_are_counted_apart(api: str, waits: dict[str, Any], polls: bool) -> None:
+    row = exchange(api, latency_us=7, **waits)
+    names = ("count", "long_polls", "mean_us", "p99_us")
+    assert pick(answers("latency", [row]), *names) == [(0, 1, None, None) if polls else (1, 0, 7.0, 7)]
+    assert pick(answers("latency", [row], long_polls=True), *names) == [(1, 0, 7.0, 7)]
+    assert is_long_poll(batch_of([row])).to_pylist() == [polls]
 
 
 def test_by_several_dimensions_and_spans_of_time() -> None:
