@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .broker import Listener
-from .distribution import CLIENT_VERSION, POM, SetupError, class_path, java, python_with
+from .distribution import CLIENT_VERSION, POM, SetupError, class_path, java, maven_jars, python_with
 
 CLIENTS = Path(__file__).with_name("clients")
 CONFLUENT = ("confluent-kafka==2.16.1",)
@@ -19,6 +19,12 @@ KAFKA_PYTHON_PACKAGES = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4
 
 # lz4 and xxhash: for the lz4 frames of old.
 OLD_PYTHON = ("kafka-python==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0", "crc32c==2.7.1")
+
+
+def secrets_agent(key_log: Path | str) -> str:
+    """Option of a JVM that logs the secrets of its TLS connections to a file, with extract-tls-secrets."""
+    (jar,) = maven_jars(Path(__file__).with_name("agent-pom.xml"), "agent.version", "4.0.0").glob("*.jar")
+    return f"-javaagent:{jar}={key_log}"
 
 
 def python_program(requirements: Sequence[str], program: str, *arguments: str) -> Callable[[], Sequence[str]]:

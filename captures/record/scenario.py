@@ -21,6 +21,7 @@ from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
+from .programs import secrets_agent
 from .registry import RealRegistry, registered, write_schemas
 from .sniffer import Sniffer, SniffOptions, put_in_secrets
 from .terminator import TlsTerminator
@@ -45,6 +46,8 @@ class BrokerOptions:
     """Makes a folder of classes that the brokers load."""
     java_options: Callable[[], Sequence[str]] = list
     """Makes further options of the brokers' JVMs."""
+    logs_secrets: bool = False
+    """The brokers' JVMs log the secrets of TLS."""
 
 
 Run = Callable[..., list[Entry]]
@@ -213,6 +216,7 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
             java_options=[
                 *([f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else ()),
                 *options.java_options(),
+                *([secrets_agent(work / KEY_LOG)] if options.logs_secrets else ()),
             ],
             jars=[options.plugin()] if options.plugin else (),
             node_id=number,

@@ -12,7 +12,16 @@ from . import certificates
 from .broker import Listener
 from .distribution import go_program, node_modules
 from .journal import franz_log, java_log, kafka_python_log, kafkajs_log, rdkafka_log
-from .programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES, SASL, SCRAM_USERS, java_program, python_program
+from .programs import (
+    CLIENTS,
+    CONFLUENT,
+    KAFKA_PYTHON_PACKAGES,
+    SASL,
+    SCRAM_USERS,
+    java_program,
+    python_program,
+    secrets_agent,
+)
 from .scenario import KEY_LOG, BrokerOptions, Scenario
 
 FOLDER = "tls"
@@ -74,7 +83,19 @@ def _java_that_renews() -> list[str]:
     return [program, *key_limit(), *arguments]
 
 
+def _java_with_agent() -> list[str]:
+    program, *arguments = java_program("JavaShort")()
+    return [program, secrets_agent(KEY_LOG), *arguments]
+
+
 V12, V13 = "TLSv1.2", "TLSv1.3"
+
+TRUSTING_RDKAFKA = {"security.protocol": "ssl", "ssl.ca.location": str(certificates.FOLDER / "ca.pem")}
+TRUSTING_JAVA = {
+    "security.protocol": "SSL",
+    "ssl.truststore.type": "PEM",
+    "ssl.truststore.location": str(certificates.FOLDER / "ca.pem"),
+}
 
 WITH_KEYS = [
     Scenario(
@@ -166,7 +187,7 @@ WITH_KEYS = [
         "what a client that writes no key log says to a TLS terminator in front of the broker",
         python_program(CONFLUENT, "librdkafka_small.py", "plain"),
         rdkafka_log,
-        environment=settings({"security.protocol": "ssl", "ssl.ca.location": str(certificates.FOLDER / "ca.pem")}),
+        environment=settings(TRUSTING_RDKAFKA),
         folder=FOLDER,
         key_log=True,
         terminator=certificates.FOLDER / "broker-ecdsa.pem",
@@ -176,16 +197,30 @@ WITH_KEYS = [
         "what the Java client, which renews its keys after 4 KiB, says to a TLS terminator in front of the broker",
         _java_that_renews,
         java_log,
-        environment=settings(
-            {
-                "security.protocol": "SSL",
-                "ssl.truststore.type": "PEM",
-                "ssl.truststore.location": str(certificates.FOLDER / "ca.pem"),
-            }
-        ),
+        environment=settings(TRUSTING_JAVA),
         folder=FOLDER,
         key_log=True,
         terminator=certificates.FOLDER / "broker-rsa.pem",
+    ),
+    Scenario(
+        "tls-agent-broker.pcapng",
+        "TLS 1.3 of librdkafka; the secrets are those that an agent in the broker's JVM logs",
+        python_program(CONFLUENT, "librdkafka_small.py", "plain"),
+        rdkafka_log,
+        broker=BrokerOptions(listeners=[listener("NEW", V13)], logs_secrets=True),
+        environment=settings(TRUSTING_RDKAFKA),
+        folder=FOLDER,
+        key_log=True,
+    ),
+    Scenario(
+        "tls-agent-java.pcapng",
+        "TLS 1.2 of the Java client; the secrets are those that an agent in its JVM logs",
+        _java_with_agent,
+        java_log,
+        broker=BrokerOptions(listeners=[listener("OLD", V12, kind="rsa")]),
+        environment=settings(TRUSTING_JAVA),
+        folder=FOLDER,
+        key_log=True,
     ),
 ]
 

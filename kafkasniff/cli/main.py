@@ -52,6 +52,7 @@ _COMMANDS: Final = {
     "analyze": ("kafkasniff.cli.commands.analyze", "analyze_command", "Answer questions about captures or exports."),
     "sql": ("kafkasniff.cli.commands.sql", "sql_command", "Query captures or exports in SQL."),
     "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
+    "tls": ("kafkasniff.cli.commands.tls", "tls_command", "Say which TLS connections can be decrypted."),
     "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy a schema registry into a folder."),
     "decode-bytes": (
         "kafkasniff.cli.commands.decode_bytes",

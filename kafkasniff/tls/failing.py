@@ -23,13 +23,23 @@ from kafkasniff.tls.wording import (
     NO_CLIENT_CERTIFICATE,
     NO_KEYS,
     OTHER_KEYS,
+    RESUMED,
     SERVER_LEFT,
     SERVER_REFUSED,
 )
 
-__all__ = ["INCOMPLETE", "is_settled", "may_report_more", "why_failed", "why_incomplete", "why_without_keys"]
+__all__ = [
+    "INCOMPLETE",
+    "NO_HELLO",
+    "is_settled",
+    "may_report_more",
+    "why_failed",
+    "why_incomplete",
+    "why_without_keys",
+]
 
 INCOMPLETE: Final = "it ended before its handshake was complete"
+NO_HELLO: Final = "its ClientHello was not captured"
 
 _TAGS: Final = (16, 8)
 """Bytes of the tags of cipher suites of TLS 1.3 (RFC 8446, B.4); CCM_8 has the short one."""
@@ -69,17 +79,14 @@ def why_without_keys(talk: Negotiation, *, given: bool) -> str:
     if not given:
         return f"{NO_KEYS} (--keylog FILE)"
     if talk.resumed:
-        return (
-            f"{OTHER_KEYS}: it resumes a session of TLS 1.2, whose secret some clients log only with the first "
-            "connection"
-        )
+        return f"{OTHER_KEYS}: {RESUMED}"
     return OTHER_KEYS
 
 
 def why_incomplete(talk: Negotiation) -> str | None:
     """Which hello a connection lacks at its end; None: it has both."""
     if talk.hello is None:
-        return "its ClientHello was not captured"
+        return NO_HELLO
     return None if talk.server is not None else f"{NO_ANSWER}: a listener without TLS just closes the connection"
 
 

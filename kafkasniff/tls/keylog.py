@@ -137,6 +137,11 @@ class KeyLog:
             found._counted = max(0, read.flaws - MAX_FLAWS)
         return found
 
+    @property
+    def sessions(self) -> int:
+        """Number of sessions whose secrets it has: of connections in TLS 1.3."""
+        return len({known_by for _, known_by in (*self._file, *self._captured)})
+
     def given(self, order: int) -> bool:
         """Whether there is any source of secrets, as known at the packet of this order."""
         return self._more is not None or bool(self._file) or self._captures_have(order)

@@ -22,6 +22,7 @@ __all__ = [
     "OTHER_KEYS",
     "OTHER_NAME",
     "OTHER_SIDE",
+    "RESUMED",
     "SERVER_LEFT",
     "SERVER_REFUSED",
     "alert_in",
@@ -38,6 +39,7 @@ OTHER_SIDE: Final = "the other side"
 
 NO_KEYS: Final = "there are no keys for it"
 OTHER_KEYS: Final = "there are keys, but none for it"
+RESUMED: Final = "it resumes a session of TLS 1.2, whose secret some clients log only with the first connection"
 NO_ANSWER: Final = "no answer of the other side is in the capture"
 
 CLIENT_REFUSED: Final = (

@@ -15,13 +15,13 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 
-__all__ = ["Latencies"]
+__all__ = ["ApiLatencies"]
 
 _APIS: Final = Dimensions(("api",))
 _QUANTILES: Final = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99}
 
 
-class Latencies(Accumulator[Parameters]):
+class ApiLatencies(Accumulator[Parameters]):
     """Percentiles at most 0.4% off; `api` is null for responses without their requests."""
 
     name: ClassVar[str] = "latencies"

@@ -31,7 +31,7 @@ from kafkasniff.analysis.overview.apis import COUNTS, Apis
 from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
 from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
 from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
-from kafkasniff.analysis.overview.latencies import Latencies
+from kafkasniff.analysis.overview.latencies import ApiLatencies
 from kafkasniff.analysis.overview.peers import Brokers, Clients
 from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.overview.topics import FLOWS, Topics
@@ -67,7 +67,7 @@ class Overview:
         self._apis, self._brokers, self._clients = Apis(), Brokers(), Clients()
         self._topics, self._groups = Topics(), Groups()
         self._connections, self._failed, self._problems = ConnectionSums(), FailedConnects(), Problems()
-        self._latency, self._rebalances = Latencies(), Rebalances()
+        self._latency, self._rebalances = ApiLatencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
         self._visibility = Visibility()

@@ -26,11 +26,20 @@ _OPERATORS: Final = (
     ("not, and, or, ( )", "or !, && and ||"),
 )
 _TLS: Final = (
-    "A connection is decrypted with its secrets, which the client or the broker writes to a key log (SSLKEYLOGFILE "
-    "format): --keylog FILE. The broker's certificate and private key are not enough. pcapng captures may contain the "
-    "secrets.",
-    "Python, Go, Node and OpenSSL's programs can write a key log, Java needs an agent, and librdkafka cannot. live "
-    "reads a key log as it grows.",
+    "A connection is decrypted with its secrets, which either end writes to a key log (SSLKEYLOGFILE format): --keylog "
+    "FILE. live reads a key log as it grows. pcapng captures may contain the secrets. The broker's certificate and "
+    "private key are not enough."
+)
+_KEY_LOGS: Final = (
+    ("brokers", "attach an agent to the JVM: java -jar extract-tls-secrets.jar PID FILE; it serves all clients"),
+    ("Java clients", "the same, or -javaagent:extract-tls-secrets.jar=FILE"),
+    ("Python", "the variable SSLKEYLOGFILE=FILE, with ssl.create_default_context"),
+    ("Go", "tls.Config.KeyLogWriter"),
+    ("Node", "node --tls-keylog=FILE"),
+    ("librdkafka, .NET, Rust", "an agent in the broker"),
+)
+_TLS_END: Final = (
+    "`kafkasniff tls doctor CAPTURE --keylog FILE` says which connections are decrypted, and why the others are not.",
     "Decryption needs: pip install 'kafkasniff[tls]'. Without secrets, only handshakes are shown.",
 )
 
@@ -119,9 +128,11 @@ def _sections(formatter: click.HelpFormatter, lists: Mapping[str, Iterable[tuple
 
 
 def _tls(formatter: click.HelpFormatter) -> None:
-    for number, paragraph in enumerate(_TLS):
-        if number:
-            formatter.write_paragraph()
+    formatter.write_text(_TLS)
+    with formatter.section("Who writes a key log"):
+        formatter.write_dl(_KEY_LOGS)
+    for paragraph in _TLS_END:
+        formatter.write_paragraph()
         formatter.write_text(paragraph)
 
 

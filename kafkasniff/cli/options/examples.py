@@ -106,6 +106,11 @@ EXAMPLES: Final = {
         Example("The fields of a version:", "api Fetch 13"),
         Example("What does Kafka 3.9 support?", "api --release 3.9"),
     ),
+    "tls": (
+        Example("Does the key log decrypt the capture?", "tls doctor --keylog keys.log capture.pcap"),
+        Example("Which connections are encrypted?", "tls doctor capture.pcap"),
+        Example("For a script, as JSON:", "tls doctor --format json capture.pcap"),
+    ),
     "schemas": (
         Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
         Example("From Apicurio:", "schemas fetch --registry http://host/apis/ccompat/v7 -o DIR"),

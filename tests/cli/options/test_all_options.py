@@ -44,11 +44,14 @@ DIFFERENT: Final = {
 
 _NO_CAPTURE = dict.fromkeys(("api", "completion", "decode-bytes", "help", "schemas"), "it reads no capture")
 _FILTERS = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
-_NO_FILTER = {"follow": "exchanges that a filter skips would be missing on the way of a record"}
+_NO_FILTER = {
+    "follow": "exchanges that a filter skips would be missing on the way of a record",
+    "tls": "filters select exchanges, which encrypted connections have none of",
+}
 _ITS_SCREEN = {"browse": "it is a screen"}
 _ITS_TEXT = {"completion": "it prints a script", "help": "it prints text"}
 _ITS_FILES = {"schemas": "it writes files, and says how many"}
-_NO_TABLE = dict.fromkeys(("audit", "check", "security", "follow"), "its text has no tables") | dict.fromkeys(
+_NO_TABLE = dict.fromkeys(("audit", "check", "security", "follow", "tls"), "its text has no tables") | dict.fromkeys(
     ("decode", "live", "decode-bytes"), "its lines are written one by one"
 )
 _OTHER_MEANINGS = {
@@ -59,11 +62,12 @@ _OTHER_MEANINGS = {
 }
 LACKS: Final[dict[str, dict[str, str]]] = {
     **dict.fromkeys(_FILTERS, _NO_CAPTURE | _NO_FILTER),
-    **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory", "--topic-ids"), _NO_CAPTURE),
+    **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
+    "--topic-ids": {**_NO_CAPTURE, "tls": "it shows no topics"},
     # There it is the API of a response.
     "--api": {name: reason for name, reason in (_NO_CAPTURE | _NO_FILTER).items() if name != "decode-bytes"},
     # There it selects records.
-    "--topic": _NO_CAPTURE,
+    "--topic": {**_NO_CAPTURE, "tls": "it shows no topics"},
     "--hosts": {
         **_NO_CAPTURE,
         "export": "tables have addresses",
