@@ -11,10 +11,11 @@ from typing import Any, BinaryIO, Final, Protocol
 import msgspec
 
 from kafkasniff.capture.formats.compressed import MAGIC_SIZE, Inflater, inflater_for
+from kafkasniff.capture.formats.log_segment import SEGMENT_HEAD, SegmentPackets, is_segment
 from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.wakeup import wait_readable
 
-__all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
+__all__ = ["EMPTY", "HEAD_SIZE", "ByteStream", "Compressed", "Failure", "converter_for", "open_path", "open_pipe"]
 
 PIPE_READ: Final = 1 << 20
 """Bytes requested from a pipe at a time: the most that Linux lets a pipe hold without privileges."""
@@ -22,6 +23,8 @@ PIPE_READ: Final = 1 << 20
 COMPRESSED_READ: Final = 256 << 10
 """Compressed bytes read at a time; not the chunk size, which must not affect how much is lost at a corrupt place."""
 
+HEAD_SIZE: Final = max(MAGIC_SIZE, SEGMENT_HEAD)
+"""Bytes that decide whether a file is compressed, or a log segment."""
 
 EMPTY: Final = "is empty; was the capture stopped before its first packet was written?"
 """Message for an empty capture, after its name."""
@@ -165,9 +168,9 @@ class Pipe:
 
 
 class Compressed:
-    """The plain bytes of a compressed file or pipe."""
+    """The plain bytes of a compressed file or pipe, or of a log segment."""
 
-    def __init__(self, source: ByteStream, head: bytes, inflater: Inflater) -> None:
+    def __init__(self, source: ByteStream, head: bytes, inflater: Inflater | SegmentPackets) -> None:
         self.failure: Failure | None = None
         self.reopens = source.reopens
         self._source = source
@@ -221,9 +224,17 @@ class Compressed:
         self._source.close()
 
 
+def converter_for(head: bytes, name: str) -> Inflater | SegmentPackets | None:
+    """What turns a file that begins with `head` (HEAD_SIZE bytes, or all) into a capture; None: it is one."""
+    return inflater_for(head) or (SegmentPackets(name) if is_segment(head) else None)
+
+
 def _plain_or_compressed(source: RegularFile | Pipe, name: str) -> ByteStream:
     """Look at the first bytes and stack a decompressor on the source if they need it."""
     head = source.extend(b"", MAGIC_SIZE, COMPRESSED_READ)
+    if head[:1] == b"\0":
+        # No capture begins like this; a pipe has more of a segment.
+        head = source.extend(head, HEAD_SIZE, COMPRESSED_READ)
     if source.failure is not None:
         reason = source.failure.reason
         source.close()
@@ -231,9 +242,9 @@ def _plain_or_compressed(source: RegularFile | Pipe, name: str) -> ByteStream:
     if not head:
         source.close()
         raise CaptureError(f"{name}: {EMPTY}")
-    inflater = inflater_for(head)
-    if inflater is not None:
-        return Compressed(source, head, inflater)
+    converter = converter_for(head, name)
+    if converter is not None:
+        return Compressed(source, head, converter)
     if isinstance(source, RegularFile):
         source.bytes_read = 0
         return source

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.formats.log_segment import is_segment
 from kafkasniff.capture.formats.pcap import HEADER_SIZE, is_pcap
 from kafkasniff.capture.formats.pcapng import is_pcapng
 
@@ -24,7 +25,7 @@ def begins_capture(head: bytes) -> bool:
     if inflater is not None:
         inflater.give(head)
         head = inflater.take()
-    return len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head))
+    return is_segment(head) or (len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head)))
 
 
 def named_like_capture(name: str) -> bool:

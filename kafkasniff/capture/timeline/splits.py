@@ -12,9 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats import pcap, pcapng
-from kafkasniff.capture.formats.bytestream import EMPTY, ByteStream, Compressed, Failure
-from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.formats import bytestream, pcap, pcapng
+from kafkasniff.capture.formats.bytestream import EMPTY, ByteStream, Compressed, Failure, converter_for
 from kafkasniff.capture.formats.pcap import PcapParser, PcapState
 from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState
 from kafkasniff.capture.formats.raw import Interface, Parsed, RawPackets
@@ -189,13 +188,13 @@ def parser_from(state: State, path: str, capture: int) -> Parser:
 
 def open_whole(read_at: ReadAt, path: str, capture: int, size: int) -> CaptureReader:
     """A reader of a whole capture, compressed or not. Raises CaptureError if it is not one."""
-    head = read_at(0, min(MAGIC_SIZE, size))
+    head = read_at(0, min(bytestream.HEAD_SIZE, size))
     if not head:
         raise CaptureError(f"{path}: {EMPTY}")
-    inflater = inflater_for(head)
+    converter = converter_for(head, path)
     stream: ByteStream = Region(read_at, 0, size)
-    if inflater is not None:
-        stream = Compressed(stream, b"", inflater)
+    if converter is not None:
+        stream = Compressed(stream, b"", converter)
     return CaptureReader(stream, path, capture)
 
 
