@@ -8,6 +8,7 @@ from ..broker import RealBroker
 from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import greeted, java, rdkafka
+from .waits import java_waits
 
 QUICK = {
     "broker.session.timeout.ms": "2000",
@@ -48,6 +49,22 @@ def _restarted(stage: Stage) -> None:
         time.sleep(2)
         second.stop()
         time.sleep(1)
+        second.start()
+        time.sleep(2)
+
+
+def _planned(stage: Stage) -> None:
+    """The second of three brokers moves its leaders, stops, and starts again; its clients have moved on by then."""
+    first, second = _cluster(stage)
+    third = stage.broker(properties=QUICK, controller=first)
+    bootstrap = f"{first.bootstrap()},{third.bootstrap()}"
+    for topic, replicas in (("orders", "2,3"), ("payments", "2,1"), ("refunds", "2,3")):
+        stage.run(java_waits("topic", bootstrap, topic, replicas))
+    with stage.recording(*(broker.port() for broker in (first, second, third))):
+        for topic in ("orders", "payments", "refunds"):
+            stage.start(rdkafka(stage, 60, bootstrap, topic, linger_ms="0", client_id=f"writer-of-{topic}"))
+        time.sleep(4)
+        second.stop()
         second.start()
         time.sleep(2)
 
@@ -118,6 +135,13 @@ FAULTS = [
         "broker-restarted.pcap",
         "the second of two brokers is stopped and started again; their clients, and the controller's listener",
         _restarted,
+        sniff=SniffOptions(until_quiet=False),
+    ),
+    Fault(
+        "broker-restarted-as-planned.pcap",
+        "a broker moves its leaders to the others, stops, and is started again (controlled shutdown); clients continue",
+        _planned,
+        looks_like="broker-killed.pcap",
         sniff=SniffOptions(until_quiet=False),
     ),
     Fault(

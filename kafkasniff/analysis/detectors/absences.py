@@ -29,6 +29,7 @@ __all__ = [
     "TcpLink",
     "absences",
     "add_links",
+    "closed_at_once",
     "links_by_broker",
     "links_shape",
     "usual_absences",
@@ -193,6 +194,22 @@ def absences(links: Sequence[TcpLink], *, reach_ns: int, together_ns: int, at_le
 def usual_absences(links: Sequence[TcpLink]) -> list[Absence]:
     """`absences` with the default thresholds of broker-gone."""
     return absences(links, reach_ns=REACH_NS, together_ns=TOGETHER_NS, at_least=AT_LEAST)
+
+
+def closed_at_once(links: Sequence[TcpLink]) -> Iterator[tuple[int, int]]:
+    """When a broker closed all of its connections, and several that had lasted: spans for `Spans`.
+
+    Connections of one client alone prove no absence, since a proxy or firewall may have ended them.
+    """
+    open_then = Spans((link.time_ns, link.over_ns) for link in links if link.works)
+    dropped = sorted(
+        (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
+    )
+    for group in _runs(dropped, TOGETHER_NS):
+        first, last = _at(group[0].ended_ns), _at(group[-1].ended_ns)
+        lasted = sum(link.over_ns - link.time_ns > TOGETHER_NS for link in group)
+        if lasted >= AT_LEAST and not open_then.surround(first, last):
+            yield first - 1, last + 1
 
 
 def _is_dropped(link: TcpLink) -> bool:

@@ -158,6 +158,8 @@ class UncompressedBatches(Detector[UncompressedThresholds]):
         return bool(size >= limits.size and batches and size / batches >= limits.batch)
 
 
+SOON_NS: Final = 1_000_000_000
+"""How soon producers send the parts of a batch that was refused."""
 _TOO_LARGE: Final = (10, 18)
 """MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
 
@@ -175,7 +177,8 @@ class OversizedMessages(Detector[OversizedThresholds]):
     """Batches that brokers refused for their size, and batches close to the limit.
 
     It is an error for a batch of one record, which cannot be split, a warning for a producer without sequence numbers
-    that continues, and a note if the records were accepted later in smaller batches.
+    that continues, or if the capture ends within a second, and a note if the records were accepted later in smaller
+    batches.
 
     Caveats: batches sent with acks=0 are refused without a response (`lost-records`). The topic's limit may differ from
     `limit`.
@@ -189,12 +192,17 @@ class OversizedMessages(Detector[OversizedThresholds]):
     _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
 
     def reads(self) -> Mapping[str, TableReading]:
-        return united(_READS, {"exchanges": TableReading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
+        whole = {"connections": TableReading(("end_time_ns",))}
+        return united(_READS, whole, {"exchanges": TableReading((*ORDER, *ATTEMPT_COLUMNS), ("Produce",))})
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {**self._refused.shapes(), **self._near.shapes(), **attempt_shapes()}
+        end = Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),))
+        return {**self._refused.shapes(), **self._near.shapes(), **attempt_shapes(), "end": end}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            self.parts["end"].add({"one": [0], "end_ns": [pc.max(column(batch, "end_time_ns")).as_py()]})
+            return
         produced = only(batch, in_any(batch, "api", ["Produce"]))
         kept = [*ORDER, *(name for name in ATTEMPT_COLUMNS if name != "partitions")]
         parts = named(exploded(produced, kept))
@@ -241,9 +249,17 @@ class OversizedMessages(Detector[OversizedThresholds]):
     def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...], attempts: Attempts) -> Finding:
         kept = attempts.of(row["client_id"], row["client_ip"], row["topic"], row["error_code"])
         stored = sum(one.count for one in kept if attempts.is_stored(one))
-        # Without sequence numbers, the fate of the records in a batch that can be split is unknown.
+        # The fate of the records in a batch that can be split is unknown without sequence numbers, or if the capture
+        # ends before the producer can send them again.
+        end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
         unknown = sum(
-            one.count for one in kept if one.producer_id < 0 and one.record_count > 1 and attempts.went_on(one)
+            one.count
+            for one in kept
+            if one.record_count > 1
+            and not attempts.is_stored(one)
+            and (
+                (one.producer_id < 0 and attempts.went_on(one)) or (end is not None and (one.last or 0) > end - SOON_NS)
+            )
         )
         # Batches that were cut off may have been sent again, too.
         unknown += row["count"] - sum(one.count for one in kept)
@@ -254,7 +270,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
         if severity == "note":
             meaning = "The producer split them: only time is lost."
         elif severity == "warning":
-            meaning = "The client continued; whether it sent their records again in smaller batches is unknown."
+            meaning = "Whether the client sent their records again in smaller batches is unknown."
         elif stored or unknown:
             meaning = (
                 f"The records of {lost:,} of these batches were not accepted later; the others were, or it is unknown."

@@ -52,6 +52,8 @@ OFTEN: Final = 3
 """This many absences of a broker are an error although it returns."""
 SLACK_NS: Final = 30_000_000_000
 """How long after an absence the first message with the new epoch may follow."""
+PLANNED_NS: Final = 30_000_000_000
+"""A planned shutdown is a note if connects fail no longer than this: clients need some time to move on."""
 NODE_NS: Final = 100_000_000
 """Listeners of one address that are gone within this time belong to one node."""
 
@@ -81,10 +83,11 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     """Brokers that drop their connections and then refuse or ignore new ones.
 
     It is an error if the broker does not return before the capture ends, a warning if it does, and a note if it had no
-    connection before, or if only its broker epoch changed. The listener that accepted heartbeats of brokers is the
-    controller's. A broker that clients do not contact is a warning if the metadata of others no longer lists it and
-    shows partitions that lost it as a replica. If clients asked for metadata before and afterwards, the
-    finding names the new leaders.
+    connection before, or if only its broker epoch changed. It is a note, too, if metadata named new leaders of its
+    partitions just before (a controlled shutdown), and connects did not fail for long. The listener that accepted
+    heartbeats of brokers is the controller's. A broker that clients do not contact is a warning if the metadata of
+    others no longer lists it and shows partitions that lost it as a replica. If clients asked for metadata before and
+    afterwards, the finding names the new leaders.
 
     All absences of a broker are one finding; three are an error.
 
@@ -149,7 +152,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             controls = not history.controllers.isdisjoint({broker, *others})
             if number is None:
                 unknown.append(absence.first_ns)
-                found.append(self._finding(broker, absence, others, None, None, {}, controls=controls))
+                found.append(self._finding(broker, absence, others, None, None, {}, 0, controls=controls))
                 continue
             node = (self.clusters.group(broker), number)
             reported.add(node)
@@ -163,7 +166,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 if listed is not None and any(link.time_ns >= listed for link in absence.failed):
                     listed = None  # connects prove more than what others believe
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
-            found.append(self._finding(broker, absence, others, restarted, listed, moved, controls=controls))
+            before = history.moved_before(node, absence.first_ns)
+            found.append(self._finding(broker, absence, others, restarted, listed, moved, before, controls=controls))
         found = [self._again_and_again(some) for some in _by_subject(found)]
         found += self._missing(history, reported)
         return [*found, *self._restarts(history, explained, sorted(unknown))]
@@ -229,6 +233,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         restarted: dict[str, Any] | None,
         listed: int | None,
         moved: dict[int, int] | None,
+        before: int,
         *,
         controls: bool,
     ) -> Finding:
@@ -236,7 +241,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
         `restarted` is the epoch in which the broker registered afterwards, `listed` when metadata listed it again; None
         if unknown. `moved` are the new leaders of its partitions with partition counts; None if too many absences need
-        them. `others` are further listeners that were gone with it.
+        them. `before` counts partitions that had moved before. `others` are further listeners that were gone with it.
         """
         back, how = absence.back_ns, ""
         if back is None and restarted is not None:
@@ -244,8 +249,11 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         elif back is None and listed is not None:
             back, how = listed, ", according to the metadata of other brokers"
         first = clock_time(absence.first_ns)[:-3]
+        planned = before > 0 and all(link.time_ns < absence.first_ns + PLANNED_NS for link in absence.failed)
         if back is None:
-            span = f"since {first}, not back by the end of the capture"
+            span = f"since {first}, " + (
+                "and not needed after that" if planned else "not back by the end of the capture"
+            )
         else:
             span = f"from {first} to {clock_time(back)[:-3]} ({elapsed(back - absence.first_ns)}{how})"
         what = "gone" if absence.worked else "not up yet"
@@ -257,6 +265,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         facts.append(f"{plural(len(absence.clients), 'client')} ({some(absence.clients)})")
         if others:
             facts.append(f"also its {'listener' if len(others) == 1 else 'listeners'} {some(others)}")
+        if before:
+            facts.append(f"leaders of {plural(before, 'partition')} moved before that")
         if moved:
             moves = [f"{plural(count, 'partition')} to broker {leader}" for leader, count in sorted(moved.items())]
             facts.append(f"leaders moved: {', '.join(moves)}")
@@ -264,6 +274,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             facts.append(f"restarted (broker epoch {restarted['epoch']})")
         links = sorted((*absence.dropped, *absence.failed), key=_time)
         severity: Severity = "error" if back is None else "warning" if absence.worked else "note"
+        if planned:
+            severity = "note"
         return self.finding(
             severity,
             f"{'controller' if controls else 'broker'} {broker} {what} {span}: {', '.join(facts)}",
@@ -288,6 +300,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 "listeners": [broker, *others],
                 "back": back is not None,
                 "controller": controls,
+                "leaders_moved_before": before,
                 "leaders_moved": None if moved is None else {str(leader): moved[leader] for leader in sorted(moved)},
                 "broker_epoch": None if restarted is None else restarted["epoch"],
             },

@@ -15,6 +15,9 @@ __all__ = ["BrokerHistory"]
 MAX_LOOKUPS: Final = 1 << 21
 """Maximum number of partitions searched for a new leader in one run: those that a broker led, once per absence."""
 
+SHUTDOWN_NS: Final = 10_000_000_000
+"""How long before a broker closes its connections a controlled shutdown may have moved its leaders."""
+
 _Node = tuple[str | None, int]
 """A cluster as in `Clusters.group`, and a broker number."""
 
@@ -58,6 +61,23 @@ class BrokerHistory:
         """When Metadata of any broker last listed one."""
         times = (one.last_listed(node[1]) for one in self._listed.get(node[0], ()))
         return max((time for time in times if time is not None), default=None)
+
+    def moved_before(self, node: _Node, at_ns: int) -> int:
+        """Partitions that metadata gave to another leader just before a time: a controlled shutdown.
+
+        0 if the searches would exceed `MAX_LOOKUPS`.
+        """
+        led = self._led.get(node, [])
+        count = bisect_left(led, at_ns, key=itemgetter(0))
+        if count > self._lookups:
+            return 0
+        self._lookups -= count
+        found = 0
+        for place in {place for _, place in led[:count]}:
+            leaders = self._leaders[place]
+            named_ns, leader = leaders[bisect_left(leaders, (at_ns, -1)) - 1]
+            found += leader != node[1] and named_ns > at_ns - SHUTDOWN_NS
+        return found
 
     def new_leaders(self, node: _Node, since_ns: int, until_ns: int | None) -> dict[int, int] | None:
         """The new leaders of partitions that a broker led before a given time, with partition counts.

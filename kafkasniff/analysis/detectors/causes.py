@@ -38,7 +38,7 @@ _OWN: Final = _CLIENT | {"topic", "partition", "group_id", "transactional_id", "
 _NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
 """What `trouble` of a finding of transport-trouble makes requests late or unanswered."""
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
-    "not-leader": ("56", "unreached-listeners", "broker-gone"),
+    "not-leader": ("56", "unreached-listeners", "broker-gone", "late-answers"),
     "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "cut-connections", "unreached-listeners"),
     "late-answers": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
@@ -59,6 +59,7 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "repeated-sequences": ("broker-gone", "hidden-errors", "not-leader", "late-answers"),
     "overwritten-records": ("broker-gone",),
     "offsets-out-of-range": ("overwritten-records", "missing-topics"),
+    "blocked-streams-groups": ("missing-topics", "broker-gone"),
     "lost-records": ("broker-gone", "hidden-errors", "not-leader", "oversized-messages"),
 }
 """Detectors, error codes and kinds of trouble that may explain the findings of another, the likeliest first. For error
@@ -71,6 +72,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "late-answers": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK),
     "metadata-storms": ("connection-churn",),
+    "blocked-streams-groups": ("missing-topics",),
     "hidden-errors": (
         *("damaged-records", "fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries"),
         "shared-instances",

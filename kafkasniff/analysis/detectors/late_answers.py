@@ -180,7 +180,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 "still is as likely as the leader: a leader waits for its followers for up to "
                 "replica.lag.time.max.ms. The capture does not show which."
             )
-        grave = silence.back_ns is None or lasted >= self.thresholds.timeout
+        # A short silence at the end may be a pause.
+        grave = lasted >= (self.thresholds.silent if silence.back_ns is None else self.thresholds.timeout)
         severity: Severity = "error" if grave else "warning"
         return self.finding(
             severity,

@@ -57,6 +57,8 @@ _NEVER: Final[Mapping[str, str]] = {
     "unanswered": "unanswered",
     "silent": "accepted, but requests never answered",
 }
+BLOCKED: Final = 2
+"""A single connect may be unanswered for other reasons."""
 _ANSWER_NS: Final = 1_000_000_000
 """After this time without an answer to a SYN it is sent again (RFC 6298)."""
 
@@ -84,7 +86,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     a request: an error. Or it repeatedly asks for metadata, sends nothing else, and reaches none of the advertised
     addresses: an error if these are loopback addresses and the client is elsewhere, otherwise a warning. For host
     names, whose addresses are unknown, it is a note unless the responses named leaders for its topics and it asked
-    again at once, time after time.
+    again at once, time after time. Connects that get no answer although open connections work are an error, too.
 
     Caveats: a program that polls the metadata of a topic looks the same.
     """
@@ -101,6 +103,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
     _same = Tally("same", _SAME_ADDRESS)
     _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
+    _blocked = Tally("blocked", (("client_ip", pa.string()), *BROKER))
+    """Connects that were sent again. A single SYN may be all that was captured of a connection that works."""
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
@@ -110,21 +114,24 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             "connections": TableReading(
                 (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
             ),
-            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", "opening"), optional=True),
+            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", "opening", "syns"), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
         one: Any = (("count", pa.int64(), "sum"),)
         keys = (*CLIENT, ("host", pa.string()), ("port", pa.int32()))
+        pair: Any = (("client_ip", pa.string()), *BROKER)
         return {
             **self._asks.shapes(),
             **self._failed.shapes(),
+            **self._blocked.shapes(),
             **self._same.shapes(),
             "advertised": Shape(keys=keys, measures=one, weight="count", bound=MAX_ADVERTISED),
             "registered": Shape(keys=(("host", pa.string()), ("port", pa.int32()), ("controller", pa.bool_()))),
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
-            "reached": Shape(keys=(("client_ip", pa.string()), *BROKER), measures=one, weight="count"),
+            "reached": Shape(keys=pair, measures=(*one, ("until", pa.int64(), "max")), weight="count"),
+            "opened": Shape(keys=pair, measures=(*one, ("last", pa.int64(), "max")), weight="count"),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -136,10 +143,15 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             opening = pa.array(["silent"] * silent.num_rows, pa.string())
             self._failed.add(self, silent, {**_pair(silent), "opening": opening})
             batch = only(batch, pc.and_(pc.greater(column(batch, "broker_bytes"), 0), pc.invert(nothing)))
-            self.parts["reached"].add({**_pair(batch), "count": _ones(batch)})
+            self.parts["reached"].add({**_pair(batch), "count": _ones(batch), "until": column(batch, "end_time_ns")})
         elif table == TABLE:
+            opened = only(batch, in_any(batch, "opening", ["answered"]))
+            self.parts["opened"].add({**_pair(opened), "count": _ones(opened), "last": column(opened, "time_ns")})
             batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
             self._failed.add(self, batch, {**_pair(batch), "opening": column(batch, "opening")})
+            again = pc.and_(in_any(batch, "opening", ["unanswered"]), pc.greater(column(batch, "syns"), 1))
+            batch = only(batch, again)
+            self._blocked.add(self, batch, _pair(batch))
         else:
             self._exchanges(batch)
 
@@ -190,7 +202,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         advertised: dict[tuple[str | None, str | None], list[tuple[str, int]]] = {}
         for row in self.parts["advertised"].table().to_pylist():
             advertised.setdefault((row["client_id"], row["client_ip"]), []).append((row["host"], row["port"]))
-        reached = {(row["client_ip"], row["broker"]) for row in self.parts["reached"].table().to_pylist()}
+        pairs = {(row["client_ip"], row["broker"]): row for row in self.parts["reached"].table().to_pylist()}
+        reached = set(pairs)
         failed = list(self._failures(advertised, reached))
         # What cannot be reached explains why these clients do nothing else.
         known = {(one.subject["client_ip"], one.subject["broker"]) for one in failed}
@@ -199,7 +212,45 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             for who, brokers in advertised.items()
             if not any((who[1], _endpoint(*broker)) in known for broker in brokers)
         }
-        return [*self._same_address(), *failed, *self._stuck(stuck, reached)]
+        return [*self._same_address(), *failed, *self._unanswered(pairs), *self._stuck(stuck, reached)]
+
+    def _unanswered(self, pairs: Mapping[tuple[str | None, str], dict[str, Any]]) -> Iterator[Finding]:
+        """New connections that get no answer, while the client has an open one."""
+        failed = self._failed.rows(self)
+        silent = {(row["client_ip"], row["broker"]) for row, _ in failed if row["opening"] == "silent"}
+        opened = {(row["client_ip"], row["broker"]): row["last"] for row in self.parts["opened"].table().to_pylist()}
+        for row, evidence in self._blocked.rows(self):
+            pair = row["client_ip"], row["broker"]
+            known = pairs.get(pair)
+            if row["count"] < BLOCKED or row["first"] is None:
+                continue
+            if known is None and pair not in silent:
+                continue
+            if known is not None and (known["until"] or 0) < (row["first"] + row["last"]) // 2:
+                continue
+            later = (opened.get(pair) or 0) > row["last"]
+            works = "and so are requests on an open one" if known is None else "although an open connection works"
+            yield self.finding(
+                "warning" if later else "error",
+                f"{plural(row['count'], 'connect')} from {word(row['client_ip'])} to {row['broker']} unanswered, "
+                f"{works}" + ("; later connects were answered" if later else ""),
+                meaning=(
+                    "Nothing answers the first packet (SYN) of new connections. Clients whose open connection works "
+                    "continue; those that start, or reconnect, cannot."
+                ),
+                advice=(
+                    "Check firewalls, load balancers and their limits (rate of new connections, full tables of "
+                    "connection tracking) between the two, and on the broker's machine whether the queue of its "
+                    "listening socket overflows (`ss -lnt`, `nstat -az TcpExtListenOverflows`): then its acceptor does "
+                    "not keep up, or stands still."
+                ),
+                subject={"client_id": None, "client_ip": row["client_ip"], "broker": row["broker"]},
+                count=row["count"],
+                first=row["first"],
+                last=row["last"],
+                evidence=evidence,
+                values={"attempts": row["count"], "opening": "unanswered"},
+            )
 
     def _same_address(self) -> Iterator[Finding]:
         for row, evidence in self._same.rows(self):

@@ -262,7 +262,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             # The first one after it.
             later = None if row["first"] is None else bisect_left(asked, row["first"], key=_time)
             reset = None if later is None or later == len(asked) else asked[later]
-            one = _Refusal(row, evidence, reset, starts.get(place), ends.get(place), row.get("group_id"))
+            start = reset["offset"] if reset and reset["timestamp"] == EARLIEST else starts.get(place)
+            one = _Refusal(row, evidence, reset, start, ends.get(place), row.get("group_id"))
             found.setdefault((*who, row["cluster"], row["topic"], one.group), []).append(one)
         yield from self._unread()
         for refusals in found.values():

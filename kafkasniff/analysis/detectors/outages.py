@@ -7,11 +7,12 @@ from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator
-from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.columns import broker_endpoint, column, integers, only
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
 from kafkasniff.analysis.detectors.ways import Way
 from kafkasniff.analysis.detectors.wording import elapsed
@@ -21,6 +22,8 @@ __all__ = ["Outage", "add_stalls", "outages", "stalls_shapes"]
 
 MAX_STALLS: Final = 1 << 16
 """Maximum number of stalls that are examined, the earliest."""
+UNHEARD: Final = 3
+"""So many retransmissions without any packet of the other side show that nothing arrives."""
 ANSWER_NS: Final = 50_000_000
 """By this much, an acknowledgement may be later than a round trip (delayed acknowledgements: 40 ms in Linux)."""
 
@@ -135,6 +138,8 @@ def stalls_shapes() -> dict[str, Shape]:
 def add_stalls(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `transport`."""
     detector.parts["end"].add({"one": [0], "until": [pc.max(column(batch, "end_time_ns")).as_py()]})
+    for side, other in (("client", "broker"), ("broker", "client")):
+        _add_unheard(detector, batch, side, other)
     lists = column(batch, "stalls")
     structs = pc.list_flatten(lists)
     if not len(structs):
@@ -146,6 +151,38 @@ def add_stalls(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     columns |= {"broker": broker_endpoint(batch).take(parents)}
     columns["ended"] = pc.is_valid(column(batch, "ended_ns")).take(parents)
     detector.parts["stalls"].add(columns)
+
+
+def _add_unheard(detector: Accumulator[Any], batch: pa.RecordBatch, side: str, other: str) -> None:
+    """Connections that began before the capture, on which one side only repeats itself, and the other says nothing.
+
+    If only one direction was captured, the other acknowledges: retransmissions are few.
+    """
+    again, packets = (integers(column(batch, f"{side}_{name}")) for name in ("again", "packets"))
+    nothing = integers(column(batch, f"{other}_packets")) == 0
+    rows = only(batch, pa.array(nothing & (again >= UNHEARD) & (2 * again > packets)))
+    if not rows.num_rows:
+        return
+    since, until = column(rows, "time_ns"), column(rows, "end_time_ns")
+    none = np.zeros(rows.num_rows, np.int64)
+    detector.parts["stalls"].add(
+        {
+            **{name: column(rows, name) for name in ("connection_id", "time_ns", "client_ip")},
+            "since": since,
+            "broker": broker_endpoint(rows),
+            "sender": [side] * rows.num_rows,
+            "until": until,
+            "kind": ["unacknowledged"] * rows.num_rows,
+            "retries": column(rows, f"{side}_again"),
+            "retried": until,
+            "size": none + 1,
+            "passed": none,
+            "heard": none,
+            "quiet": pc.subtract(until, since),
+            "over": none > 0,
+            "ended": pc.is_valid(column(rows, "ended_ns")),
+        }
+    )
 
 
 def outages(detector: Accumulator[Any], at_least_ns: int) -> list[Outage]:

@@ -126,18 +126,31 @@ def _note(event: Row) -> str:
 
 
 def _away(events: Sequence[Row], at_least_ns: int) -> list[Row]:
-    """Leaves of members that join again later, in the newer protocols."""
-    left: dict[str, Row] = {}
+    """Leaves of members that join again later: in the newer protocols with their id, else on their connection.
+
+    A program that ends also ends its connection.
+    """
+    left: dict[str | int, Row] = {}
     found = []
     for event in events:
-        if event["asked"] is None or event["time_ns"] is None:
+        if event["time_ns"] is None:
             continue
-        before = left.pop(event["member_id"], None)
-        if event["asked"] == _LEAVE:
-            left[event["member_id"]] = event
-        elif event["asked"] == 0 and before is not None and event["time_ns"] - before["time_ns"] >= at_least_ns:
-            found.append(before)
+        newer = event["asked"] is not None
+        who = event["member_id"] if newer else event["connection_id"]
+        joins = event["asked"] == 0 if newer else event["api"] == "JoinGroup"
+        if (event["asked"] == _LEAVE) if newer else (event["api"] == "LeaveGroup"):
+            left[who] = event
+        elif joins or newer:
+            before = left.pop(who, None)
+            if joins and before is not None and event["time_ns"] - before["time_ns"] >= at_least_ns:
+                found.append(before)
     return found
+
+
+def _late(events: Sequence[Row], away_ns: int) -> list[Row]:
+    """Leaves of members that did not poll in time."""
+    away = {id(one) for one in _away(events, away_ns)}
+    return [one for one in events if id(one) in away or (_leaves(one) and POLL_TIMEOUT in (one["reason"] or ""))]
 
 
 def _leaves(event: Row) -> bool:
@@ -161,7 +174,9 @@ class RebalanceStorms(GroupDetector):
 
     Generations in which members only joined do not count: that is how groups start and grow.
 
-    Caveats: a rolling deployment looks the same, and so do short programs that run one after the other.
+    It is a note if each member left once and on purpose, as in a rolling deployment.
+
+    Caveats: short programs that run one after the other look the same as members that restart again and again.
     """
 
     name: ClassVar[str] = "rebalance-storms"
@@ -182,11 +197,13 @@ class RebalanceStorms(GroupDetector):
             for some_rows, enough in ((counted, self.thresholds.rejoins), (leaving, self.thresholds.at_least)):
                 first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
                 if after - first >= enough:
-                    yield self._finding(group, some_rows[first:after], events.get(group, []))
+                    yield self._finding(group, some_rows[first:after], events.get(group, []), rows)
                     break
 
-    def _finding(self, group: GroupKey, rows: list[Row], events: list[Row]) -> Finding:
+    def _finding(self, group: GroupKey, rows: list[Row], events: list[Row], everything: list[Row]) -> Finding:
+        """`rows`: those that count; `everything`: all rebalances of the group."""
         names = client_names(events)
+        planned = _is_planned(rows, events, everything)
         first, last = rows[0]["time_ns"], rows[-1]["time_ns"]
         reasons = []
         for key, verb in (("left", "left"), ("lost", "disappeared without leaving"), ("joined", "joined")):
@@ -205,11 +222,12 @@ class RebalanceStorms(GroupDetector):
         inside = [event for event in events if event["time_ns"] is not None and first <= event["time_ns"] < over]
         shown = [event for event in inside if _leaves(event) or event["error_code"] or event["reason"]] or inside
         return self.finding(
-            "warning",
+            "note" if planned else "warning",
             f"{self._named(group)} rebalanced {plural(len(rows), 'time')}{span(first, last)}: {why}",
             meaning=(
                 "In each rebalance members stop or give up partitions, partitions are reassigned, and records with "
                 "uncommitted offsets are read again."
+                + (" Each member left once and on purpose: a deployment, or a group that shrinks." if planned else "")
             ),
             advice=(
                 "Find out why members leave: a poll interval or session timeout too short for the work, crashes, or "
@@ -223,6 +241,38 @@ class RebalanceStorms(GroupDetector):
             evidence=_evidence(shown),
             values={"rebalances": len(rows), "causes": causes[:MAX_EVIDENCE]},
         )
+
+
+def _is_planned(rows: Sequence[Row], events: Sequence[Row], everything: Sequence[Row]) -> bool:
+    """Whether members left on purpose, and none of them left again before the last one had joined.
+
+    Members with equal client ids may be replaced in turn.
+    """
+    if any(row["lost"] or not row["left"] for row in rows) or _late(events, 0):
+        return False
+    names = client_names(events)
+    complete = max((row["time_ns"] for row in everything if row["joined"] and row["time_ns"] is not None), default=0)
+    left = Counter(names.get(one, one) for row in rows if row["time_ns"] < complete for one in row["left"])
+    most = _most_at_once(events, names)
+    return all(count <= most[name] for name, count in left.items())
+
+
+def _most_at_once(events: Sequence[Row], names: Mapping[str, str]) -> Counter[str]:
+    """How many members with each client id were in the group at the same time, at most."""
+    present: dict[str, set[str]] = {}
+    most: Counter[str] = Counter()
+    for event in events:
+        member = event["member_id"]
+        if not member:
+            continue
+        name = names.get(member, member)
+        members = present.setdefault(name, set())
+        if _leaves(event):
+            members.discard(member)
+        else:
+            members.add(member)
+            most[name] = max(most[name], len(members))
+    return most
 
 
 def _densest(times: Sequence[int], every: int) -> tuple[int, int]:
@@ -252,8 +302,8 @@ class LostMembers(GroupDetector):
     The coordinator drops a member that has not sent a heartbeat for `session.timeout.ms`. This is known if a later
     response to the member says so, or if the leader's list of members lacks it.
 
-    A member of the newer protocols gives no reason when it leaves. If it joins again later with the same member id, its
-    program did not poll in the meantime.
+    Members of the newer protocols, and those of older clients, give no reason when they leave. If such a member joins
+    again later with the same member id, or on the same connection, its program did not poll in the meantime.
 
     Caveats: a LeaveGroup that is missing from the capture looks like a loss, and so does removal by an administrator. A
     program that unsubscribes for a while looks like one that does not poll.
@@ -266,8 +316,7 @@ class LostMembers(GroupDetector):
     def findings(self) -> Iterator[Finding]:
         rebalances = self._rebalances()
         for group, events in self._events().items():
-            late = [event for event in events if _leaves(event) and POLL_TIMEOUT in (event["reason"] or "")]
-            late += _away(events, self.thresholds.away)
+            late = _late(events, self.thresholds.away)
             # `SharedInstances` reports those that another program has replaced.
             fenced = {event["member_id"] for event in events if event["error_code"] == FENCED_INSTANCE_ID}
             lost = [(row, one) for row in rebalances.get(group, ()) for one in row["lost"] if one not in fenced]

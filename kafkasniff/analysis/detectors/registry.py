@@ -28,6 +28,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("repeated-starts", "kafkasniff.analysis.detectors.progress"),
     ("growing-lag", "kafkasniff.analysis.detectors.progress"),
     ("repeated-deliveries", "kafkasniff.analysis.detectors.share_groups"),
+    ("blocked-streams-groups", "kafkasniff.analysis.detectors.streams_groups"),
     ("offsets-out-of-range", "kafkasniff.analysis.detectors.offsets"),
     ("missing-topics", "kafkasniff.analysis.detectors.topics"),
     ("expired-sessions", "kafkasniff.analysis.detectors.sessions"),

@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.outages import add_stalls, outages, stalls_sh
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
 from kafkasniff.analysis.detectors.ways import WAY_COLUMNS, add_ways, ways, ways_shapes
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.waits import WAIT_COLUMNS, Integers, excused_us, with_sender, work_us
+from kafkasniff.analysis.waits import WAIT_COLUMNS, Integers, excused_us, may_have_waited, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 
 __all__ = [
@@ -174,6 +174,7 @@ class OwedResponses(Detector[P]):
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+            "last": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             **gap_shapes(),
         }
 
@@ -209,6 +210,9 @@ class OwedResponses(Detector[P]):
         slot = floor_divided(time, SLOT_NS)
         broker = broker_endpoint(batch).filter(known)
         self.parts["answers"].add({"slot": slot, "broker": broker, "first": time, "last": time, **_in_parts(time)})
+        waited = may_have_waited(batch).filter(known)
+        connection = column(batch, "connection_id").filter(known).filter(waited)
+        self.parts["last"].add({"connection_id": connection, "end_ns": time.filter(waited)})
         missing = in_any(batch, "status", ["unanswered", "open"])
         long = pc.fill_null(pc.greater_equal(column(batch, "latency_us"), self.kept_ns // 1000), False)
         batch = only(batch, pc.or_(missing, long))
@@ -252,6 +256,7 @@ class OwedResponses(Detector[P]):
             stuck.setdefault(connection, []).extend((gap - 1, gap + GAP_NS) for gap in gaps)
         found = []
         known = ways(self)
+        last = {row["connection_id"]: row["end_ns"] for row in self.parts["last"].table().to_pylist()}
         table = self.parts["owed"].table()
         for row in table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ORDER])).to_pylist():
             time, over = row["time_ns"], row["end_ns"]
@@ -260,6 +265,9 @@ class OwedResponses(Detector[P]):
             spans = stuck.get(row["connection_id"], ())
             if time is None or over is None or not any(min(over, b) > max(time, a) for a, b in spans):
                 due, way = row["due_ns"], known.get((row["client_ip"], row["broker"]))
+                if due is not None and row["end_ns"] is None:
+                    # Until then, an earlier request of the connection let the broker wait.
+                    due = max(due, last.get(row["connection_id"]) or due)
                 if way is not None:
                     due = None if due is None else due + way.to_broker
                     row["late_us"] = max(row["late_us"] - way.to_broker // 1000, 0)

@@ -18,6 +18,7 @@ from kafkasniff.analysis.detectors.absences import (
     Spans,
     TcpLink,
     add_links,
+    closed_at_once,
     links_by_broker,
     links_shape,
     usual_absences,
@@ -343,7 +344,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
         found: set[int] = set()
         for links in self._links.values():
-            down = Spans(one.span for one in usual_absences(links))
+            down = Spans((*(one.span for one in usual_absences(links)), *closed_at_once(links)))
             for link in links:
                 if link.ended_by == "client" or down.surround(link.over_ns, link.over_ns):
                     found.add(link.connection_id)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import broker_history
-from kafkasniff.analysis.detectors.absences import Absence, Spans, links_shape
+from kafkasniff.analysis.detectors.absences import Absence, Spans, TcpLink, closed_at_once, links_shape
 from kafkasniff.analysis.detectors.broker_gone import NODE_NS, BrokerGone, _by_node
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from tests.steps import steps
@@ -223,3 +223,34 @@ def test_listeners_of_one_node() -> None:
     assert len(nodes(("a:1", gone(at), 7), ("b:1", gone(at), None))) == 2
     assert len(nodes(("a:1", gone(at), 7), ("a:2", gone(at, later), None))) == 2
     assert len(nodes(("a:1", gone(at), 7), ("a:1", gone(soon), 7))) == 2
+
+
+def test_leaders_that_moved_before() -> None:
+    detector = BrokerGone()
+    place = {"cluster": None, "topic": "orders"}
+    moves = [(0, 1, 0), (0, 2, 55), (1, 1, 0), (1, 2, 20), (2, 1, 0), (2, 2, 65), (3, 2, 0), (4, 1, 50)]
+    rows = [
+        {**place, "partition": number, "leader": leader, "first": second * SECOND} for number, leader, second in moves
+    ]
+    add(detector, "leaders", [{**row, "last": row["first"]} for row in rows])
+    # Only the first partition: the second moved long before, the third later, the others never.
+    assert BrokerHistory(detector).moved_before((None, 1), 60 * SECOND) == 1
+    assert BrokerHistory(detector).moved_before((None, 2), 60 * SECOND) == 0
+
+
+def test_all_connections_closed_at_once() -> None:
+    """By the broker, and after they had lasted: not those that it refuses one after the other."""
+
+    def link(number: int, start: int, end: int, by: str = "broker") -> TcpLink:
+        times = {"time_ns": start, "end_time_ns": end, "ended_ns": end, "quiet_ns": 0}
+        ends = {"client_ip": "10.0.0.5", "client_port": number, "ended_by": by, "ended_with": "fin"}
+        data = {"opening": "answered", "syns": 1, "broker_packets": 2, "broker_data": 10}
+        return TcpLink(connection_id=number, **times, **ends, **data)
+
+    three = [link(number, number, 9 * SECOND + number) for number in range(3)]
+    assert list(closed_at_once(three)) == [(9 * SECOND - 1, 9 * SECOND + 3)]
+    assert list(closed_at_once(three[:2])) == []
+    assert list(closed_at_once([*three, link(4, 0, 20 * SECOND)])) == [], "one stays"
+    assert list(closed_at_once([*three[:2], link(4, 0, 9 * SECOND, "client")])) == []
+    short = [link(number, 8 * SECOND + number, 9 * SECOND - number) for number in range(1, 9)]
+    assert list(closed_at_once(short)) == []

@@ -34,6 +34,8 @@ CAUSES = [
     ("warning expired-sessions", "expired-sessions", "sasl-session-over"),
     ("warning forgotten-connections", "forgotten-connections", "firewall-forgets"),
     ("warning growing-lag", "growing-lag", "lag-grows"),
+    ("warning rebalance-storms", "rebalance-storms", "member-comes-and-goes"),
+    ("warning still-members", "still-members", "consumer-stands-still"),
     ("warning still-members", "still-members", "member-stands-still"),
     ("warning stuck-stable-offsets", "stuck-stable-offsets", "transaction-left-open"),
     ("warning transport-trouble", "transport-trouble", "link-narrow-large"),

@@ -18,6 +18,7 @@ from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
 ELSEWHERE = {
+    "blocked-streams-groups",
     "damaged-records",
     "lost-records",
     "overwritten-records",

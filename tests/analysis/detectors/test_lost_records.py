@@ -10,7 +10,7 @@ from kafkasniff.analysis.detectors import attempts as attempts_module
 from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.attempts import NO_PRODUCER, Attempt, Attempts
 from kafkasniff.analysis.detectors.finding import Finding
-from tests.analysis.tables import Row, batch_of, exchange, partition
+from tests.analysis.tables import Row, batch_of, connection, exchange, partition
 
 
 def produce(
@@ -102,6 +102,15 @@ def test_batches_that_are_too_large() -> None:
     assert (one.severity, one.values["unknown"]) == ("warning", 1)
     (one,) = found("oversized-messages", produce(1, -1, error=10, **unnumbered))
     assert one.severity == "error"
+
+
+@pytest.mark.parametrize(("lived", "severity"), [(1.5, "warning"), (9, "error")])
+def test_a_batch_that_is_too_large_just_before_the_end(lived: float, severity: str) -> None:
+    """Its producer may still split it."""
+    detector = find_detector("oversized-messages")()
+    detector.update(batch_of([produce(1, 0, error=10)]))
+    detector.update(batch_of([connection(lived=lived)], "connections"), "connections")
+    assert [one.severity for one in detector.findings()] == [severity]
 
 
 SECOND = 1_000_000_000

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from kafkasniff.analysis.detectors.outages import outages
 from kafkasniff.analysis.detectors.transport_trouble import TransportTrouble
+from tests.analysis.tables import batch_of
 
 SECOND = 1_000_000_000
 
@@ -102,3 +103,20 @@ def test_data_that_had_to_be_sent_again_was_lost() -> None:
 def test_no_stalls() -> None:
     assert found() == []
     assert isinstance(TransportTrouble().parts["stalls"].table(), pa.Table)
+
+
+def test_one_side_that_only_repeats_itself() -> None:
+    """The capture begins within the outage. If the other direction is not captured, few segments are repeated."""
+
+    def titles(**values: int) -> list[str]:
+        detector = TransportTrouble()
+        row = {"connection_id": 1, "time_ns": SECOND, "end_time_ns": 7 * SECOND, "client_ip": "10.0.0.5"}
+        row |= {"broker_ip": "10.0.0.9", "broker_port": 9092, "broker_packets": 0, **values}
+        detector.update(batch_of([row], "transport"), "transport")
+        return [one.title for one in detector.findings()]
+
+    (one,) = titles(client_packets=4, client_again=3)
+    assert one.startswith("network outage: no data arrived between 10.0.0.5 and 10.0.0.9:9092")
+    assert titles(client_packets=3, client_again=2) == []
+    assert titles(client_packets=90, client_again=30) == []
+    assert titles(client_packets=4, client_again=3, broker_packets=1) == []

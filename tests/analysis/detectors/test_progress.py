@@ -209,3 +209,13 @@ def test_a_member_without_an_offset_that_may_read() -> None:
     others = {"10.0.0.9:9092": "a", "10.0.0.8:9092": "a"}
     assert unread([MEMBER, ABSENT], brokers=others) == [], "it may read at a broker that is not in the capture"
     assert unread([MEMBER, ABSENT], brokers={f"kafka-{number}:9092": "a" for number in range(3)}) == []
+
+
+def test_a_member_that_joins_again_on_its_connection_did_not_poll() -> None:
+    """Older clients give no reason. A program that ends has a new connection when it starts again."""
+    left = exchange("LeaveGroup", 4, group_id="g", member_id="m")
+    again = exchange("JoinGroup", 9, group_id="g", member_id="")
+    (one,) = found("lost-members", MEMBER, left, again)
+    assert (one.severity, one.values["poll_timeouts"]) == ("warning", 1)
+    assert found("lost-members", MEMBER, left, {**again, "connection_id": 2}) == []
+    assert found("lost-members", MEMBER, left, exchange("JoinGroup", 4.05, group_id="g", member_id="")) == []

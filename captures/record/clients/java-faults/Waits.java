@@ -1,3 +1,4 @@
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
@@ -15,6 +16,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.clients.admin.UserScramCredentialAlteration;
 import org.apache.kafka.clients.admin.UserScramCredentialDeletion;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -22,12 +24,14 @@ import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
- * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]}.
+ * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]},
+ * {@code assigned BOOTSTRAP TOPIC SECONDS MS} (a consumer without a group, which works for MS on each batch).
  */
 final class Waits {
     public static void main(String[] arguments) throws Exception {
@@ -67,6 +71,7 @@ final class Waits {
             }
             case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);
             case "produce" -> produce(arguments);
+            case "assigned" -> read(arguments);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
     }
@@ -83,6 +88,23 @@ final class Waits {
                 admin.alterPartitionReassignments(wanted).all().get();
                 admin.electLeaders(ElectionType.PREFERRED, Set.copyOf(places)).partitions().get();
                 Thread.sleep(1000);
+            }
+        }
+    }
+
+    private static void read(String[] arguments) throws InterruptedException {
+        var properties = new Properties();
+        properties.putAll(Map.of("bootstrap.servers", arguments[1], "client.id", "reader"));
+        properties.put("key.deserializer", ByteArrayDeserializer.class.getName());
+        properties.put("value.deserializer", ByteArrayDeserializer.class.getName());
+        properties.put("auto.offset.reset", "earliest");
+        try (var consumer = new KafkaConsumer<byte[], byte[]>(properties)) {
+            consumer.assign(List.of(new TopicPartition(arguments[2], 0)));
+            long end = System.currentTimeMillis() + 1000 * Long.parseLong(arguments[3]);
+            while (System.currentTimeMillis() < end) {
+                if (!consumer.poll(Duration.ofMillis(200)).isEmpty()) {
+                    Thread.sleep(Long.parseLong(arguments[4]));
+                }
             }
         }
     }
