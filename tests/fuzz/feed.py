@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from itertools import chain, zip_longest
 from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
@@ -26,8 +25,8 @@ from tests.oracle.inspector import ByPython, kept
 from tests.oracle.tcp.batches import Raw, batch
 
 MAX_LENGTH = 1 + 3 * 80
+DEAR = 2
 MEGABYTES = 128
-TOGETHER = 20
 WORDS = (b"\x40\x00\x00\x44\x00\x00", b"\x0a\x02\x00", b"\x0b\x01\x00", b"\xc0\x00\x00\xc4\x00\x00", b"\x05\x10\x00")
 
 _SEND: Final = 64
@@ -82,7 +81,7 @@ class _Talk:
         self.packets = packets
         self.number = number
         # Sequence numbers wrap early on some connections.
-        self.following = [(1 << 32) - 40 * (number % CONNECTIONS), (1 << 31) - 3]
+        self.following = [(1 << 32) - 40 * number, (1 << 31) - 3]
         self.waiting = [b"", b""]
         self.asked: list[tuple[int, _Message]] = []
         self.next_id = 0
@@ -125,10 +124,10 @@ class _Talk:
             self.packet(sender, ACK, data)
 
 
-def packets_of(intake: Intake, number: int = 0) -> tuple[list[Raw], list[int]]:
-    """The packets of an input, and where its batches end; `number` counts the inputs given together."""
+def packets_of(intake: Intake) -> tuple[list[Raw], list[int]]:
+    """The packets of an input, and where its batches end."""
     packets: list[Raw] = []
-    talks = [_Talk(packets, CONNECTIONS * number + one) for one in range(CONNECTIONS)]
+    talks = [_Talk(packets, one) for one in range(CONNECTIONS)]
     pauses: dict[int, int] = {}
     borders = [len(packets)]
     first = len(packets)
@@ -177,9 +176,7 @@ def packets_of(intake: Intake, number: int = 0) -> tuple[list[Raw], list[int]]:
     clock = 1_000_000_000
     for place, packet in enumerate(packets):
         clock += pauses.get(place, 1_000)
-        packets[place] = packet._replace(
-            time_ns=packet.time_ns or clock, ident=packet.ident or 1 + place + number * MOST_PACKETS
-        )
+        packets[place] = packet._replace(time_ns=packet.time_ns or clock, ident=packet.ident or 1 + place)
     return packets, [border for border in borders if border <= len(packets)]
 
 
@@ -255,33 +252,16 @@ def options_of(how: int) -> tuple[int, dict[str, Any]]:
     return how >> 6, options
 
 
-def _check(packets: list[Raw], borders: Sequence[int], how: int) -> None:
+def one_input(data: bytes) -> None:
+    intake = Intake(data)
+    how = intake.number()
+    packets, borders = packets_of(intake)
     looks, options = options_of(how)
     found = reported(Inspector, packets, borders, looks, **options)
     expected = reported(ByPython, packets, borders, looks, **options)
     assert found[0] == expected[0], "different events"
     assert found[1] == expected[1], "different states"
     assert found[2] == expected[2], "a different summary"
-
-
-def one_input(data: bytes) -> None:
-    intake = Intake(data)
-    how = intake.number()
-    _check(*packets_of(intake), how)
-
-
-def many_inputs(inputs: Sequence[bytes]) -> None:
-    intakes = [Intake(data) for data in inputs]
-    how, *_ = [intake.number() for intake in intakes]
-    each = [packets_of(intake, number) for number, intake in enumerate(intakes)]
-    packets = [one for one in chain.from_iterable(zip_longest(*(one for one, _ in each))) if one is not None]
-    clock = 0
-    for place, packet in enumerate(packets):
-        if packet.time_ns != NO_TIME:
-            clock = max(clock, packet.time_ns)
-            packets[place] = packet._replace(time_ns=clock)
-    borders = [border * len(packets) // max(len(each[0][0]), 1) for border in each[0][1]]
-    _check(packets, borders, how)
 
 
 def _steps(*steps: tuple[int, int, int], how: int = 3) -> bytes:

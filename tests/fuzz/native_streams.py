@@ -13,7 +13,7 @@ from kafkasniff.native import kernel
 from kafkasniff.native.caller import Program
 from tests.fuzz import feed
 from tests.fuzz.compiled import Room, compiled, rounds
-from tests.fuzz.mutate import inputs
+from tests.fuzz.mutate import mutated
 
 ROOM: Final = 256 << 10
 
@@ -56,8 +56,7 @@ def fuzz(options: argparse.Namespace) -> None:
     compared = 0
     for _ in rounds(options, run):
         library.kafkasniff_fuzz_streams(ctypes.byref(run))
-        for data in inputs(seeds, feed.WORDS, count=1, seed=rng.getrandbits(32), max_length=feed.MAX_LENGTH):
-            feed.one_input(data)
-            compared += 1
+        feed.one_input(mutated(rng.choice(seeds), seeds, feed.WORDS, rng)[: feed.MAX_LENGTH])
+        compared += 1
     print(f"{run.packets:,} packets in {run.batches:,} runs: {run.messages:,} messages,")
     print(f"{run.rows:,} other rows, {run.questions:,} questions; {compared:,} inputs compared with Python alone")

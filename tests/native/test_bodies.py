@@ -18,8 +18,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.odd_messages import odd_pairs
-from benchmarks.small_messages import write
-from kafkasniff.capture import open_captures
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records import record_sets
@@ -37,7 +35,6 @@ from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
 from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, walked
-from tests.native.test_captures import lines
 
 SHOW, HIDE = DecodeOptions(show_secrets=True), DecodeOptions()
 CHOICES: list[dict[str, Any]] = [
@@ -337,21 +334,3 @@ def test_whole_messages(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
     assert asked
     for one, other in zip(hidden, decoded(secret, cut=cut), strict=True):
         assert repr(one) == repr(other)
-
-
-@pytest.mark.parametrize("native", [False, True])
-def test_lines_of_a_capture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: bool) -> None:
-    """JSON lines of odd messages, with the renderer and as dicts."""
-    capture = tmp_path / "odd.pcap"
-    write(capture, 10, 1000, 1, odd_pairs(7, 0.3))
-    with open_captures([str(capture)], stdin=None) as source:
-        batches = list(source)
-    asked = count_walks(monkeypatch)
-    printed, rendered = lines(batches, "auto", native=native)
-    assert asked == []
-    assert (rendered > 100) is native
-    for kind in (b"null-not-allowed", b"trailing-bytes", b"body-truncated"):
-        assert printed.count(kind) > 3
-    leave_to_walker(monkeypatch)
-    assert lines(batches, "auto", native=False)[0] == printed
-    assert asked

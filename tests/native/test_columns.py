@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
@@ -89,18 +88,6 @@ def test_any_batches(batches: list[bytes], draw: st.DataObject) -> None:
             del changed[draw.draw(st.integers(0, len(changed))) :]
         damaged.append(bytes(changed))
     agree(damaged)
-
-
-def test_changed_bytes() -> None:
-    rng = random.Random(7)
-    whole = b"".join(craft.record(Record(at, at, b"key", b"value", (("h", b"v"),))) for at in range(5))
-    changed = []
-    for _ in range(500):
-        one = bytearray(whole)
-        for _ in range(rng.choice([1, 1, 2])):
-            one[rng.randrange(len(one))] = rng.choice([0, 1, 2, 3, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-        changed.append(bytes(one))
-    assert 50 < agree(changed) < 475
 
 
 @examples(80)

@@ -14,7 +14,6 @@ comptime {
     _ = @import("exchanges.zig");
     _ = @import("streams.zig");
     _ = @import("lines.zig");
-    _ = @import("summaries.zig");
 }
 
 const EDGES = [_]u8{ 0, 1, 2, 0x1F, 0x22, 0x5C, 0x61, 0x7F, 0x80, 0x81, 0xC2, 0xED, 0xF4, 0xFE, 0xFF };
