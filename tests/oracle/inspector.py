@@ -14,8 +14,6 @@ from tests.oracle.connection import OracleConnection
 from tests.oracle.feeding import OracleFeeder
 from tests.oracle.kafka.recognition import ConnectionOptions
 
-__all__ = ["ByPython", "by_python", "kept"]
-
 
 def _begin_following(inspector: Inspector) -> None:
     state = inspector._state

@@ -10,11 +10,9 @@ from collections.abc import Container
 from struct import Struct
 from typing import Final
 
+from kafkasniff.tcp.segments import Segment
 from tests.oracle.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
 from tests.oracle.kafka.segmented_bytes import SegmentedBytes
-from tests.oracle.tcp.runs import Run
-
-__all__ = ["CHUNK", "SEARCH_LIMIT", "FrameCandidate", "FrameCandidates"]
 
 SEARCH_LIMIT: Final = 4 << 20
 """A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
@@ -30,8 +28,6 @@ _RESPONSE = Struct(">ii")
 
 class FrameCandidate:
     """A possible frame start and how far its chain of frames was followed."""
-
-    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -49,16 +45,6 @@ class FrameCandidate:
 class FrameCandidates(SegmentedBytes):
     """The bytes of one stream since its boundaries were lost, and the candidates among them."""
 
-    __slots__ = (
-        "_forced",
-        "_max_size",
-        "_requests",
-        "_responses",
-        "_scanned_requests",
-        "_scanned_responses",
-        "aligned",
-    )
-
     def __init__(self, *, aligned: bool, max_size: int, forced: bool) -> None:
         super().__init__()
         self.aligned = aligned
@@ -72,9 +58,9 @@ class FrameCandidates(SegmentedBytes):
         self._scanned_requests = 0
         self._scanned_responses = 0
 
-    def add(self, run: Run, index: int, skip: int = 0) -> int:
-        """Add one segment of a run, without its first `skip` bytes; returns its position."""
-        begin = super().add(run, index, skip)
+    def add(self, segment: Segment, skip: int = 0) -> int:
+        """Add a segment without its first `skip` bytes; returns its position."""
+        begin = super().add(segment, skip)
         if self.aligned:
             if begin == 0 and not self.dropped:
                 self._requests = [FrameCandidate(0)]

@@ -33,13 +33,6 @@ from kafkasniff.kafka.messages.plausibility import (
 from tests.oracle.kafka.candidates import CHUNK, FrameCandidate, FrameCandidates
 from tests.oracle.kafka.scan import RESPONSE_HEAD, SMALLEST_RESPONSE
 
-__all__ = [
-    "MIN_CHAIN",
-    "RESPONSE_CHAIN",
-    "Requests",
-    "Searcher",
-]
-
 MIN_CHAIN: Final = 2
 RESPONSE_CHAIN: Final = 3
 MAX_RISE: Final = 1000
@@ -76,8 +69,6 @@ class Requests(Protocol):
 
 class Searcher(FrameCandidates):
     """A search in the bytes of one stream since its boundaries were lost."""
-
-    __slots__ = ("accepted_requests",)
 
     def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
         super().__init__(aligned=aligned, max_size=max_size, forced=forced)
@@ -175,7 +166,7 @@ class Searcher(FrameCandidates):
 
     def restart_responses(self, order: int) -> None:
         """Restart chains of responses that begin after this packet: now the requests are known."""
-        place = bisect_right(self._orders, order)
+        place = bisect_right(self._segments, order, key=lambda segment: segment.order)
         first = max(self._ends[place - 1] - self._base, 0) if place else 0
         for candidate in self._responses:
             if candidate.start >= first:
