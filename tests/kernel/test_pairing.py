@@ -205,15 +205,3 @@ def test_acks_of_every_version() -> None:
             expected = [one.status for one in results(ByPython, [batch(packets)])[0] if isinstance(one, Exchange)]
             assert statuses == expected
             assert ("no_response" in statuses) is is_silent(data[:cut], 0, cut)
-
-
-@pytest.mark.parametrize("version", [0, 2, 3, 8, 9, 13])
-@pytest.mark.parametrize("acks", [0, 1, -1])
-def test_acks_at_any_place(version: int, acks: int) -> None:
-    """With a transactional id of any length before it, cut anywhere."""
-    for name in (None, "", "t" * 5, "t" * 300):
-        before = b"" if version < 3 else (kafka.string(name) if version < 9 else kafka.compact_string(name))
-        body = before + kafka.int16(acks)
-        assert read_acks(b"xx" + body + b"yy", 2, 2 + len(body), version) == acks
-        for end in range(len(body)):
-            assert read_acks(body, 0, end, version) is None

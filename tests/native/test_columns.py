@@ -110,22 +110,6 @@ def test_sets_of_messages(made: list[Any], magic: int, appended: bool) -> None:
     assert count_messages(kernel(), data, 1 - magic, len(made)) == 0
 
 
-@examples(80)
-@given(MESSAGES, st.data())
-def test_damaged_sets_are_refused(made: list[Any], draw: st.DataObject) -> None:
-    """The CRC covers every byte after the offset and the size."""
-    whole = b"".join(craft.message(offset, key, value, timestamp=time) for offset, key, value, time, _ in made)
-    changed = bytearray(whole)
-    at = draw.draw(st.integers(8, len(whole) - 1))
-    changed[at] ^= draw.draw(st.integers(1, 255))
-    (rows,), _ = read([Given(bytes(changed), 1)])
-    if rows is not None:
-        # An offset of a later message.
-        assert [row["value"] for row in rows] == [value for _, _, value, _, _ in made]
-    assert read([Given(whole[:-1], 1)])[0] == [None]
-    assert read([Given(whole + b"\0", 1)])[0] == [None]
-
-
 HUGE = b"\xfe\xff\xff\xff\x0f"
 """2^31 - 1 as a zigzag varint."""
 MESSAGE = craft.message(0, b"k", b"v")
