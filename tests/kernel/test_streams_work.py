@@ -9,7 +9,6 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.tcp.packets import PacketBatch
-from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.fuzz.costs.streams import alive, exchange, heartbeat
 from tests.fuzz.costs.wire import Talk, Wire
@@ -127,18 +126,3 @@ def test_memory_is_given_back(make: Callable[[int], Wire], count: int) -> None:
     inspector.feed(batch(make(count).packets))
     inspector.close()
     assert inspector._feeder._engine.free() == 0  # type: ignore[union-attr]
-
-
-def test_the_budget_ends_connections() -> None:
-    """Each begins a frame of 100 MB that is never complete."""
-    inspector = Inspector(memory=128 << 20)
-    kinds = set()
-    for number in range(20):
-        wire = Wire(ENDLESS)
-        talk = Talk(wire, number)
-        talk.open()
-        talk.send("client", kafka.int32(99 << 20) + heartbeat(1)[4:] + bytes(8 << 20), 60_000)
-        for part in inspector.feed_slices(batch(wire.packets)):
-            kinds |= {getattr(output, "kind", None) for output in part}
-    assert "memory-bound" in kinds
-    assert inspector._feeder._engine.memory < 200 << 20  # type: ignore[union-attr]

@@ -14,8 +14,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.odd_messages import odd_pairs
 from kafkasniff.kafka.apis.dissectors import api, api_keys
@@ -30,11 +28,11 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
 from kafkasniff.sinks.jsonl import BytesForm
-from tests.choice import DEEP, examples, fewer
+from tests.choice import DEEP, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
-from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, walked
+from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, walked
 
 SHOW, HIDE = DecodeOptions(show_secrets=True), DecodeOptions()
 CHOICES: list[dict[str, Any]] = [
@@ -179,23 +177,6 @@ def test_secrets_stay_hidden() -> None:
                         changed = bytearray(data)
                         changed[size] = rng.choice([0, 1, 0x7F, 0x80, 0xFF])
                         both(one.root, bytes(changed), HIDE)
-
-
-LAYOUTS = list(roots())
-
-
-@examples(200)
-@given(st.integers(0, len(LAYOUTS) - 1), st.integers(0, 1 << 32), st.data())
-def test_any_changes(index: int, seed: int, draw: Any) -> None:
-    root = LAYOUTS[index]
-    data = bytearray(Encoder(Plan(random.Random(seed))).body(root)[0])
-    for _ in range(draw.draw(st.integers(0, 4))):
-        if data:
-            at = draw.draw(st.integers(0, len(data) - 1))
-            data[at : at + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=4))
-    records = draw.draw(st.sampled_from(["full", "batches", "skip", "metadata"]))
-    options = DecodeOptions(show_secrets=draw.draw(st.booleans()), records=records)
-    agree_on_dicts(root, bytes(data), 0, len(data), options)
 
 
 # -- single bodies ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,7 +19,7 @@ import msgspec
 from benchmarks.results_page import write_section
 from benchmarks.tables import table
 from tests.fuzz.costs import NAME
-from tests.fuzz.costs.pairs import PAIRS, Pair, Quantity
+from tests.fuzz.costs.pairs import PAIRS, Pair
 from tests.fuzz.costs.trial import OUTPUTS, Base, Cost, Trial, base_of
 from tests.fuzz.costs.trial import run as run_trial
 
@@ -50,8 +50,6 @@ LEAST_EXPANDING: Final = 1 << 18
 """The same for the time of inputs that a codec makes far more of: they may take a quarter of what a megabyte may."""
 LEAST_SECONDS: Final = 0.5
 """CPU seconds below which a ratio of two times means little."""
-SHARES: Final = (0.0, 0.3, 0.6, 0.8, 1.0)
-"""How far between their ends numbers are at first."""
 MAX_TRIALS: Final = 1_000
 MAX_IDLE: Final = 50
 """Consecutive steps to inputs tried before that end a search: all neighbours were tried."""
@@ -114,7 +112,7 @@ def spent() -> float:
 
 
 def climb(pair: Pair, plan: Plan, measure: Measure, clock: Callable[[], float] = spent) -> Found:
-    """Try what was worst before, points all over with the outputs in turn, then what is near the worst.
+    """Try what was worst before with each output, then what is near the worst so far.
 
     Every other step goes from the trial that took most CPU time, every other from that of most memory. With the same
     plan the same trials are made, as far as there is time and their costs are in the same order.
@@ -124,11 +122,11 @@ def climb(pair: Pair, plan: Plan, measure: Measure, clock: Callable[[], float] =
     found: Found | None = None
     seen: set[Point] = set()
     idle = 0
-    points = _begin(pair, dice)
+    points = [(pair.worst, output) for output in OUTPUTS]
     for step in itertools.count():
-        point = next(points, None)
-        if point is None:
-            assert found is not None
+        if step < len(points) or found is None:
+            point = points[step]
+        else:
             point = _near(pair, found.memory if step % 2 else found.seconds, dice)
         idle = idle + 1 if point in seen else 0
         if point not in seen:
@@ -140,26 +138,9 @@ def climb(pair: Pair, plan: Plan, measure: Measure, clock: Callable[[], float] =
             found.seconds = max(found.seconds, trial, key=lambda one: one.cost.microseconds)
             found.memory = max(found.memory, trial, key=lambda one: one.cost.memory)
             found.trials += 1
-        assert found is not None
-        if clock() >= end or found.trials >= plan.trials or idle >= MAX_IDLE:
+        if found is not None and (clock() >= end or found.trials >= plan.trials or idle >= MAX_IDLE):
             return found
     raise AssertionError
-
-
-def _begin(pair: Pair, dice: random.Random) -> Iterator[Point]:
-    """What was worst before, the middle (of the logarithms), then points all over, each with the next output."""
-    outputs = list(OUTPUTS)
-    dice.shuffle(outputs)
-    yield pair.worst, outputs[0]
-    yield tuple(_between(one, 0.5) for one in pair.quantities), outputs[0]
-    for output in (*outputs[1:], outputs[0]):
-        yield tuple(_between(one, dice.choice(SHARES)) for one in pair.quantities), output
-
-
-def _between(one: Quantity, share: float) -> int:
-    """The number that lies so far between the ends, 0 to 1, by its logarithm."""
-    low, high = one.low + 1, one.high + 1
-    return _clamped(round(low * (high / low) ** share) - 1, one)
 
 
 def _near(pair: Pair, best: Trial, dice: random.Random) -> Point:
@@ -173,12 +154,9 @@ def _near(pair: Pair, best: Trial, dice: random.Random) -> Point:
     if one.high - one.low <= 8:
         values[at] = dice.randint(one.low, one.high)
     else:
-        values[at] = _clamped(max(values[at], 1) * factor if dice.random() < 0.5 else values[at] // factor, one)
+        other = max(values[at], 1) * factor if dice.random() < 0.5 else values[at] // factor
+        values[at] = max(one.low, min(other, one.high))
     return tuple(values), best.output
-
-
-def _clamped(value: int, one: Quantity) -> int:
-    return max(one.low, min(value, one.high))
 
 
 def run(options: argparse.Namespace, *, ended: Callable[[], bool]) -> bool:

@@ -37,8 +37,7 @@ def cost(seconds: float = 1.0, rss: int = 1_000_000, *, size: int = 1 << 20, cod
 HILL = Pair(
     "gaps-outstanding",
     lambda size, *values: msgspec.json.encode(dict(zip("ab", values, strict=True))),
-    (1, 1),
-    (Quantity("a", 1, 10_000), Quantity("b", 1, 10_000)),
+    (Quantity("a", 1, 10_000, 1), Quantity("b", 1, 10_000, 1)),
 )
 
 
