@@ -12,7 +12,6 @@ FAMILIES: Final = (
     "captures",
     "links",
     "streams",
-    "feed",
     "messages",
     "records",
     "kernel",

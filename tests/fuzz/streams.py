@@ -2,7 +2,7 @@
 
 An input says how a connection is captured and then what its sides send: a byte of direction and of the segment's fate
 (captured, lost, cut short), two bytes of length, and the bytes. In all cases, the bytes of the connection add up, every
-output has a line, and batch boundaries change nothing.
+output has a line, batch boundaries change nothing, and Python alone reports the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
@@ -21,6 +21,7 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.intake import Intake
+from tests.oracle.inspector import ByPython
 from tests.oracle.tcp.batches import Raw, batch
 
 MAX_LENGTH = 8000
@@ -112,16 +113,18 @@ def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
     return packets
 
 
-def reported(batches: list[PacketBatch], key_log: bytes | None = None, **options: Any) -> tuple[list[Any], Inspector]:
+def reported(
+    batches: list[PacketBatch], key_log: bytes | None = None, kind: type[Inspector] = Inspector, **options: Any
+) -> tuple[list[Any], Summary]:
     """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
-    inspector = Inspector(connections=True, keys=keys, **options)
+    inspector = kind(connections=True, keys=keys, **options)
     events: list[Any] = []
     for one in batches:
         events += inspector.feed(one)
     events += inspector.close()
-    return events, inspector
+    return events, inspector.summary
 
 
 def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
@@ -132,12 +135,15 @@ def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
 
 def check(packets: list[Raw], key_log: bytes | None = None, **options: Any) -> None:
     """Check the promises about the events for packets: in one batch and in several, in every form of output."""
-    events, inspector = reported(in_batches(packets, 1), key_log, **options)
-    again, other = reported(in_batches(packets, 3 + len(packets) % 3), key_log, **options)
-    # Also as text: NaN is not equal to itself.
-    assert again == events or repr(again) == repr(events), "a different result in other batches"
-    assert other.summary == inspector.summary
-    summary = inspector.summary
+    whole = in_batches(packets, 1)
+    events, summary = reported(whole, key_log, **options)
+    for again, other in (
+        reported(in_batches(packets, 3 + len(packets) % 3), key_log, **options),
+        reported(whole, key_log, ByPython, **options),
+    ):
+        # Also as text: NaN is not equal to itself.
+        assert again == events or repr(again) == repr(events), "a different result in other batches, or by Python"
+        assert other == summary
     assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
     assert min(summary.bytes_decoded, summary.bytes_skipped, summary.bytes_lost) >= 0
     messages = [event for event in events if isinstance(event, Message)]
