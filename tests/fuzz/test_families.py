@@ -14,8 +14,6 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.choice import fewer
 from tests.conftest import ROOT
@@ -51,20 +49,6 @@ def test_seeds_and_changed_seeds(name: str) -> None:
     given = seeds[:: max(1, dear * len(seeds) // fewer(12, 60))]
     for data in (*given, b"", b"\0", b"\xff" * 50, *islice(made, COUNT // dear)):
         take(data)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("name", FAMILIES)
-def test_inputs_from_hypothesis(name: str) -> None:
-    """Hypothesis shrinks what it finds."""
-    found, seeds = seeded(name)
-
-    @given(st.sampled_from(seeds), st.integers(0, 1000), st.integers(0, 60), st.binary(max_size=20))
-    def try_one(seed: bytes, at: int, cut: int, written: bytes) -> None:
-        at %= len(seed) + 1
-        found.one_input((seed[:at] + written + seed[at + cut :])[: found.MAX_LENGTH])
-
-    try_one()
 
 
 def test_the_mutator_makes_the_same_inputs_again_and_others_of_other_seeds() -> None:

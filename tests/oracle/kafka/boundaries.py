@@ -7,14 +7,16 @@ rules of the verdict (docs/design.md); the connection acts on the answers.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
 from kafkasniff.tcp.segments import Gap
+from tests.oracle.kafka.correlation import Correlation
+from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.framer import Framer
-from tests.oracle.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Requests, Searcher
+from tests.oracle.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
 from tests.oracle.kafka.trial import Trial
 
 _INT = Struct(">i")
@@ -25,13 +27,6 @@ _SHORTEST_RESPONSE: Final = 8
 """The same of a response."""
 
 
-class Roles(Protocol):
-    """What is known of the roles."""
-
-    client: int | None
-    """Direction of the client's stream; None while it is unknown."""
-
-
 class Boundaries:
     """The streams of one connection that are not in step.
 
@@ -39,7 +34,7 @@ class Boundaries:
     is assumed to be Kafka, and less evidence suffices. In all methods `kafka` is whether the verdict is Kafka.
     """
 
-    def __init__(self, log: Roles, requests: Requests, *, forced: bool, max_frame: int) -> None:
+    def __init__(self, log: EventLog, requests: Correlation, *, forced: bool, max_frame: int) -> None:
         self._log = log
         self._outstanding = requests
         self._forced = forced

@@ -57,7 +57,7 @@ class Correlation:
         """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
         return self._ids_rise
 
-    # The interface for a search for responses: search.Requests.
+    # -- what a search for responses asks -------------------------------------------------------------------------
 
     def __contains__(self, correlation_id: object) -> bool:
         return correlation_id in self.ledger
