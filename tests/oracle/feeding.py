@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import Collected, Keyed
-from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME, Closed, Item
+from kafkasniff.tcp.segments import Closed, Item
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler
@@ -21,14 +18,8 @@ from tests.oracle.tcp.reassembly import Delta, Reassembler
 class OracleFeeder:
     """Passes packets through the stages of their connections, and collects the events."""
 
-    may_adopt = True
-    lines = None
-    clocks = (NO_TIME, NO_TIME, 0)
-    waiting = 0
-
-    def __init__(self, state: InspectorState, memory: MemoryBudget, options: ConnectionOptions) -> None:
+    def __init__(self, state: InspectorState, options: ConnectionOptions) -> None:
         self._state = state
-        self._memory = memory
         self._options = options
         self.reassembler = Reassembler()
 
@@ -48,8 +39,6 @@ class OracleFeeder:
         for name in state.take_notes(batch, keyed):
             state.add_name(*name)
         self._take(deltas, keyed)
-        if (lost := self._memory.take_loss()) is not None:
-            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         return Collected(keyed)
 
     def _number_connections(self) -> None:
@@ -77,10 +66,6 @@ class OracleFeeder:
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""
         return Links.none()
-
-    def saved(self) -> list[FollowedConnection]:
-        """Its connections cannot be continued."""
-        return []
 
     def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:
         """Pass the streams of connections through their Kafka stages; `keyed`: receives the events."""
