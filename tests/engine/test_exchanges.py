@@ -236,6 +236,10 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
         [snapped("client", kafka.int32(40) + b"\x03\xe7\0\0" + kafka.int32(7) + bytes(32), 20), answers(7)],
         [],
     ),
+    "a truncated segment whose client id would be longer than its frame": (
+        [snapped("client", kafka.int32(60) + b"\0\3\0\1" + kafka.int32(7) + kafka.int16(200) + bytes(50), 30)] * 2,
+        [],
+    ),
     "truncated responses": (
         [asks(1, 2), snapped("broker", response(1), 30), snapped("broker", response(2), 6)],
         ["1 answered frame-incomplete body-truncated", "frame-unreadable 70", "2 open"],
