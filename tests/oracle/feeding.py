@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.ordered_events import Collected, Keyed
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import Closed, Item
+from kafkasniff.tcp.segments import NO_TIME, Closed, Item
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler
@@ -17,6 +18,9 @@ from tests.oracle.tcp.reassembly import Delta, Reassembler
 
 class OracleFeeder:
     """Passes packets through the stages of their connections, and collects the events."""
+
+    clocks, waiting = (NO_TIME, NO_TIME, 0), 0
+    """What exports note of their state, which cannot be continued here."""
 
     def __init__(self, state: InspectorState, options: ConnectionOptions) -> None:
         self._state = state
@@ -66,6 +70,10 @@ class OracleFeeder:
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""
         return Links.none()
+
+    def saved(self) -> list[FollowedConnection]:
+        """Its connections cannot be continued."""
+        return []
 
     def _take(self, deltas: list[Delta], keyed: list[Keyed]) -> None:
         """Pass the streams of connections through their Kafka stages; `keyed`: receives the events."""
