@@ -10,15 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.layout import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel, names, sessions
 from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields
-from kafkasniff.native.exchanges import PAIR, ExchangeReader
-from kafkasniff.native.feed import MESSAGE, VERSIONS
+from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.names import FIRST_PLACES, LineNames, MessageSession, NativeNames
 from kafkasniff.native.sessions import KnownSession, KnownSessions
 from kafkasniff.native.trees import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
@@ -83,14 +81,6 @@ def test_there_are_only_so_many_enums() -> None:
     style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters)
     assert [style.add_enum([]) for _ in range(MAX_ENUMS)][-1] == FIRST_ENUM + MAX_ENUMS - 1
     assert style.add_enum([]) is None
-
-
-def test_a_place_after_the_last_pair_is_refused() -> None:
-    """Instead of memory that is not theirs."""
-    kinds = ExchangeKinds(kernel(), show_secrets=False)
-    reader = ExchangeReader(kernel(), kinds.programs, headers=False, most=1 << 20)
-    with pytest.raises(RuntimeError, match="the kernel refuses to read exchanges"):
-        reader.read(np.zeros(0, MESSAGE), b"", b"", np.zeros(0, PAIR), 2)
 
 
 # -- copies of chosen fields ------------------------------------------------------------------------------------------
