@@ -11,9 +11,12 @@ from kafkasniff.tcp.packets import PacketBatch
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, Side
+from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.packet import Packet
 from tests.kernel.followers import split
 from tests.oracle.inspector import ByPython
+
+MS = 1_000_000
 
 Step = Callable[[Conversation], object]
 
@@ -63,6 +66,19 @@ def snapped(side: Side, data: bytes, kept: int) -> Step:
 
 def closes(side: Side) -> Step:
     return lambda talk: talk.close(side)
+
+
+def odd(number: int) -> bytes:
+    """A request with surplus bytes, as some clients send it: it proves nothing alone."""
+    return kafka.frame(request(number)[4:] + b"\0\0\0")
+
+
+def handshake(mechanism: str) -> list[Step]:
+    """SaslHandshake v0: raw tokens follow."""
+    return [
+        sends("client", request_bytes(17, 0, 1, mechanism=mechanism)),
+        sends("broker", response_bytes(17, 0, 1, mechanisms=[mechanism])),
+    ]
 
 
 def packets_of(*steps: Step, begins: bool = True) -> list[Packet]:

@@ -22,6 +22,7 @@ from kafkasniff.model import Exchange, Lines, Message, Summary
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.runtime.threads import Threads
+from kafkasniff.sinks.csv import CSV, CsvSink
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_text import NativeText
@@ -69,7 +70,7 @@ def shown(  # noqa: PLR0917 - what a run is
     options: Mapping[str, Any] = MappingProxyType({}),
     sink: Mapping[str, Any] = MappingProxyType({}),
 ) -> Shown:
-    """Lines as JSON, text or tree. `levels` apply to one batch each, in rotation; `threads` read ahead.
+    """Lines as JSON, CSV, text or tree. `levels` apply to one batch each, in rotation; `threads` read ahead.
 
     `expression`: selects messages. Without `writes` the kernel only reads those that are not selected. `options` and
     `sink`: of the inspector and the sink.
@@ -98,11 +99,18 @@ class _Run:
         self.selector = None if self.predicate is None else Selector(self.predicate)
         hiding = sink.get("payload", SHOWN).hiding
         self.renderer = Renderer(self.native, sink.get("form", "auto"), shows_nothing, hiding)
-        self.names = {"names_captures": sink.get("capture", False), "terminal": sink.get("terminal", False)}
+        self.names: dict[str, Any] = {
+            "names_captures": sink.get("capture", False),
+            "terminal": sink.get("terminal", False),
+        }
         out = self.found.out
-        self.sink = (
-            JsonSink(out, **sink) if form == "json" else TextSink(out, **{"verbosity": 2 * (form == "tree"), **sink})
-        )
+        self.sink: JsonSink | CsvSink | TextSink
+        if form == "csv":
+            self.sink, self.names = CsvSink(out), {"names_captures": True, "shape": CSV}
+        elif form == "json":
+            self.sink = JsonSink(out, **sink)
+        else:
+            self.sink = TextSink(out, **{"verbosity": 2 * (form == "tree"), **sink})
 
     def start(self, kind: type[Inspector], options: Mapping[str, Any]) -> None:
         renders = self.form == "json" and self.selector is None

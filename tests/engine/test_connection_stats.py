@@ -293,13 +293,6 @@ def test_fates_of_bytes(case: str) -> None:
     assert connection.client_stream == expected
 
 
-def test_a_lost_end_is_reported() -> None:
-    events, summary = inspect([segment(100, b"", SYN), segment(101, REQUEST), segment(150, b"", FIN | ACK)])
-    (gap,) = [event for event in events if isinstance(event, Problem) and event.kind == "tcp-gap"]
-    assert (gap.bytes, gap.direction) == (30, "request")
-    assert summary.bytes_lost == 30
-
-
 def test_the_summary_line_lists_nonzero_counts() -> None:
     line = summary_line(Summary(packets=3, bytes_stream=30, bytes_decoded=30))
     assert line == "3 packets, 0 connections, 0 messages, 0 problems, 0 bytes lost"

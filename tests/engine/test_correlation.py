@@ -67,31 +67,6 @@ def pairs_of(pairs: Sequence[Pair]) -> set[tuple[object, object]]:
 
 
 @pytest.mark.parametrize("broker_first", [True, False])
-def test_an_id_of_an_earlier_sequence_does_not_get_the_response(broker_first: bool) -> None:
-    """The first SaslAuthenticate response and the second request are lost: everything after is held back to the end."""
-    packets = authenticated(broker_first=broker_first, after=[metadata(2), metadata(3)])
-    places = data_places(packets)
-    found = pairing(packets, [places[5], places[6]])
-    whole = pairing(packets)
-    lost = [pair for pair in whole.pairs if pair.correlation_id in {1, 2}][:2]
-    assert pairs_of(found.pairs) <= pairs_of(whole.pairs) - pairs_of(lost)
-    assert pairs_of(whole.pairs[-3:]) <= pairs_of(found.pairs)
-    assert found.kinds["response-lost"] == 1
-
-
-@pytest.mark.parametrize("broker_first", [True, False])
-def test_requests_of_the_new_sequence_in_a_gap(broker_first: bool) -> None:
-    """The visible ids only rise: the restart itself is in the missing bytes."""
-    packets = authenticated(broker_first=broker_first, after=[metadata(number) for number in range(2, 60)])
-    places = data_places(packets)
-    # The response to the SaslAuthenticate with id 1; the requests with ids 2 (SaslAuthenticate), 0 and 1 (Metadata).
-    lost = [places[place] for place in (5, 6, 8, 10)]
-    found, whole = pairing(packets, lost), pairing(packets)
-    assert pairs_of(found.pairs) <= pairs_of(whole.pairs)
-    assert len(whole.pairs) - len(pairs_of(found.pairs)) == 4
-
-
-@pytest.mark.parametrize("broker_first", [True, False])
 @pytest.mark.parametrize("size", [1448, 40])
 def test_losses_never_create_wrong_pairs(size: int, broker_first: bool) -> None:
     after = [] if size == 1448 else [metadata(2)]

@@ -43,7 +43,6 @@ from tests.engine.talks import (
     talks,
     together,
 )
-from tests.fuzz import feed
 from tests.oracle.inspector import ByPython, kept
 
 SOME = {"exchanges": True, "connections": True}
@@ -249,10 +248,12 @@ def test_later_messages_do_not_interfere() -> None:
     assert ["_assignment" in body for body in answers] == [True, False]
 
 
-@pytest.mark.parametrize("steps", ["068307ff07ff020b050240"])
-def test_found_by_the_fuzzer(steps: str) -> None:
-    """A request that begins in a packet without a time and waits for its response."""
-    feed.one_input(bytes.fromhex("0302" + steps))
+def test_a_packet_without_a_time_anywhere() -> None:
+    """A request that begins in one waits for its response like others."""
+    before, after = talks([["in pieces", "in a row", "heartbeat", "no answer", "in pieces"]])
+    for place, packet in enumerate(after):
+        timeless = [*after[:place], packet._replace(time_ns=NO_TIME), *after[place + 1 :]]
+        same(packets_of([before, timeless], [60 + place]), connections=True)
 
 
 # -- connections that begin in the kernel -----------------------------------------------------------------------------

@@ -6,20 +6,25 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from kafkasniff.engine import emitting
+from kafkasniff.engine.emitting import SLICE
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
-from kafkasniff.model import Exchange, Problem
+from kafkasniff.model import Exchange, Message, Problem
+from kafkasniff.tcp.packets import Note
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
-from tests.craft.conversation import Conversation, Side
-from tests.craft.from_layout import request_bytes, response_bytes
+from tests.craft.conversation import STEP_NS, Conversation, Side
 from tests.craft.packet import ACK, FIN
 from tests.engine.outline import (
+    MS,
     Step,
     answers,
     asks,
     closes,
+    handshake,
     lost,
+    odd,
     outline,
     packets_of,
     request,
@@ -27,9 +32,9 @@ from tests.engine.outline import (
     sends,
     snapped,
 )
+from tests.oracle.inspector import ByPython
 from tests.oracle.kafka.early import EARLY_FRAMES
 
-MS = 1_000_000
 NOISE = b"\xff" * 30
 """No size begins with these bytes."""
 BATCH = kafka.record_batch([kafka.record(0, None, b"v")])
@@ -37,19 +42,6 @@ PROXY = b"PROXY TCP4 10.0.0.7 10.0.0.8 5000 9092\r\n"
 WRAPPING = 2**31 - 1, -(2**31), -1, 0
 HTTP = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 UNKNOWN_VERSION = kafka.frame(b"\x00\x03\x00\x63" + kafka.int32(5) + b"\x00\x01a" + bytes(9))
-
-
-def odd(number: int) -> bytes:
-    """A request with surplus bytes, as some clients send it: it proves nothing alone."""
-    return kafka.frame(request(number)[4:] + b"\0\0\0")
-
-
-def handshake(mechanism: str) -> list[Step]:
-    """SaslHandshake v0: raw tokens follow."""
-    return [
-        sends("client", request_bytes(17, 0, 1, mechanism=mechanism)),
-        sends("broker", response_bytes(17, 0, 1, mechanisms=[mechanism])),
-    ]
 
 
 def far_ahead(side: Side, *parts: bytes) -> Step:
@@ -244,6 +236,10 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
         [snapped("client", kafka.int32(40) + b"\x03\xe7\0\0" + kafka.int32(7) + bytes(32), 20), answers(7)],
         [],
     ),
+    "a truncated segment whose client id would be longer than its frame": (
+        [snapped("client", kafka.int32(60) + b"\0\3\0\1" + kafka.int32(7) + kafka.int16(200) + bytes(50), 30)] * 2,
+        [],
+    ),
     "truncated responses": (
         [asks(1, 2), snapped("broker", response(1), 30), snapped("broker", response(2), 6)],
         ["1 answered frame-incomplete body-truncated", "frame-unreadable 70", "2 open"],
@@ -332,9 +328,54 @@ def test_retransmitted_segments_are_counted_until_the_exchange_ends() -> None:
     assert [one.retransmits for one in ends if isinstance(one, Exchange)] == [2, 0]
 
 
-def test_ends_that_nobody_wants() -> None:
-    found = events(asks(1, 2), answers(1), exchanges=False)
-    assert not [one for one in found if isinstance(one, Exchange)]
+def test_latency_is_to_the_first_byte_and_duration_to_the_last() -> None:
+    talk = Conversation()
+    talk.handshake()
+    talk.exchange(request(1), response(1), 10)
+    inspector = Inspector()
+    asked, answered = [
+        one for one in [*inspector.feed(batch(talk.packets)), *inspector.close()] if isinstance(one, Message)
+    ]
+    segments, parts = (-(-len(data) // 10) for data in (request(1), response(1)))
+    assert (str(asked.client), str(asked.broker), asked.size) == (
+        "10.0.0.5:51334",
+        "10.0.0.9:9092",
+        len(request(1)) - 4,
+    )
+    assert (asked.latency_ns, answered.latency_ns) == (None, STEP_NS)
+    assert answered.duration_ns == (segments + parts - 1) * STEP_NS
+    assert (asked.first_packet, answered.first_packet, answered.last_packet) == (4, 4 + segments, 3 + segments + parts)
+
+
+def test_frames_are_bounded() -> None:
+    large = kafka.produce_request(2, "t", kafka.record_batch([kafka.record(0, None, bytes(900))]))
+    found = outline(packets_of(asks(1), answers(1), sends("client", large)), max_frame=400)
+    assert found == ["1 answered", "frame-size", f"stream-cut {len(large)}"]
+
+
+# -- slices and notes of batches ---------------------------------------------------------------------------------------
+
+
+def test_slices_have_all_events_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = range(1, 2 * SLICE)
+    packets = batch(packets_of(*(step for number in numbers for step in (asks(number), answers(number)))))
+    slices = list(Inspector().feed_slices(packets))
+    assert [event for part in slices for event in part] == Inspector().feed(packets)
+    # An event may be two outputs: a message and the exchange that ends with it.
+    assert max(map(len, slices)) <= 2 * SLICE
+    monkeypatch.setattr(emitting, "SLICE_BYTES", 1)
+    few = batch(packets_of(asks(1), answers(1), asks(2), answers(2)))
+    assert max(sum(isinstance(one, Message) for one in part) for part in ByPython().feed_slices(few)) == 1
+
+
+def test_notes_keep_their_places_and_are_counted() -> None:
+    packets = batch(packets_of()[:2])
+    first, second = Problem("capture-loss", "first"), Problem("capture-loss", "second")
+    packets.notes += [Note(0, first), Note(1, ("10.0.0.1", "host")), Note(2, second)]
+    inspector = Inspector()
+    assert inspector.feed(packets) == [first, second]
+    assert inspector.names == {"10.0.0.1": "host"}
+    assert inspector.summary.problems == 2
 
 
 def test_late_segments_of_the_last_gaps() -> None:

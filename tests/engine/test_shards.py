@@ -91,17 +91,3 @@ def test_a_state_is_divided_again(first: int, second: int) -> None:
     assert reported(events) == reported(found(Inspector(), parts, close=True))
     assert len(numbers) == len(set(numbers)), "two shards gave the same number"
     assert max(numbers) > NUMBERS
-
-
-def test_open_connections() -> None:
-    """Each shard has its share of them."""
-    parts = batches(chunk_size=30_000)
-    shares = [Inspector() for _ in range(3)]
-    for shard, inspector in enumerate(shares):
-        number_from(inspector, shard)
-        found(inspector, [share(batch, shard, 3) for batch in parts[: len(parts) // 2]])
-    states = [load(dump(one), Inspector) for one in shares]
-    again = [reshard([load(dump(one), Inspector) for one in states], shard, 2).open_numbers for shard in range(2)]
-    assert frozenset().union(*again) == frozenset().union(*(one.open_numbers for one in shares))
-    assert all(again)
-    assert not again[0] & again[1]

@@ -1,4 +1,4 @@
-"""Which bodies consumers of rows want, of messages one by one; `tests/native/test_exchanges.py` has the kernel's."""
+"""Which bodies consumers of rows want, of messages one by one."""
 
 from __future__ import annotations
 

@@ -6,7 +6,6 @@ import argparse
 import os
 import platform
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -20,15 +19,12 @@ from typing import Final
 from tests.fuzz.costs import NAME
 from tests.fuzz.engine import COUNTED, INTERRUPTED, Run, has_atheris, replay, run
 from tests.fuzz.families import FAMILIES
-from tests.fuzz.tally import Tally
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "fuzz"
-
 HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
 """There are wheels of atheris; as in pyproject.toml."""
-
-UNTIL: Final = 1_000_000
+EXECUTIONS: Final = 1_000_000
 QUICK_SECONDS: Final = 2
 """For each family in `quick`, which skips `costs`. Preparing a family takes several times as long."""
 
@@ -38,17 +34,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "families", nargs="+", choices=(*FAMILIES, NAME, "all", "quick"), metavar="FAMILY", help="or all"
     )
-    parser.add_argument("--executions", type=int, default=0, help="inputs of each family, at most")
-    parser.add_argument(
-        "--until", type=int, help=f"as many as give this total with those of earlier runs (default {UNTIL:,})"
-    )
+    parser.add_argument("--executions", type=int, default=0, help=f"inputs of each family, at most ({EXECUTIONS:,})")
     parser.add_argument("--seconds", type=int, default=0, help="seconds of each family, at most")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="other inputs than those of other seeds")
     parser.add_argument("--jobs", type=int, help="families at a time (default 1; quick: 2)")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for corpora and findings (default build/fuzz)")
     parser.add_argument("--unguided", action="store_true", help="without a look at coverage: several times as fast")
     parser.add_argument("--input", type=Path, help="give this input to the family, nothing else")
-    parser.add_argument("--tally", action="store_true", help="say how far all runs came together, and run nothing")
     parser.add_argument("--table", action="store_true", help="costs: write benchmarks/COSTS.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
@@ -62,31 +54,18 @@ def _command(what: Run) -> list[str]:
     ]
 
 
-def _seconds_of_children() -> float:
-    """CPU seconds of the processes that this one started and that ended."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 class _Runs:
     """The processes of a run, which end when this one is asked to."""
 
     def __init__(self) -> None:
         self._children: set[subprocess.Popen[bytes]] = set()
         self._guard = threading.RLock()
-        self._ended = False
-        self._seconds = _seconds_of_children()
-        """What those that ended took, as far as it is somebody's: with several at a time, about whose it was."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it was asked to."""
-        return self._ended
+        self.ended = False
 
     def end(self, *_signal: object) -> None:
         """Have them say how far they came; no other family is begun."""
         with self._guard:
-            self._ended = True
+            self.ended = True
             for child in self._children:
                 child.terminate()
 
@@ -97,84 +76,30 @@ class _Runs:
         begin = time.monotonic()
         with log.open("wb") as stream:
             with self._guard:
-                if self._ended:
+                if self.ended:
                     return True
                 child = subprocess.Popen(_command(what), stdout=stream, stderr=stream, cwd=ROOT)
                 self._children.add(child)
             code = child.wait()
             with self._guard:
                 self._children.discard(child)
-                taken = _seconds_of_children() - self._seconds
-                self._seconds += taken
-        seconds = time.monotonic() - begin
         said = log.read_text(errors="replace")
         counted = re.findall(rf"{re.escape(COUNTED)}\s*(\d+)", said)
-        found = code not in (0, INTERRUPTED, -signal.SIGTERM) if self._ended else code != 0
-        if what.guided and counted:
-            tally = Tally.read(what.folder)
-            tally.guided += int(counted[-1])
-            tally.guided_seconds += taken
-            tally.findings += found
-            tally.write(what.folder)
+        found = code not in (0, INTERRUPTED, -signal.SIGTERM) if self.ended else code != 0
         executions = f"{int(counted[-1]):>12,} inputs" if counted else "      ? inputs"
         result = f"ended with {code}, see {log}" if found else "nothing found"
-        print(f"{what.name:<12}{executions}{seconds:>8.0f} s   {result}", flush=True)
+        print(f"{what.name:<12}{executions}{time.monotonic() - begin:>8.0f} s   {result}", flush=True)
         if found:
             print("\n".join(said.splitlines()[-25:]), flush=True)
         return not found
-
-
-def _say_tallies(names: Sequence[str], folder: Path) -> None:
-    """What all runs of each family came to, as a table."""
-    print("| family | inputs, guided | inputs, unguided | minutes of CPU | findings |")
-    print("| --- | --- | --- | --- | --- |")
-    for name in names:
-        tally = Tally.read(folder / name)
-        minutes = (tally.guided_seconds + tally.unguided_seconds) / 60
-        print(f"| `{name}` | {tally.guided:,} | {tally.unguided:,} | {minutes:,.0f} | {tally.findings} |")
-
-
-def _planned(options: argparse.Namespace, names: Sequence[str], *, quick: bool, guided: bool) -> list[Run]:
-    """The families to run: those that lack inputs."""
-    seconds = options.seconds or (QUICK_SECONDS if quick else 0)
-    bounded = bool(options.executions or seconds)
-    until = options.until if options.until is not None else 0 if bounded else UNTIL
-    runs = []
-    for name in names:
-        folder = options.folder / name
-        missing = max(until - Tally.read(folder).inputs, 0)
-        if until and not missing:
-            continue
-        executions = min(filter(None, (options.executions, missing)), default=0)
-        runs.append(Run(name, executions, seconds, options.seed, folder, guided))
-    return runs
 
 
 def _climb(options: argparse.Namespace, runs: _Runs) -> bool:
     """Run the family `costs`, whose trials are processes of their own; whether it found nothing."""
     # Imported here, as below: it imports kafkasniff, which atheris has to see imported.
     from tests.fuzz.costs import family as costs
-    from tests.fuzz.costs.climb import MAX_TRIALS, Climb
-    from tests.fuzz.costs.pairs import PAIRS
 
-    seconds = (options.seconds or costs.SECONDS) / len(PAIRS)
-    plan = Climb(seconds, seed=options.seed, trials=options.executions or MAX_TRIALS)
-    sound = costs.run(options.folder / NAME, plan, ended=lambda: runs.ended)
-    if options.table:
-        _say_costs(options)
-    return sound
-
-
-def _say_costs(options: argparse.Namespace) -> None:
-    """The table of what all runs of `costs` came to; into the page, where that is asked for."""
-    from tests.fuzz.costs import family as costs
-    from tests.fuzz.costs import page
-
-    results = costs.Results.read(options.folder / NAME)
-    if options.table:
-        page.write(results)
-    else:
-        print(page.section(results))
+    return costs.run(options, ended=lambda: runs.ended)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -183,23 +108,18 @@ def main(arguments: Sequence[str]) -> int:
     quick = "quick" in options.families
     whole = quick or "all" in options.families
     names = FAMILIES if whole else tuple(name for name in options.families if name != NAME)
-    with_costs = not {"all", NAME}.isdisjoint(options.families)
     if options.input is not None:
         for name in names:
             replay(name, options.input)
         from tests.fuzz.costs import family as costs
 
         return 0 if names or costs.replay(options.input) else 1
-    if options.tally:
-        if names:
-            _say_tallies(names, options.folder)
-        if with_costs:
-            _say_costs(options)
-        return 0
     guided = has_atheris() and not options.unguided and bool(names)
+    seconds = options.seconds or (QUICK_SECONDS if quick else 0)
+    executions = options.executions or (0 if seconds else EXECUTIONS)
     if options.child:
         (name,) = names
-        run(Run(name, options.executions, options.seconds, options.seed, options.folder, guided))
+        run(Run(name, executions, seconds, options.seed, options.folder, guided))
     if not (guided or options.unguided) and names:
         if os.environ.get("KAFKASNIFF_REQUIRE_ALL") and HAS_WHEELS:
             print("atheris is not installed, and KAFKASNIFF_REQUIRE_ALL is set", file=sys.stderr)
@@ -208,10 +128,11 @@ def main(arguments: Sequence[str]) -> int:
     runs = _Runs()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, runs.end)
+    planned = [Run(name, executions, seconds, options.seed, options.folder / name, guided) for name in names]
     # Half of a quick run passes while the families begin.
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
-        results = list(pool.map(runs.family, _planned(options, names, quick=quick, guided=guided)))
-    if with_costs and not runs.ended:
+        results = list(pool.map(runs.family, planned))
+    if not {"all", NAME}.isdisjoint(options.families) and not runs.ended:
         results.append(_climb(options, runs))
     return 0 if all(results) else 1
 

@@ -2,8 +2,7 @@
 
 The first byte of an input selects how its content is wrapped, the second the size of the pieces in which it is read;
 the rest is the file. Packets and problems must not depend on the pieces, and splits read separately must equal the
-whole. When several inputs are given together, files are still read one by one, but in few pieces, and only one in three
-in both ways; its checksum selects which.
+whole.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import bz2
 import gzip
 import lzma
 import struct
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import lz4.frame
@@ -34,8 +32,8 @@ from tests.fuzz.corpus import capture_files
 from tests.fuzz.intake import Intake
 
 MAX_LENGTH = 6000
+DEAR = 2
 MEGABYTES = 400
-TOGETHER = 20
 """zstd's window may have 128 MB, and it may produce 32 MB from one piece of input (capture/compressed.py)."""
 WORDS = (
     b"\xd4\xc3\xb2\xa1",
@@ -56,8 +54,6 @@ WORDS = (
 
 MOST_READS: Final = 12
 """Most pieces in which a file is read: each costs a call of the parser and of the packet decoder."""
-FEW_READS: Final = 2
-"""The same, for files that are given together."""
 
 _WRAPPED: Final[tuple[Callable[[bytes], bytes], ...]] = (
     bytes,
@@ -153,26 +149,15 @@ def _check_splits(data: bytes, split_size: int) -> None:
 
 
 def one_input(data: bytes) -> None:
-    _check(data, MOST_READS, whole=True, in_pieces=True)
-
-
-def many_inputs(inputs: Sequence[bytes]) -> None:
-    for data in inputs:
-        way = zlib.crc32(data) % 3
-        _check(data, FEW_READS, whole=way != 1, in_pieces=way != 2)
-
-
-def _check(data: bytes, most_reads: int, *, whole: bool, in_pieces: bool) -> None:
     intake = Intake(data)
     form, size = intake.number(), intake.number()
     content = _WRAPPED[form & 3](intake.rest())
-    least = -(-len(content) // most_reads)
+    least = -(-len(content) // MOST_READS)
     if form & 4:
         _check_splits(content, max(1 + 16 * size, least))
         return
-    sizes = [max(len(content), 1)] * whole + [max(1 + size, least)] * in_pieces
-    found = [_read(content, size) for size in sizes]
-    assert all(one == found[0] for one in found), "a different result in other pieces"
+    whole = _read(content, max(len(content), 1))
+    assert _read(content, max(1 + size, least)) == whole, "a different result in other pieces"
 
 
 def _every_block(order: str) -> bytes:

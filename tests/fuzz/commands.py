@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from unittest import mock
 
-import msgspec
-
-from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema.layout import Field, Struct
 from tests.cli.console import Result, kafkasniff
-from tests.craft.conversation import Conversation, interleaved
-from tests.craft.from_layout import SIZES, request_bytes, response_bytes
+from tests.craft.conversation import interleaved
 from tests.craft.write import pcap_bytes
 from tests.fuzz.corpus import capture_files
+from tests.kafka.encode import Encoder
+from tests.native.test_lines import NaturalEncoder, versions
 from tests.oracle.inspector import by_python
+from tests.tables.exports.test_columns import any_exchange, talk
 
 MAX_LENGTH = 40_000
 MEGABYTES = 500
@@ -47,9 +44,6 @@ _ASKS_NETWORK: Final = frozenset({"check", "stats", "timing"})
 _PICTURE: Final = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1 1"/>'
 CODES: Final = frozenset({0, 1, 3, 4})
 """Not 70, which is a crash."""
-
-_TEXTS: Final = (b"\xff\xfe", b"", None, b"x" * 300, b"orders", b"\0", "é".encode(), b"a\nb", b"\x1b[2J", b'"\\')
-_CODES: Final = (0, 0, 1, 3, 6, 16, 25, 79, 100, -1, 999)
 
 
 def one_input(data: bytes) -> None:
@@ -115,66 +109,14 @@ def _run(*words: object) -> Result:
     return found
 
 
-# -- captures with odd values -----------------------------------------------------------------------------------------
-
-
-def odd_values(struct: Struct, chance: random.Random, depth: int = 0) -> Mapping[str, Any]:
-    """Values that the wire can have for all fields: not UTF-8, null, empty, huge, negative, not a number."""
-    out: dict[str, Any] = {}
-    for field in (*struct.fields, *struct.tagged):
-        if field.tag is not None and chance.random() < 0.5:
-            continue
-        if field.array:
-            count = chance.choice((0, 1, 1, 2) if depth < 3 else (0, 1))
-            out[field.name] = [_odd(field, chance, depth) for _ in range(count)]
-        else:
-            out[field.name] = b"" if field.type == "records" else _odd(field, chance, depth)
-    return out
-
-
-def _odd(field: Field, chance: random.Random, depth: int) -> Any:
-    if field.struct is not None:
-        if field.nullable and not field.array and chance.random() < 0.1:
-            return None
-        return odd_values(field.struct, chance, depth + 1)
-    if field.type == "float64":
-        return chance.choice((0.0, float("nan"), float("inf"), -1.5))
-    if field.type == "bool":
-        return chance.choice((0, 1))
-    if field.type == "error":
-        return chance.choice(_CODES)
-    if field.type in SIZES:
-        bits = 8 * SIZES[field.type]
-        signed = field.type not in {"uint16", "uint32", "uuid"}
-        lowest, highest = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-        return chance.choice((0, 1, 2, highest, lowest, chance.randint(lowest, highest)))
-    value = chance.choice(_TEXTS)
-    return b"" if value is None and not field.nullable else value
-
-
-def odd_capture(seed: int, exchanges: int = 12) -> bytes:
-    """Three connections with this many exchanges of any APIs, with odd values."""
-    chance = random.Random(seed)
-    keys = [key for key in dissectors.api_keys() if dissectors.api(key) is not None]
-    talks = []
-    for number in range(3):
-        talk = Conversation(client=(f"10.0.0.{5 + number}", 50_000 + number), broker=("10.0.0.9", 9092))
-        talk.handshake()
-        for correlation in range(1, exchanges + 1):
-            key = chance.choice(keys)
-            api = dissectors.api(key)
-            assert api is not None
-            version = chance.randint(api.min_version, api.max_version)
-            request = odd_values(api.request(version).root, chance)
-            response = odd_values(api.response(version).root, chance)
-            try:
-                sent = request_bytes(key, version, correlation, **request)
-                answered = response_bytes(key, version, correlation, **response)
-            except (TypeError, ValueError, msgspec.ValidationError):
-                continue  # A field that only some values fit.
-            talk.send("client", sent)
-            talk.send("broker", answered)
-        talks.append(talk)
+def odd_capture(seed: int) -> bytes:
+    """Three connections with exchanges of any APIs, whose values are any that the wire can have."""
+    rng = random.Random(seed)
+    kinds = list(versions())
+    talks = [talk(number) for number in range(3)]
+    for one in talks:
+        for number in range(3, 15):
+            one.exchange(*any_exchange(*rng.choice(kinds), number, rng, rng.choice((Encoder, NaturalEncoder))))
     return pcap_bytes(interleaved(talks))
 
 

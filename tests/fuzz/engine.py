@@ -1,8 +1,7 @@
 """Runs one family in this process: guided by coverage with atheris, or with the mutator of `mutate`.
 
 The inputs of a run are in a folder: `seeds/` (made again by each run), `corpus/` (inputs that added coverage, kept
-between runs), `crash-…` for each input that broke a promise, and `crowd-…` for inputs that only did so together.
-`tally.json` next to them adds up the runs.
+between runs), and `crash-…` for each input that broke a promise.
 """
 
 from __future__ import annotations
@@ -17,31 +16,20 @@ import traceback
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-from tests.fuzz.crowd import Inputs, crowds, from_file, size_of, taker, to_file
 from tests.fuzz.families import Family, family
 from tests.fuzz.mutate import inputs
-from tests.fuzz.tally import Tally
 from tests.fuzz.watch import watched
 
 __all__ = ["COUNTED", "FOUND", "INTERRUPTED", "Run", "has_atheris", "replay", "run"]
 
 FOUND: Final = 77
 """Exit code after an input that broke a promise, same as libFuzzer's."""
-
 INTERRUPTED: Final = 72
 """libFuzzer's exit code when it was asked to end."""
-
 COUNTED: Final = "stat::number_of_executed_units:"
 """The text before the number of inputs in the output."""
-
 ADDRESS_SPACE: Final = 6 << 30
 """Address space of a run in bytes: a larger request gets a MemoryError, which is a finding."""
-
-_CHUNK: Final = 500
-"""Inputs between two looks at the clock, and between two writes of the tally."""
-
-_CROWD: Final = "crowd-"
-"""Prefix of the names of files that hold several inputs."""
 
 
 class Run(NamedTuple):
@@ -74,11 +62,9 @@ def run(what: Run) -> NoReturn:
 
 
 def replay(name: str, path: Path) -> None:
-    """Give the inputs of a file to a family's parsers; raises their exceptions."""
+    """Give the input of a file to a family's parsers; raises their exceptions."""
     found = family(name)
-    content = path.read_bytes()
-    given = from_file(content) if path.name.startswith(_CROWD) else [content]
-    watched(taker(found), found.MEGABYTES, size_of)(given)
+    watched(found.one_input, found.MEGABYTES)(path.read_bytes())
 
 
 def _seeded(found: Family, folder: Path) -> list[bytes]:
@@ -91,20 +77,16 @@ def _seeded(found: Family, folder: Path) -> list[bytes]:
         try:
             found.one_input(data)
         except Exception:
-            _keep(folder, [data])
+            _keep(folder, data)
     return seeds
 
 
-def _keep(folder: Path, given: Inputs) -> NoReturn:
-    """Save inputs that broke a promise, and exit."""
+def _keep(folder: Path, data: bytes) -> NoReturn:
+    """Save an input that broke a promise, and exit."""
     traceback.print_exc()
-    content = given[0] if len(given) == 1 else to_file(given)
-    path = folder / f"{'crash-' if len(given) == 1 else _CROWD}{hashlib.sha1(content).hexdigest()}"
-    path.write_bytes(content)
+    path = folder / f"crash-{hashlib.sha1(data).hexdigest()}"
+    path.write_bytes(data)
     print(f"the input is in {path}", file=sys.stderr, flush=True)
-    tally = Tally.read(folder)
-    tally.findings += 1
-    tally.write(folder)
     sys.exit(FOUND)
 
 
@@ -125,7 +107,7 @@ def _guided(what: Run) -> NoReturn:
         f"-runs={what.executions or -1}",
         f"-max_total_time={what.seconds}",
         # libFuzzer accepts 32 bits, and takes 0 for the time of day.
-        f"-seed={1 + (what.seed + Tally.read(what.folder).guided) % (1 << 31)}",
+        f"-seed={1 + what.seed % (1 << 31)}",
         f"-max_len={found.MAX_LENGTH}",
         f"-dict={words}",
         f"-artifact_prefix={what.folder}/",
@@ -158,43 +140,18 @@ def _unguided(what: Run) -> NoReturn:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     found = family(what.name)
-    seeds = _seeded(found, what.folder)
     # Inputs that added coverage in other runs are worth changing here, too.
-    seeds += [path.read_bytes() for path in sorted((what.folder / "corpus").iterdir())]
-    take = watched(taker(found), found.MEGABYTES, size_of)
-    tally = Tally.read(what.folder)
-    had, had_seconds = tally.unguided, tally.unguided_seconds
+    seeds = [*_seeded(found, what.folder), *(path.read_bytes() for path in sorted((what.folder / "corpus").iterdir()))]
+    take = watched(found.one_input, found.MEGABYTES)
     count = 0
-    while (
-        not ended
-        and (count < what.executions or not what.executions)
-        and (time.monotonic() - begin < what.seconds or not what.seconds)
-    ):
-        size = min(_CHUNK, what.executions - count) if what.executions else _CHUNK
-        # Continue where the earlier runs ended: no two chunks are made with the same numbers.
-        seed = f"{what.seed}-{had + count}"
-        for given in crowds(
-            found, list(inputs(seeds, found.WORDS, count=size, seed=seed, max_length=found.MAX_LENGTH))
-        ):
-            if ended:
-                break
-            try:
-                take(given)
-            except Exception:
-                _locate(what.folder, found, given)
-            count += len(given)
-        tally.unguided, tally.unguided_seconds = had + count, had_seconds + time.process_time()
-        tally.write(what.folder)
+    for data in inputs(seeds, found.WORDS, seed=what.seed, max_length=found.MAX_LENGTH):
+        over = what.seconds and time.monotonic() - begin >= what.seconds
+        if ended or over or (what.executions and count >= what.executions):
+            break
+        try:
+            take(data)
+        except Exception:
+            _keep(what.folder, data)
+        count += 1
     print(COUNTED, count, file=sys.stderr, flush=True)
     sys.exit(0)
-
-
-def _locate(folder: Path, found: Family, given: Inputs) -> NoReturn:
-    """Save the input that breaks a promise, or all if only all do; called within the exception's handler."""
-    one_input = watched(found.one_input, found.MEGABYTES)
-    for data in given if len(given) > 1 else ():
-        try:
-            one_input(data)
-        except Exception:
-            _keep(folder, [data])
-    _keep(folder, given)

@@ -12,7 +12,6 @@ FAMILIES: Final = (
     "captures",
     "links",
     "streams",
-    "feed",
     "messages",
     "records",
     "kernel",
@@ -29,11 +28,7 @@ FAMILIES: Final = (
 
 
 class Family(Protocol):
-    """The module of a family. Where an input costs as much as many of other families, `DEAR` is their number.
-
-    A family whose inputs can be given together has two more names, see `crowd`: `TOGETHER`, how many at a time, and
-    `many_inputs(inputs)`, which raises if one of them breaks a promise.
-    """
+    """The module of a family. Where an input costs as much as many of other families, `DEAR` is their number."""
 
     MAX_LENGTH: int
     """Largest input in bytes."""

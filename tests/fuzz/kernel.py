@@ -2,7 +2,7 @@
 
 The first byte of an input selects how values are shown, and the handling of payload. The next two select the layout, or
 a field of records. If the kernel accepts the bytes, the walker makes the same JSON and the same dict of them, and
-reports the same problems.  `native_kernel.py` gives the kernel many more inputs,
+reports the same problems. `native_kernel.py` gives the kernel many more inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Final
 
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.native.caller import Caller, Program
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.fuzz.intake import Intake
@@ -34,12 +33,13 @@ MAX_LENGTH = 4000
 MEGABYTES = 64
 WORDS = (b"\xff\xff\xff\xff", b"\xff\xff", b"\x7f\xff\xff\xff", b"\x80\x80\x01", b"\xed\xa0\x80", b'\\"\x1f', b"__")
 
-_FORMS: Final[tuple[BytesForm, ...]] = ("auto", "base64", "hex")
-_HIDDEN: Final = 4
+FORMS: Final[tuple[BytesForm, ...]] = ("auto", "base64", "hex")
+HIDDEN: Final = 4
 """Bit of the first byte: secrets are hidden."""
-_PAYLOAD: Final = 8
+PAYLOAD: Final = 8
 """What the first byte is divided by, for one of these."""
-_WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(b"salt of the fuzzer"))
+SALT: Final = b"salt of the fuzzer"
+WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(SALT))
 
 
 @functools.cache
@@ -47,39 +47,36 @@ def _layouts() -> list[Kind]:
     return list(kinds())
 
 
-@functools.cache
-def _program(index: int) -> Program:
-    return program(_layouts()[index].root)
+_caller = functools.cache(caller)
 
 
-@functools.cache
-def _caller(form: BytesForm, shown: bool, payload: Payload) -> Caller:
-    return caller(form=form, show_secrets=shown, payload=payload)
+def agrees(
+    kind: Kind | None, data: bytes, form: BytesForm = "auto", payload: Payload = SHOWN, *, shown: bool = True
+) -> bool:
+    """Whether the kernel takes a body, or a field of records; raises AssertionError if Python reads anything else."""
+    asks = _caller(form=form, show_secrets=shown, payload=payload)
+    options = DecodeOptions(show_secrets=shown)
+    if kind is not None:
+        made = asks.body(program(kind.root), data, 0, len(data), lambda _: None)
+        hide = functools.partial(kind.hidden, payload=payload)
+        as_json = agree(made, kind.root, data, 0, len(data), options, form, hide=hide)
+        return agree_on_dicts(kind.root, data, 0, len(data), options) or as_json
+    made = asks.records(data, 0, len(data), lambda _: None)
+    if made is None:
+        return False
+    context = DecodeContext(options)
+    with records_by_python():
+        expected = hidden_records(decode_records(data, 0, len(data), context), payload)
+    assert made.json.decode() == body_json(expected, form)
+    assert context.problems == []
+    return True
 
 
 def one_input(data: bytes) -> None:
     intake = Intake(data)
-    how = intake.number()
-    index = intake.number(2)
-    rest = intake.rest()
-    form, shown = _FORMS[how % 3], not how & _HIDDEN
-    payload = _WAYS[how // _PAYLOAD % 3]
-    asks = _caller(form, shown, payload)
-    if index < len(_layouts()):
-        options = DecodeOptions(show_secrets=shown)
-        made = asks.body(_program(index), rest, 0, len(rest), lambda _: None)
-        kind = _layouts()[index]
-        hide = functools.partial(kind.hidden, payload=payload)
-        agree(made, kind.root, rest, 0, len(rest), options, form, hide=hide)
-        agree_on_dicts(kind.root, rest, 0, len(rest), options)
-        return
-    made = asks.records(rest, 0, len(rest), lambda _: None)
-    if made is not None:
-        context = DecodeContext(DecodeOptions(show_secrets=shown))
-        with records_by_python():
-            expected = hidden_records(decode_records(rest, 0, len(rest), context), payload)
-        assert made.json.decode() == body_json(expected, form)
-        assert context.problems == []
+    how, index = intake.number(), intake.number(2)
+    kind = _layouts()[index] if index < len(_layouts()) else None
+    agrees(kind, intake.rest(), FORMS[how % 3], WAYS[how // PAYLOAD % 3], shown=not how & HIDDEN)
 
 
 def seeds() -> list[bytes]:
@@ -88,7 +85,7 @@ def seeds() -> list[bytes]:
     for index, kind in enumerate(_layouts()):
         body = Encoder(Plan(rng)).body(kind.root)[0]
         if len(body) < MAX_LENGTH - 3:
-            found.append(bytes((rng.randrange(3 * _PAYLOAD),)) + index.to_bytes(2, "big") + body)
+            found.append(bytes((rng.randrange(3 * PAYLOAD),)) + index.to_bytes(2, "big") + body)
     for count in (0, 1, 3, 20):
         records = [craft.Record(at, at, b"key", b"value", (("größe", None),)[: at % 2]) for at in range(count)]
         for attributes in (0, 0x08, 0x10, 0x40):
@@ -96,5 +93,5 @@ def seeds() -> list[bytes]:
             found.append(b"\0\xff\xff" + field + field[: count * 3])
         for magic in (0, 1):
             messages = [craft.message(at, b"key", b"value", magic=magic) for at in range(count)]
-            found.append(bytes((_PAYLOAD * magic,)) + b"\xff\xff" + b"".join(messages))
+            found.append(bytes((PAYLOAD * magic,)) + b"\xff\xff" + b"".join(messages))
     return found

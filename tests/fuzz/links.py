@@ -1,14 +1,13 @@
 """Link layers, IP, tunnels and fragments: packets of any link type in a row.
 
 The first byte of an input selects the link type; then packets follow, each with an int16 of captured bytes, a byte of
-those that were cut off, and the packet. Given together, each input is an interface of one capture. One batch of all and
-several batches give the same rows, and a packet's payload lies within the packet.
+those that were cut off, and the packet. One batch of all and several batches give the same rows, and a packet's payload
+lies within the packet.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,6 @@ from tests.fuzz.intake import Intake
 
 MAX_LENGTH = 3000
 MEGABYTES = 128
-TOGETHER = 50
 WORDS = tuple(
     bytes.fromhex(text)
     for text in (
@@ -44,43 +42,27 @@ FEW: Final = 5
 _SECOND: Final = 1_000_000_000
 
 
-def _packets(intakes: Sequence[Intake], links: Sequence[int]) -> RawPackets:
-    """The packets of each intake, with these link types."""
+def _packets(intake: Intake, link: int) -> RawPackets:
     buffer = bytearray()
-    rows: list[tuple[int, int, int, int, int]] = []
-    for number, (intake, link) in enumerate(zip(intakes, links, strict=True)):
-        most = len(rows) + MOST_PACKETS
-        while len(intake) and len(rows) < most:
-            size, cut = intake.number(2), intake.number()
-            packet = intake.take(size)
-            rows.append((len(buffer), len(packet), len(packet) + cut, link, number))
-            buffer += packet
-    start, captured, wire, link_column, interface = np.array(rows or np.empty((0, 5)), np.int64).T
-    return RawPackets.build(
-        bytes(buffer),
-        start,
-        captured,
-        wire,
-        _SECOND * np.arange(len(rows), dtype=np.int64),
-        link=link_column.astype(np.int32),
-        interface=interface.astype(np.int32),
-        capture=0,
-        first_number=1,
-    )
+    rows: list[tuple[int, int, int]] = []
+    while len(intake) and len(rows) < MOST_PACKETS:
+        size, cut = intake.number(2), intake.number()
+        packet = intake.take(size)
+        rows.append((len(buffer), len(packet), len(packet) + cut))
+        buffer += packet
+    start, captured, wire = np.array(rows or np.empty((0, 3)), np.int64).T
+    times = _SECOND * np.arange(len(rows), dtype=np.int64)
+    return RawPackets.build(bytes(buffer), start, captured, wire, times, link=link, capture=0, first_number=1)
 
 
 def one_input(data: bytes) -> None:
-    many_inputs([data])
-
-
-def many_inputs(inputs: Sequence[bytes]) -> None:
-    intakes = [Intake(data) for data in inputs]
-    links = [_KINDS[intake.number() % len(_KINDS)] for intake in intakes]
+    intake = Intake(data)
+    link = _KINDS[intake.number() % len(_KINDS)]
 
     def decoder() -> PacketDecoder:
-        return PacketDecoder(("made",), lambda capture, index: Interface(links[index], index))
+        return PacketDecoder(("made",), lambda capture, index: Interface(link, index))
 
-    raw = _packets(intakes, links)
+    raw = _packets(intake, link)
     count = len(raw.start)
     whole = decoder()
     batch = whole.decode(raw, 0, [])

@@ -14,12 +14,10 @@ MOST_CHANGES: Final = 8
 LONGEST_PIECE: Final = 200
 
 
-def inputs(
-    seeds: Sequence[bytes], words: Sequence[bytes], *, count: int, seed: int | str, max_length: int
-) -> Iterator[bytes]:
-    """`count` inputs made from seeds."""
+def inputs(seeds: Sequence[bytes], words: Sequence[bytes], *, seed: int | str, max_length: int) -> Iterator[bytes]:
+    """Inputs made from seeds, without end."""
     chance = random.Random(seed)
-    for _ in range(count):
+    while True:
         yield mutated(chance.choice(seeds), seeds, words, chance)[:max_length]
 
 

@@ -1,6 +1,6 @@
 """Exchanges as columns by the native kernel, on millions of changed requests and responses of all pairs.
 
-Some of them become captures. Their exports with and without the kernel must have the same rows.
+`tests/tables/exports/test_columns.py` compares the rows of changed exchanges with those of Python.
 """
 
 from __future__ import annotations
@@ -8,13 +8,9 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import shutil
-import tempfile
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pytest
 
 from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
 from kafkasniff.kafka.apis.dissectors import api, api_keys
@@ -25,27 +21,14 @@ from kafkasniff.native import kernel
 from kafkasniff.native.columns import Columns
 from kafkasniff.native.exchanges import ExchangeReader
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
-from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.stager import Stager
-from tests.craft.conversation import interleaved
 from tests.craft.kafka_bytes import unsigned_varint
-from tests.craft.write import write_pcap
 from tests.fuzz.compiled import Room, compiled, rounds
 from tests.kafka import records_craft as craft
-from tests.oracle.inspector import by_python
 from tests.tables.exports import test_columns as exported
-from tests.tables.exports.exported import rows, run
 
 ROOM: Final = 16 << 10
 MARKS: Final = b"\x05task-"
 HEADERS: Final = b"\x0btraceparent"
-CLIENT_ID: Final = slice(10, 12)
-"""Bytes of a request's header that the Python side gets changed; a connection with others is out of step."""
-TOGETHER: Final = 400
-"""Exchanges of one capture."""
-OF_ONE: Final = 16
-"""Exchanges of a connection: what some of them are leaves the rest of it to Python."""
-TABLES: Final = ("exchanges", "records", "problems", "connections")
 
 
 class _Side(ctypes.Structure):
@@ -153,64 +136,6 @@ def _side(one: Exchange, *, is_request: bool, batches: tuple[bytes, ...] = ()) -
     return side
 
 
-def agree(exchanges: list[Exchange], options: ExportOptions, folder: Path) -> int:
-    """Exchanges that the kernel reads as columns; raises AssertionError if rows differ from those without it."""
-    talks = []
-    for number, one in enumerate(exchanges):
-        if number % OF_ONE == 0:
-            talks.append(exported.talk(len(talks)))
-        correlation_id = (number + 10).to_bytes(4, "big")
-        header = one.key.to_bytes(2, "big") + one.version.to_bytes(2, "big") + correlation_id
-        talks[-1].exchange(
-            exported.framed(header + one.request[8:]), exported.framed(correlation_id + one.response[4:])
-        )
-    capture = write_pcap(folder / "exchanges.pcap", interleaved(talks), nanoseconds=True)
-    taken = 0
-    take = Stager.take_columns
-
-    def counted(self: Stager, pairs: Any, captures: tuple[str, ...]) -> None:
-        nonlocal taken
-        taken += len(pairs.asked)
-        take(self, pairs, captures)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 300)
-        patch.setattr(Stager, "take_columns", counted)
-        first = run([capture], folder / "columns", options)
-        with by_python():
-            second = run([capture], folder / "rows", options)
-    for table in options.tables:
-        # As text, in which NaNs are equal.
-        if repr(rows(folder / "columns", table)) != repr(rows(folder / "rows", table)):
-            raise AssertionError(f"rows of {table} differ: {capture} {options}")
-    if first.summary != second.summary:
-        raise AssertionError(f"the summaries differ: {capture}")
-    return taken
-
-
-def _changed(seed: Exchange, request: bytes, response: bytes) -> Exchange | None:
-    """A changed exchange, as a connection in step could have it: its headers are those of the seed."""
-    asked, answered = (
-        12 + (request_plan(seed.key, seed.version).header > 1),
-        4 + (response_plan(seed.key, seed.version).header > 0),
-    )
-    if len(request) < asked or len(response) < answered:
-        return None
-    header = seed.request[: CLIENT_ID.start] + request[CLIENT_ID] + seed.request[CLIENT_ID.stop : asked]
-    return seed._replace(request=header + request[asked:], response=seed.response[:answered] + response[answered:])
-
-
-def _compare(exchanges: list[Exchange], rng: random.Random) -> int:
-    options = ExportOptions(
-        tables=TABLES, show_secrets=rng.random() < 0.5, bodies=rng.random() < 0.7, headers=rng.random() < 0.05
-    )
-    folder = Path(tempfile.mkdtemp(prefix="kafkasniff-fuzz-"))
-    # Kept if they differ.
-    taken = agree(exchanges, options, folder)
-    shutil.rmtree(folder)
-    return taken
-
-
 def fuzz(options: argparse.Namespace) -> None:
     """Fuzz; a crash ends the process."""
     rng = random.Random(options.seed)
@@ -237,20 +162,9 @@ def fuzz(options: argparse.Namespace) -> None:
     requests, responses = Room(ROOM), Room(ROOM)
     state = _Run(ctypes.addressof(reader.call), ctypes.pointer(columns), seeds, len(exchanges))
     state.requests, state.responses = _Room(requests.address, ROOM), _Room(responses.address, ROOM)
-    compared = taken = 0
-    waiting: list[Exchange] = []
     for _ in rounds(options, state):
         library.kafkasniff_fuzz_exchanges(ctypes.byref(state))
-        found = _changed(exchanges[state.seed], requests.last(state.asked), responses.last(state.answered))
-        if found is not None:
-            compared += 1
-            waiting.append(found)
-        if len(waiting) == TOGETHER:
-            taken += _compare(waiting, rng)
-            waiting.clear()
-    taken += _compare(waiting, rng) if waiting else 0
     print(f"{len(exchanges):,} exchanges of {len(kinds.known):,} pairs:")
     print(f"{state.rows:,} exchanges as columns, {state.left:,} left to Python; {state.ended:,} calls ended early;")
     print(f"{state.batches:,} batches, of which {state.taken:,} taken, with {state.records:,} records written;")
-    print(f"{state.named:,} names of topics; exports of {compared:,} exchanges compared,")
-    print(f"{taken:,} of them by columns")
+    print(f"{state.named:,} names of topics")

@@ -10,37 +10,21 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-import struct
 from typing import Any, Final
 
-from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
-from kafkasniff.kafka.records.record_sets import decode_records
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.records.control_records import control_types
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
-from kafkasniff.native.caller import Caller, control_rows
+from kafkasniff.native.caller import control_rows
 from kafkasniff.native.calls import Call, CompressedBatch
-from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.sinks.jsonl import body_json
-from tests.fuzz import native_columns, native_exchanges, native_lines, native_streams, native_summaries
+from tests.fuzz import native_columns, native_exchanges, native_lines, native_streams
 from tests.fuzz.compiled import Room, compiled, rounds
+from tests.fuzz.kernel import SALT, WAYS, agrees
 from tests.fuzz.records import seeds as record_seeds
-from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.native.kernel_and_walker import Kind, agree, agree_on_dicts, caller, hidden_records, kinds, records_by_python
-from tests.native.test_control_records import value as control_value
-from tests.native.test_control_records import versions
+from tests.native.kernel_and_walker import Kind, kinds
 
 ROOM: Final = 64 << 10
-HEADERS: Final = (
-    *(("trace", b"\xff\x00"), ("größe", None), ("b3", b"0123456789abcdef-0123456789abcdef-d")),
-    *(("uber-trace-id", b"5:1:1:1"), ("x-datadog-trace-id", b"18446744073709551615")),
-    ("X-Amzn-Trace-Id", b"Parent=1; Root=1-67891233-abcdef012345678912345678;x"),
-    ("X-Cloud-Trace-Context", b"0123456789abcdef0123456789abcdef/1;o=1"),
-)
-SHOW: Final = DecodeOptions(show_secrets=True)
-SALT: Final = b"salt of the fuzzer"
-WAYS: Final = (SHOWN, Payload("dropped"), Payload.hashed(SALT))
 
 
 class _Seed(ctypes.Structure):
@@ -64,38 +48,6 @@ class _Run(ctypes.Structure):
     )
 
 
-def _records(rng: random.Random) -> list[bytes]:
-    """Fields of records: those of the family `records`, and batches in all codecs."""
-    found = [one[1:] for one in record_seeds() if 1 < len(one) <= ROOM]
-    for codec in range(5):
-        for count in (0, 1, 3, 20):
-            inside = b"".join(
-                craft.record(
-                    craft.Record(
-                        at,
-                        at,
-                        rng.choice([None, b"", b"key"]),
-                        b'{"a":"\xc3\xa4\\n"}',
-                        HEADERS[: at % (len(HEADERS) + 1)],
-                    )
-                )
-                for at in range(count)
-            )
-            found.append(craft.batch(craft.COMPRESSORS.get(codec, bytes)(inside), count, attributes=codec))
-            for magic in (0, 1):
-                messages = [
-                    craft.message(at, rng.choice([None, b"", b"key"]), b'{"a":"\xc3\xa4\\n"}', magic=magic)
-                    for at in range(count)
-                ]
-                found.append(craft.wrapper(count, messages, codec, magic=magic) if codec else b"".join(messages))
-    for one in VALUE_SCHEMAS:
-        for version in versions(one):
-            key = struct.pack(">hh", version % 2, one)
-            marker = craft.Record(0, 0, key, control_value(rng, one, version))
-            found += [craft.batch_of([marker] * count, codec, attributes=0x30) for count, codec in ((1, 0), (3, 4))]
-    return [one for one in found if len(one) <= ROOM]
-
-
 def _fuzz(options: argparse.Namespace) -> None:
     rng = random.Random(options.seed)
     layouts: list[Kind | None] = []
@@ -109,7 +61,7 @@ def _fuzz(options: argparse.Namespace) -> None:
             layouts.append(kind)
     if options.records:
         inputs, layouts = [], []
-    fields = _records(rng) if options.records or options.bodies else []
+    fields = [one[1:] for one in record_seeds()] if options.records or options.bodies else []
     inputs += [(0, field) for field in fields]
     layouts += [None] * len(fields)
     seeds = (_Seed * len(inputs))(*[_Seed(address or None, data, len(data)) for address, data in inputs])
@@ -133,7 +85,6 @@ def _fuzz(options: argparse.Namespace) -> None:
     call.controls, call.controls_size = ctypes.addressof(controls), len(controls)
     call.salt, call.salt_size, call.person = SALT, len(SALT), WAYS[2].hiding.person
     run = _Run(ctypes.pointer(call), seeds, len(inputs), room.address, ROOM)
-    asks = [(payload, caller(payload=payload)) for payload in WAYS]
     compared = taken = 0
     for _ in rounds(options, run):
         # Small outputs, too: room may run out at any place.
@@ -142,33 +93,9 @@ def _fuzz(options: argparse.Namespace) -> None:
         if not options.programs:
             data = room.last(run.size)
             compared += 1
-            taken += _compare(*rng.choice(asks), layouts[run.seed], inputs[run.seed][0], data)
+            taken += agrees(layouts[run.seed], data, payload=rng.choice(WAYS))
     counts = dict(zip(("done", "odd", "no room", "compressed", "misuse"), run.ended, strict=True))
     print(f"{counts}; the walker read {compared:,} of them, the kernel took {taken:,} of these")
-
-
-def _compare(payload: Payload, asks: Caller, kind: Kind | None, address: int, data: bytes) -> bool:
-    """Whether the kernel accepts an input; raises AssertionError if the walker disagrees."""
-    if kind is not None:
-        made = asks.body(_Address(address), data, 0, len(data), lambda _: None)  # type: ignore[arg-type]
-        as_json = agree(made, kind.root, data, 0, len(data), SHOW, hide=lambda body: kind.hidden(body, payload))
-        return agree_on_dicts(kind.root, data, 0, len(data), SHOW) or as_json
-    made = asks.records(data, 0, len(data), lambda _: None)
-    if made is None:
-        return False
-    context = DecodeContext(SHOW)
-    with records_by_python():
-        expected = hidden_records(decode_records(data, 0, len(data), context), payload)
-    assert made.json.decode() == body_json(expected)
-    assert context.problems == []
-    return True
-
-
-class _Address:
-    """Acts as a program."""
-
-    def __init__(self, address: int) -> None:
-        self.address = address
 
 
 KINDS: Final = {
@@ -177,7 +104,6 @@ KINDS: Final = {
     "exchanges": native_exchanges.fuzz,
     "streams": native_streams.fuzz,
     "lines": native_lines.fuzz,
-    "summaries": native_summaries.fuzz,
 }
 
 
@@ -191,7 +117,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--records", action="store_true", help="fields of records instead of bodies")
     parser.add_argument("--bodies", action="store_true", help="bodies and fields of records")
-    parser.add_argument("--programs", action="store_true", help="damaged programs and tables of summaries")
+    parser.add_argument("--programs", action="store_true", help="damaged programs")
     options = parser.parse_args()
     for name in options.only:
         print(f"== {name}", flush=True)

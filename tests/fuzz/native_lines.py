@@ -4,38 +4,49 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-from collections.abc import Iterator
+from itertools import product
 from typing import Any, Final
 
 import numpy as np
+import pytest
 
 from kafkasniff.capture import open_captures
+from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.engine.wanted_bodies import EVERY_BODY
-from kafkasniff.enrich.plan import teaches
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.plan import reads_nothing, teaches
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
+from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.messages.message_plan import request_plan
+from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.uuids import uuid_text
+from kafkasniff.model import Direction, Endpoint
 from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import ExchangeReader
-from kafkasniff.native.feed import KEYS, MESSAGE, NONE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, VERSIONS
+from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
+from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.native.text_lines import TABLE
+from kafkasniff.redact.payload import SHOWN
+from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_trees import NativeTrees
 from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
+from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.paint import PLAIN
 from tests.conftest import shipped_captures
+from tests.engine.shown import shown
 from tests.engine.talks import packets_of, talks
 from tests.fuzz.compiled import Room, compiled, rounds
-from tests.native.feed_messages import Native, Recorder, Seen, batches, recorded
-from tests.native.kernel_summaries import kinds_with_tables, table
+from tests.native.test_lines import versions
 from tests.test_line_names import WORDS
 
 ROOM: Final = 16 << 10
 MOST_OF_ONE: Final = 150
-"""Messages of one capture."""
+"""Messages of one batch."""
 
 
 _NO_SESSION: Final = (1 << 64) - 1
@@ -71,49 +82,44 @@ class _Run(ctypes.Structure):
 def fuzz(options: argparse.Namespace) -> None:
     """Fuzz; a crash ends the process."""
     seeds: list[Any] = []
-    native = None
-    connection = -1
+    native = _native()
     sessions = KnownSessions()
     sessions_count = 0
-    for recorder, seen in _recordings():
-        small = [one for one in seen if len(one.data) <= ROOM // 4][:MOST_OF_ONE]
-        if not small:
-            continue
-        native = native or Native.after(recorder)
-        (batch,) = batches(small, len(small))
-        # All messages have the same connection, which does not matter here. The kinds known to the lines stay.
-        connection = seen[0].connection.number if connection < 0 else connection
-        batch.messages["connection"] = connection
-        native.of(batch)
-        paired = batch.messages["pair"] != NONE
-        batch.messages["pair"][paired] += len(seeds)
-        for one, row in zip(small, batch.messages, strict=True):
-            found = _sessions(one.data, row)
+    for batch in _recorded():
+        native.bind(batch)
+        for _ in native.take(0, len(batch.messages)):
+            pass
+        places = [at for at, row in enumerate(batch.messages) if row["size"] <= ROOM // 4][:MOST_OF_ONE]
+        seed_of = {at: len(seeds) + number for number, at in enumerate(places)}
+        for at in places:
+            row = batch.messages[at]
+            row["pair"] = seed_of.get(int(row["pair"]), NONE)
+            store, start = batch.arena if row["flags"] & ARENA else batch.buffer, int(row["start"])
+            data = store[start : start + int(row["size"])].tobytes()
+            found = _sessions(data, row)
             for index, session in enumerate(found):
                 assert sessions.add(sessions_count + index, session)
             first = sessions_count if found else _NO_SESSION
             sessions_count += len(found)
-            seeds.append(_Seed(one.data, len(one.data), _Row.from_buffer_copy(row.tobytes()), first))
+            seeds.append(_Seed(data, len(data), _Row.from_buffer_copy(row.tobytes()), first))
     library = compiled()
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
-    run = _Run(native.call, array, len(seeds), room.address, ROOM)
+    assert native._way is not None
+    run = _Run(ctypes.addressof(native._way.lines._lines), array, len(seeds), room.address, ROOM)
     tables = np.zeros((2, KEYS * VERSIONS), TABLE)
     tables["known"] = 1
-    kept = {}
+    kept = []
     trees = NativeTrees(kernel(), PLAIN, 120, records=True)
     trees.use(DecodeOptions())
-    for kind in kinds_with_tables():
-        assert kind.key is not None
-        found = kept[kind] = table(kind.key, kind.version, kind.direction)
-        assert found is not None
-        place = int(kind.direction == "response"), kind.key * VERSIONS + kind.version
-        tables["address"][place], tables["teaches"][place] = (
-            found.address,
-            teaches(kind.key, kind.version, kind.direction),
-        )
-        if (program := trees.program(kind.key, kind.version, kind.direction)) is not None:
-            tables["program"][place] = program.address
+    directions: tuple[Direction, ...] = ("request", "response")
+    for (key, version), direction in product(versions(), directions):
+        if (table := table_of(key, version, direction)) is not None:
+            kept.append(SummaryTable(kernel(), table))
+            place = int(direction == "response"), key * VERSIONS + version
+            tables["address"][place], tables["teaches"][place] = kept[-1].address, teaches(key, version, direction)
+            if (program := trees.program(key, version, direction)) is not None:
+                tables["program"][place] = program.address
     run.tables, run.style = tables.ctypes.data, trees.style.address
     reader, kinds = _reader()
     run.exchanges = ctypes.addressof(reader.call)
@@ -134,12 +140,34 @@ def fuzz(options: argparse.Namespace) -> None:
     print(f"answer, {run.questions:,} needed one")
 
 
-def _recordings() -> Iterator[tuple[Recorder, list[Seen]]]:
+def _recorded() -> list[LineBatch]:
     """Messages of the shipped captures, and of fetch sessions that begin, change, are refused and end."""
-    for path in shipped_captures():
-        with open_captures([str(path)], stdin=None) as source:
-            yield recorded(source)
-    yield recorded(packets_of(talks([list(WORDS)], words=WORDS), []))
+    found = []
+    bind = NativeLines.bind
+
+    def noted(lines: NativeLines, batch: LineBatch) -> None:
+        bind(lines, batch)
+        copy = LineBatch(batch.messages.copy(), batch.numbers.copy(), batch.buffer.copy(), batch.arena.copy())
+        # They all have the same connection, which does not matter here.
+        copy.messages["connection"] = 0
+        found.append(copy)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NativeLines, "bind", noted)
+        for path in shipped_captures():
+            with open_captures([path]) as source:
+                shown(Inspector, "json", source)
+        shown(Inspector, "json", packets_of(talks([list(WORDS)], words=WORDS), []))
+    return found
+
+
+def _native() -> NativeLines:
+    """Lines of any messages."""
+    renderer = Renderer(kernel(), "auto", reads_nothing, SHOWN.hiding)
+    ends = 1, Endpoint("192.0.2.1", 40_000), Endpoint("2001:db8::2", 9092)
+    native = NativeLines(kernel(), renderer, lambda _: ends, lambda _: "capture", Enricher(sessions=False))
+    native.use(Detail(DecodeOptions()))
+    return native
 
 
 def _sessions(data: bytes, row: np.void) -> list[KnownSession]:

@@ -1,19 +1,17 @@
-"""Packets for the stream engine, without Python, in millions of runs; the family `feed` compares some with Python."""
+"""Packets for the stream engine, without Python, in millions of runs; `tests.kernel` compares with Python."""
 
 from __future__ import annotations
 
 import argparse
 import ctypes
-import random
 from typing import Final
 
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.program import pairing_program
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Program
-from tests.fuzz import feed
 from tests.fuzz.compiled import Room, compiled, rounds
-from tests.fuzz.mutate import inputs
+from tests.kernel.__main__ import case_of, difference
 
 ROOM: Final = 256 << 10
 
@@ -51,13 +49,11 @@ def fuzz(options: argparse.Namespace) -> None:
     programs = _programs()
     for pair, place in zip(programs, run.programs, strict=True):
         place[:] = [0 if one is None else one.address for one in pair]
-    rng = random.Random(options.seed)
-    seeds = feed.seeds()
     compared = 0
     for _ in rounds(options, run):
         library.kafkasniff_fuzz_streams(ctypes.byref(run))
-        for data in inputs(seeds, feed.WORDS, count=1, seed=rng.getrandbits(32), max_length=feed.MAX_LENGTH):
-            feed.one_input(data)
-            compared += 1
+        case = case_of(1_000_000 * options.seed + compared)
+        assert difference(case) is None, case.name
+        compared += 1
     print(f"{run.packets:,} packets in {run.batches:,} runs: {run.messages:,} messages,")
-    print(f"{run.rows:,} other rows, {run.questions:,} questions; {compared:,} inputs compared with Python alone")
+    print(f"{run.rows:,} other rows, {run.questions:,} questions; {compared:,} disturbed captures compared")

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import orjson
 
 from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
+from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS
 from kafkasniff.kafka.records.record_batch import HEADER_SIZE, Batch
 from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
 from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
@@ -23,6 +25,7 @@ from tests.fuzz.corpus import vectors_of
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
 from tests.native.kernel_columns import Given, expected, read
+from tests.native.test_control_records import value, versions
 
 MAX_LENGTH = 4000
 MEGABYTES = 256
@@ -48,6 +51,13 @@ _CODEC: Final = 112
 
 MOST: Final = 1 << 20
 """Largest decompressed size of the records."""
+
+_TRACES: Final = (
+    *(("traceparent", b"00-" + b"1" * 32 + b"-" + b"2" * 16 + b"-01"), ("b3", b"0123456789abcdef-0123456789abcdef-d")),
+    *(("uber-trace-id", b"5:1:1:1"), ("x-datadog-trace-id", b"18446744073709551615")),
+    ("X-Amzn-Trace-Id", b"Parent=1; Root=1-67891233-abcdef012345678912345678;x"),
+    ("X-Cloud-Trace-Context", b"0123456789abcdef0123456789abcdef/1;o=1"),
+)
 
 _VECTORS: Final = Path(__file__).resolve().parents[1] / "kafka" / "vectors" / "records.json"
 
@@ -144,12 +154,13 @@ def seeds() -> list[bytes]:
     ]
     listed = b"".join(map(craft.record, records))
     found += [bytes((MADE | codec << 4, 3)) + listed for codec in range(8)]
+    found += [b"\0" + craft.batch_of([craft.Record(0, 0, b"k", b"v", (header,))]) for header in _TRACES]
     for codec in range(5):
         found.append(b"\0" + craft.batch_of(records, codec))
         inner = [craft.message(0, b"k", b"v"), craft.message(1, None, None)]
         found.append(b"\0" + craft.wrapper(7, [craft.wrapper(1, inner, codec or 1)], codec or 2))
-    markers = [
-        craft.Record(number, 0, struct.pack(">hh", 0, number), bytes(2) + bytes(range(12))) for number in range(8)
-    ]
-    found.append(b"\0" + craft.batch_of(markers, attributes=0x30))
-    return found
+    for kind in VALUE_SCHEMAS:
+        for version in versions(kind):
+            marker = craft.Record(0, 0, struct.pack(">hh", version % 2, kind), value(Random(version), kind, version))
+            found.append(b"\0" + craft.batch_of([marker] * 2, version % 5, attributes=0x30))
+    return [one for one in found if len(one) <= MAX_LENGTH]

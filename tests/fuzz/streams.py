@@ -2,21 +2,18 @@
 
 An input says how a connection is captured and then what its sides send: a byte of direction and of the segment's fate
 (captured, lost, cut short), two bytes of length, and the bytes. In all cases, the bytes of the connection add up, every
-output has a line, and batch boundaries change nothing. Given together, inputs are simultaneous connections, and the
-first input selects the inspector's options.
+output has a line, batch boundaries change nothing, and Python alone reports the same.
 """
 
 from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Iterable, Sequence
-from itertools import chain, zip_longest
 from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.model import Exchange, Message, Problem, SaslToken
+from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
@@ -24,12 +21,13 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.corpus import Said, conversations, spread
 from tests.fuzz.intake import Intake
+from tests.oracle.inspector import ByPython
 from tests.oracle.tcp.batches import Raw, batch
 
 MAX_LENGTH = 8000
+DEAR = 2
 MEGABYTES = 1024
 """A message may hold 256 MB of compressed records (context.MAX_DECOMPRESSED)."""
-TOGETHER = 50
 WORDS = (
     b"\x00\x12\x00\x00",
     b"\x00\x12\x00\x03",
@@ -77,8 +75,8 @@ def segments_of(intake: Intake) -> list[tuple[int, bytes]]:
     return found
 
 
-def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 0) -> list[Raw]:
-    """The captured packets of a connection that sends these segments; `conversation` is added to the client's port."""
+def packets_of(how: int, segments: list[tuple[int, bytes]]) -> list[Raw]:
+    """The captured packets of a connection that sends these segments."""
     following = [1000, 2000]
     packets: list[Raw] = []
     late: Raw | None = None
@@ -89,7 +87,7 @@ def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 
         clock += _STEP
         seq, ack = following[sender], following[1 - sender]
         following[sender] += (len(payload) if wire is None else wire) + (flags & (SYN | FIN) > 0)
-        return Raw(sender, seq, payload, flags, ack, clock, 0, wire, conversation)
+        return Raw(sender, seq, payload, flags, ack, clock, 0, wire)
 
     if how & _BEGUN:
         packets += [add(0, SYN), add(1, SYN | ACK)]
@@ -115,21 +113,18 @@ def packets_of(how: int, segments: list[tuple[int, bytes]], conversation: int = 
     return packets
 
 
-def reported(batches: list[PacketBatch], key_log: bytes | None = None, **options: Any) -> tuple[list[Any], Inspector]:
+def reported(
+    batches: list[PacketBatch], key_log: bytes | None = None, kind: type[Inspector] = Inspector, **options: Any
+) -> tuple[list[Any], Summary]:
     """All events for these packets."""
     parts = [] if key_log is None else [key_log]
     keys = None if key_log is None else KeyLog(lambda: parts.pop() if parts else b"")
-    inspector = Inspector(connections=True, keys=keys, **options)
+    inspector = kind(connections=True, keys=keys, **options)
     events: list[Any] = []
     for one in batches:
         events += inspector.feed(one)
     events += inspector.close()
-    return events, inspector
-
-
-def interleaved(parts: Sequence[list[Raw]]) -> list[Raw]:
-    """Packets of simultaneous connections, one of each in turn."""
-    return [packet for packet in chain.from_iterable(zip_longest(*parts)) if packet is not None]
+    return events, inspector.summary
 
 
 def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
@@ -138,26 +133,17 @@ def in_batches(packets: list[Raw], count: int) -> list[PacketBatch]:
     return [batch(packets[at : at + step], start=at) for at in range(0, len(packets), step)]
 
 
-def some_of(counts: tuple[int, int], choice: int) -> tuple[int, ...]:
-    """Numbers of batches to compare: one time in three both, otherwise one of them."""
-    way = choice % 3
-    return counts if way == 2 else (counts[way],)
-
-
-def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = True, **options: Any) -> None:
-    """Check the promises about the events for packets.
-
-    `every`: in one batch and in several, in every form of output; otherwise what the number of packets selects.
-    """
-    number = len(packets)
-    counts = (1, 3 + number % 3)
-    chosen = counts if every else some_of(counts, number // 3)
-    (events, inspector), *others = [reported(in_batches(packets, count), key_log, **options) for count in chosen]
-    for again, other in others:
+def check(packets: list[Raw], key_log: bytes | None = None, **options: Any) -> None:
+    """Check the promises about the events for packets: in one batch and in several, in every form of output."""
+    whole = in_batches(packets, 1)
+    events, summary = reported(whole, key_log, **options)
+    for again, other in (
+        reported(in_batches(packets, 3 + len(packets) % 3), key_log, **options),
+        reported(whole, key_log, ByPython, **options),
+    ):
         # Also as text: NaN is not equal to itself.
-        assert again == events or repr(again) == repr(events), "a different result in other batches"
-        assert other.summary == inspector.summary
-    summary = inspector.summary
+        assert again == events or repr(again) == repr(events), "a different result in other batches, or by Python"
+        assert other == summary
     assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
     assert min(summary.bytes_decoded, summary.bytes_skipped, summary.bytes_lost) >= 0
     messages = [event for event in events if isinstance(event, Message)]
@@ -165,26 +151,15 @@ def check(packets: list[Raw], key_log: bytes | None = None, *, every: bool = Tru
     if key_log is None:
         assert summary.bytes_decoded <= sum(len(packet.payload) for packet in packets)
     Enricher(summary=summary).feed(events)
-    forms = len(_FORMS)
-    show(events, range(forms) if every else (number // 9 % forms,))
-
-
-_FORMS: Final = (JsonSink, functools.partial(TextSink, verbosity=2), TextSink)
-
-
-def show(events: list[Any], forms: Iterable[int]) -> None:
-    """Write every event, in these forms."""
-    written = [io.BytesIO() for _ in forms]
-    sinks = [_FORMS[form](stream) for form, stream in zip(forms, written, strict=True)]
-    for event in events:
-        if isinstance(event, Message | SaslToken | Problem | Exchange):
-            for sink in sinks:
-                sink.write(event)
-    for sink in sinks:
+    shown = [event for event in events if isinstance(event, Message | SaslToken | Problem | Exchange)]
+    for form in (JsonSink, functools.partial(TextSink, verbosity=2), TextSink):
+        stream = io.BytesIO()
+        sink = form(stream)
+        for event in shown:
+            sink.write(event)
         sink.close()
-    lines = sum(isinstance(event, Message | SaslToken | Problem) for event in events)
-    for form, stream in zip(forms, written, strict=True):
-        assert form != 0 or stream.getvalue().count(b"\n") == lines
+        lines = sum(not isinstance(event, Exchange) for event in shown)
+        assert form is not JsonSink or stream.getvalue().count(b"\n") == lines
 
 
 def options_of(how: int) -> dict[str, Any]:
@@ -199,13 +174,6 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     how = intake.number()
     check(packets_of(how, segments_of(intake)), **options_of(how))
-
-
-def many_inputs(inputs: Sequence[bytes]) -> None:
-    intakes = [Intake(data) for data in inputs]
-    hows = [intake.number() for intake in intakes]
-    talks = [packets_of(hows[number], segments_of(intake), number) for number, intake in enumerate(intakes)]
-    check(interleaved(talks), every=False, **options_of(hows[0]))
 
 
 def input_of(how: int, said: list[Said], kinds: dict[int, int] | None = None) -> bytes:

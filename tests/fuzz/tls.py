@@ -1,16 +1,14 @@
 """TLS: whole connections with and without their key logs, handshake messages, certificates, records, key logs.
 
 The first byte of an input selects a connection, as in `streams`, after two bytes of length and the lines of a key log;
-or the bytes of one message, record stream or key log. Given together, connections are simultaneous and share one key
-log. Seeds are connections of Python's own TLS, new in each run: an input contains its key log, so it means the same in
-every run.
+or the bytes of one message, record stream or key log. Seeds are connections of Python's own TLS, new in each run: an
+input contains its key log, so it means the same in every run.
 """
 
 from __future__ import annotations
 
 import functools
 import ssl
-from collections.abc import Sequence
 from typing import Final
 
 from kafkasniff.tls.descriptions import describe
@@ -26,12 +24,11 @@ from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import RecordCutter
 from tests.fuzz.corpus import Said
 from tests.fuzz.intake import Intake
-from tests.fuzz.streams import check, input_of, interleaved, options_of, packets_of, segments_of
+from tests.fuzz.streams import check, input_of, options_of, packets_of, segments_of
 from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk
 
 MAX_LENGTH = 9000
 MEGABYTES = 512
-TOGETHER = 50
 WORDS = (
     b"\x16\x03\x01",
     b"\x17\x03\x03",
@@ -61,7 +58,9 @@ def one_input(data: bytes) -> None:
     intake = Intake(data)
     what = intake.number() % 8
     if what < _HELLO:
-        _connections([intake])
+        key_log = intake.take(intake.number(2))
+        how = intake.number()
+        check(packets_of(how, segments_of(intake)), key_log, **options_of(how))
     elif what == _HELLO:
         _hello(intake.rest())
     elif what == _CERTIFICATE:
@@ -70,25 +69,6 @@ def one_input(data: bytes) -> None:
         _records(intake)
     else:
         _key_log(intake)
-
-
-def many_inputs(inputs: Sequence[bytes]) -> None:
-    connections = [data for data in inputs if data and data[0] % 8 < _HELLO]
-    for data in inputs:
-        if not data or data[0] % 8 >= _HELLO:
-            one_input(data)
-    if connections:
-        _connections([Intake(data[1:]) for data in connections])
-
-
-def _connections(intakes: list[Intake]) -> None:
-    key_logs, hows, talks = [], [], []
-    for number, intake in enumerate(intakes):
-        key_logs.append(intake.take(intake.number(2)))
-        hows.append(intake.number())
-        talks.append(packets_of(hows[-1], segments_of(intake), number))
-    # A truncated line must not swallow the first line of the next log.
-    check(interleaved(talks), b"\n".join(key_logs), every=len(intakes) == 1, **options_of(hows[0]))
 
 
 def _hello(data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Time and memory of one input or of a few together, compared with bounds in proportion to their length."""
+"""Time and memory of one input, compared with bounds in proportion to its length."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import resource
 import sys
 import time
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final
 
 __all__ = ["ExcessError", "watched"]
-
-_Given = TypeVar("_Given")
 
 SECONDS: Final = 4.0
 """CPU seconds that any input may take: first uses compile decoders, and instrumented code is several times slower."""
@@ -31,35 +29,28 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _UNIT
 
 
-def watched(
-    take: Callable[[_Given], None],
-    megabytes: int,
-    size: Callable[[_Given], int] = len,  # type: ignore[assignment]
-) -> Callable[[_Given], None]:
-    """`take` that raises ExcessError if an argument of this `size` in bytes costs too much.
+def watched(take: Callable[[bytes], None], megabytes: int) -> Callable[[bytes], None]:
+    """`take` that raises ExcessError if an input costs too much.
 
     The measurements are cheap enough for every input: CPU time, to which other processes do not add, and the peak
     memory of the process, which an input below an earlier peak does not raise.
     """
 
-    def watching(given: _Given) -> None:
+    def watching(data: bytes) -> None:
         peak = _peak()
-        length = size(given)
-        allowed = SECONDS + SECONDS_PER_BYTE * length
-        taken = _seconds(take, given)
+        allowed = SECONDS + SECONDS_PER_BYTE * len(data)
+        taken = _seconds(take, data)
         grown = _peak() - peak
-        if grown > (megabytes << 20) + BYTES_PER_BYTE * length:
-            raise ExcessError(f"{grown >> 20} MB more for an input of {length} bytes")
-        if taken > allowed:
-            # Work that is done once, on first use, counts for no input.
-            again = _seconds(take, given)
-            if again > allowed:
-                raise ExcessError(f"{again:.1f} s of CPU time for an input of {length} bytes")
+        if grown > (megabytes << 20) + BYTES_PER_BYTE * len(data):
+            raise ExcessError(f"{grown >> 20} MB more for an input of {len(data)} bytes")
+        # Work that is done once, on first use, counts for no input.
+        if taken > allowed and (again := _seconds(take, data)) > allowed:
+            raise ExcessError(f"{again:.1f} s of CPU time for an input of {len(data)} bytes")
 
     return watching
 
 
-def _seconds(take: Callable[[_Given], None], given: _Given) -> float:
+def _seconds(take: Callable[[bytes], None], data: bytes) -> float:
     begin = time.process_time()
-    take(given)
+    take(data)
     return time.process_time() - begin

@@ -9,7 +9,6 @@ import pytest
 
 from kafkasniff.engine import stream_feeding
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.tables.rows.transport import transport_rows
 from kafkasniff.tcp.packets import NO_TIME
 from tests.craft import kafka_bytes as kafka
@@ -196,15 +195,3 @@ def test_packets_without_times_are_not_followed() -> None:
     packets.time_ns[:] = NO_TIME
     inspector.feed(packets)
     assert len(inspector.open_links()) == len(inspector.take_links()) == 0
-
-
-def test_unanswered_connects_take_little() -> None:
-    """A scan, or clients that look for a broker that is gone."""
-    packets = [Packet(at(0), "10.0.0.5", 1 + port, "10.0.0.9", 9092, port, 0, SYN) for port in range(4_000)]
-    sizes = []
-    for network in ("nothing", "links"):
-        inspector = Inspector(network=network)  # type: ignore[arg-type]
-        inspector.feed(batch(packets))
-        assert isinstance(inspector._feeder, StreamFeeder)
-        sizes.append(inspector._feeder._engine.memory)
-    assert sizes[1] - sizes[0] < 400 * len(packets)

@@ -1,4 +1,4 @@
-"""The stream engine yields what Python's follower yields: of captures, disturbed ones, and changed bytes."""
+"""The stream engine yields what Python's follower yields: of captures as they are and disturbed."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.model import Problem
 from tests.baseline.inputs import DISTURBANCES, shipped
-from tests.choice import one_in, some_pairs
+from tests.choice import fewer, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.kernel.followers import corrupted, results, split
+from tests.kernel.__main__ import case_of, difference
+from tests.kernel.followers import results, split
 from tests.oracle.inspector import ByPython
 
 CRAFTED = "crafted"
 CAPTURES = {path.name: path for path in shipped()}
 MOST_PACKETS = 800
-CHANGES = {**DISTURBANCES, **{f"changed-bytes-{number}": corrupted for number in (1, 2, 3)}}
 SIZES = (1, 7, 40, 300)
 """Packets of the batches, in turn."""
 
@@ -45,23 +45,12 @@ def test_of_a_capture(name: str) -> None:
     assert results(Inspector, batches) == results(ByPython, batches)
 
 
-@pytest.mark.parametrize(("source", "kind"), some_pairs([CRAFTED, *sorted(CAPTURES)], CHANGES, 104, 702))
-def test_of_a_disturbed_capture(source: str, kind: str) -> None:
-    disturbed = batch(CHANGES[kind](packets_of(source), seeded(source, kind)))
-    expected = results(ByPython, [disturbed])
-    assert results(Inspector, [disturbed]) == expected
-    assert results(Inspector, split(disturbed, itertools.cycle(SIZES))) == expected
-
-
-@pytest.mark.parametrize("kind", ["lossy", "snapped", "requests-only", "reordered"])
-def test_with_ports(kind: str) -> None:
-    """A port that is given is Kafka's, with less evidence; connections of other ports are not."""
-    packets = packets_of(CRAFTED)
-    ports = sorted({min(packet.sport, packet.dport) for packet in packets})
-    disturbed = batch(DISTURBANCES[kind](packets, seeded(kind)))
-    for chosen in (ports, ports[:1], [1]):
-        expected = results(ByPython, [disturbed], ports=chosen)
-        assert results(Inspector, [disturbed], ports=chosen) == expected
+@pytest.mark.parametrize("start", range(0, fewer(160, 1_600), 40))
+def test_of_disturbed_captures(start: int) -> None:
+    """Those of `python -m tests.kernel`: disturbed, with changed bytes, any options, and in batches of any sizes."""
+    for number in range(start, start + 40):
+        case = case_of(number)
+        assert difference(case) is None, case.name
 
 
 def test_a_clients_stream_that_cannot_begin_with_a_frame() -> None:
@@ -70,13 +59,6 @@ def test_a_clients_stream_that_cannot_begin_with_a_frame() -> None:
     found = results(Inspector, [alerts], ports=[44958])
     assert [one.bytes for one in found[0] if isinstance(one, Problem) and one.kind == "frame-size"] == [None]
     assert found == results(ByPython, [alerts], ports=[44958])
-
-
-@pytest.mark.parametrize("options", [{"headers": True}, {"exchanges": False}, {"records": "skip"}, {"max_frame": 2000}])
-@pytest.mark.parametrize("kind", ["lossy", "everything"])
-def test_with_options(kind: str, options: dict[str, Any]) -> None:
-    disturbed = batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind)))
-    assert results(Inspector, [disturbed], **options) == results(ByPython, [disturbed], **options)
 
 
 @pytest.mark.parametrize("kind", ["reordered", "duplicated"])

@@ -14,12 +14,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from benchmarks.odd_messages import odd_pairs
-from benchmarks.small_messages import write
-from kafkasniff.capture import open_captures
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records import record_sets
@@ -32,12 +28,11 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
 from kafkasniff.sinks.jsonl import BytesForm
-from tests.choice import DEEP, examples, fewer
+from tests.choice import DEEP, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
-from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, roots, walked
-from tests.native.test_captures import lines
+from tests.native.kernel_and_walker import agree, agree_on_dicts, caller, program, walked
 
 SHOW, HIDE = DecodeOptions(show_secrets=True), DecodeOptions()
 CHOICES: list[dict[str, Any]] = [
@@ -184,23 +179,6 @@ def test_secrets_stay_hidden() -> None:
                         both(one.root, bytes(changed), HIDE)
 
 
-LAYOUTS = list(roots())
-
-
-@examples(200)
-@given(st.integers(0, len(LAYOUTS) - 1), st.integers(0, 1 << 32), st.data())
-def test_any_changes(index: int, seed: int, draw: Any) -> None:
-    root = LAYOUTS[index]
-    data = bytearray(Encoder(Plan(random.Random(seed))).body(root)[0])
-    for _ in range(draw.draw(st.integers(0, 4))):
-        if data:
-            at = draw.draw(st.integers(0, len(data) - 1))
-            data[at : at + draw.draw(st.integers(0, 2))] = draw.draw(st.binary(max_size=4))
-    records = draw.draw(st.sampled_from(["full", "batches", "skip", "metadata"]))
-    options = DecodeOptions(show_secrets=draw.draw(st.booleans()), records=records)
-    agree_on_dicts(root, bytes(data), 0, len(data), options)
-
-
 # -- single bodies ----------------------------------------------------------------------------------------------------
 
 
@@ -337,21 +315,3 @@ def test_whole_messages(monkeypatch: pytest.MonkeyPatch, cut: bool) -> None:
     assert asked
     for one, other in zip(hidden, decoded(secret, cut=cut), strict=True):
         assert repr(one) == repr(other)
-
-
-@pytest.mark.parametrize("native", [False, True])
-def test_lines_of_a_capture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, native: bool) -> None:
-    """JSON lines of odd messages, with the renderer and as dicts."""
-    capture = tmp_path / "odd.pcap"
-    write(capture, 10, 1000, 1, odd_pairs(7, 0.3))
-    with open_captures([str(capture)], stdin=None) as source:
-        batches = list(source)
-    asked = count_walks(monkeypatch)
-    printed, rendered = lines(batches, "auto", native=native)
-    assert asked == []
-    assert (rendered > 100) is native
-    for kind in (b"null-not-allowed", b"trailing-bytes", b"body-truncated"):
-        assert printed.count(kind) > 3
-    leave_to_walker(monkeypatch)
-    assert lines(batches, "auto", native=False)[0] == printed
-    assert asked

@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.pcap import PcapParser
 from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.link import decode
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.native import kernel
 from kafkasniff.native.headers import read_headers
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
-from tests.choice import fewer, one_in
-
-ROOT = Path(__file__).resolve().parents[2]
-CAPTURES = sorted(path for path in (ROOT / "captures").glob("*.pcap*") if path.stat().st_size < 1 << 20)
-
-
-@dataclasses.dataclass
-class Read:
-    """What became of packets."""
-
-    columns: dict[str, list[Any]]
-    payloads: list[bytes]
-    notes: list[Any]
-    problems: list[Any]
-    fragments: list[list[int]]
+from kafkasniff.tcp.packets import COLUMNS
+from tests.choice import fewer
 
 
 @contextmanager
@@ -47,17 +30,18 @@ def by_layers() -> Iterator[None]:
         yield
 
 
-def read(packets: RawPackets, *, native: bool) -> Read:
+def read(packets: RawPackets, *, native: bool) -> list[Any]:
+    """Columns, payloads, notes, problems and fragments."""
     decoder = PacketDecoder(("a.pcap",), lambda _capture, index: Interface(int(packets.link[0]), index))
     with nullcontext() if native else by_layers():
         batch = decoder.decode(packets, 0, [])
-    return Read(
+    return [
         {name: getattr(batch, name).tolist() for name in COLUMNS},
         [batch.buffer[at : at + size] for at, size in zip(batch.offset.tolist(), batch.length.tolist(), strict=True)],
         [(note.order, note.value) for note in batch.notes],
         [*decoder.finish(0), *decoder.close()],
         [rows.tolist() for rows in decoder.fragment_rows],
-    )
+    ]
 
 
 def check(datas: list[bytes], link: int = 1, wires: list[int] | None = None) -> int:
@@ -187,24 +171,6 @@ def test_places_outside_of_the_buffer_are_left() -> None:
         columns = [np.array([value], np.int64) for value in (start, captured, wire)]
         found, left = read_headers(kernel(), data[:59], [*columns, np.array([1], np.int32)])
         assert (len(found["rows"]), left.tolist()) == (0, [0])
-
-
-def batches(path: Path) -> list[PacketBatch]:
-    with open_captures([str(path)], chunk_size=100_000) as source:
-        return list(source)
-
-
-@pytest.mark.parametrize("path", one_in(8, CAPTURES), ids=lambda path: path.name)
-def test_captures(path: Path) -> None:
-    native = batches(path)
-    with by_layers():
-        layers = batches(path)
-    for one, other in zip(native, layers, strict=True):
-        assert one.buffer == other.buffer
-        assert [(note.order, note.value) for note in one.notes] == [(note.order, note.value) for note in other.notes]
-        for name in COLUMNS:
-            assert getattr(one, name).dtype == getattr(other, name).dtype == COLUMNS[name]
-            assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
 
 
 def expected_starts(data: bytes, position: int, end: int, order: str, size: int) -> tuple[list[int], int, bool]:

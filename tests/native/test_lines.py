@@ -1,119 +1,262 @@
-"""JSON lines by the kernel: parts of batches, versions without definitions, and lines too long for their room.
+"""Lines that the kernel writes of messages with any bodies: the same as those of messages one by one.
 
-`tests/engine/test_lines.py` compares the lines of whole runs.
+`tests/engine/test_lines.py` has conversations and captures.
 """
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kafkasniff.capture import open_captures
-from kafkasniff.kafka.apis.dissectors import api, api_keys
+from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.native.feed import NONE
-from kafkasniff.redact.payload import SHOWN, Payload
-from tests.conftest import shipped_captures
-from tests.native.feed_messages import Native, Recorder, Seen, batches, by_sink, crafted, recorded
+from kafkasniff.kafka.schema.layout import FORMATS, Field
+from kafkasniff.model import Direction
+from kafkasniff.native import kernel
+from kafkasniff.native.summaries import SummaryTable
+from kafkasniff.redact.payload import Payload
+from kafkasniff.sinks.summaries import templates
+from kafkasniff.sinks.summaries.compiled import table_of
+from kafkasniff.tcp.packets import PacketBatch
+from tests.choice import fewer, one_in
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
+from tests.craft import kafka_bytes as kafka
+from tests.engine.shown import agree
+from tests.engine.talks import Say, exchange_of, packets_of, talks
+from tests.kafka import records_craft as craft
+from tests.kafka.encode import Encoder, Plan
+from tests.oracle.inspector import by_python
 
-CAPTURES = {path.name: path for path in shipped_captures()}
-DROPPED = Payload("dropped")
+HEARTBEAT, SASL_HANDSHAKE, UNKNOWN_API = 12, 17, 120
+TOGETHER = 60
+"""Exchanges of one connection."""
+NAMES = [b"a", b"orders", b"a b", b'x"y', b"", b"t" * 64, b"u" * 65, b"z" * 200, b"::1"]
+TEXTS = [
+    *(b"", b"plain", b'q"uote', b"back\\slash", b"\x00\t\n\x7f", b"\x1b[31m", "größe €".encode()),
+    *("漢字 ｗｉｄｅ".encode(), "e\u0301 \u200b\u202e\u2800 \U0001f600\U000e0001".encode(), "…".encode()),
+    *(b"\xff", b"\xed\xa0\x80", b"\xc3", b"x" * 399, b"x" * 400, b"x" * 401, b"\xfe" * 401, b"\0" * 1000),
+    *(b"y" * 399 + "é".encode(), b"y" * 398 + "漢z".encode(), b"y" * 399 + b"\xe6z", b"y" * 399 + b"\xe6"),
+    *(b"y" * 398 + b"\xed\xa0zz", b"y" * 397 + "\U0001f600".encode(), b"y" * 397 + b"\xf4\x90\x80zz"),
+    *("漢".encode() * 133 + b"ab", "漢".encode() * 500, b"y" * 399 + b"\xc0z", b"y" * 15 + b"\x80" + b"y" * 400),
+]
+"""Values and names: visible and not, wide, too long, cut in a character, not UTF-8."""
+TIMES = [-2, -1, 0, 1, 1_700_000_000_123, 253_402_300_799_999, 253_402_300_800_000]
 
 
-def captured(*names: str, **options: Any) -> tuple[Recorder, list[Seen]]:
-    with open_captures([str(CAPTURES[name]) for name in names], stdin=None) as source:
-        return recorded(source, **options)
+class NaturalEncoder(Encoder):
+    """Bodies with plausible names, records and numbers; some names are odd texts."""
+
+    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+        rng, width = self.rng, 2 if field.type == "string" else 4
+        if field.type == "error" or field.name == "throttle_time_ms":
+            code = rng.choice([-1, 1, 3, 6, 6, 14, 74, 129, 999]) if rng.random() < 0.2 else 0
+            return code.to_bytes(FORMATS[field.type][1], "big", signed=True), code
+        if field.type == "int64" and rng.random() < 0.7:
+            return rng.choice(TIMES).to_bytes(8, "big", signed=True), None
+        if field.type not in {"string", "bytes", "records"}:
+            return super().scalar(field, path, nullable)
+        if nullable and self.plan.flip(self.plan.nulls):
+            return b"\x00" if field.compact else b"\xff" * width, None
+        if field.type == "records":
+            raw = b"".join(self._batch() for _ in range(rng.choice([0, 1, 1, 2, 5])))
+            if raw and not field.whole and rng.random() < 0.3:
+                raw += raw[: rng.randrange(len(raw))]
+        elif field.type == "bytes":
+            raw = rng.choice(TEXTS)
+        else:
+            raw = rng.choice(NAMES if rng.random() < 0.95 else TEXTS)
+        return (kafka.unsigned_varint(len(raw) + 1) if field.compact else len(raw).to_bytes(width, "big")) + raw, None
+
+    def _batch(self) -> bytes:
+        rng = self.rng
+        attributes = rng.choice([0, 0, 1, 2, 3, 4]) | rng.choice([0, 0, 0x10, 0x30, 0x40])
+        payload = rng.randbytes(rng.choice([0, 1, 40, 2000]))
+        return craft.batch(
+            payload, rng.choice([0, 1, 12, 100_000]), attributes=attributes, base_offset=rng.randrange(1 << 40)
+        )
 
 
-def compare(pieces: list[bytes | int], expected: list[bytes]) -> list[int]:
-    """The indices that are Python's; all other lines are as expected."""
-    left: list[int] = []
-    at = 0
-    for piece in pieces:
-        if isinstance(piece, int):
-            assert piece == at
-            left.append(piece)
-            at += 1
-            continue
-        lines = piece.splitlines(keepends=True)
-        assert lines == expected[at : at + len(lines)]
-        at += len(lines)
-    assert at == len(expected)
-    return left
+def framed(key: int, version: int, direction: Direction, body: bytes) -> Callable[[int], bytes]:
+    """A message with this body, by its correlation id."""
+    if direction == "response":
+        flexible = response_plan(key, version).header > 0
+        return lambda number: kafka.response(number, body, flexible=flexible)
+    header = request_plan(key, version).header
+    if header == 0:
+        return lambda number: kafka.frame(kafka.int16(key) + kafka.int16(version) + kafka.int32(number) + body)
+    return lambda number: kafka.request(key, version, number, body, client_id="client", flexible=header > 1)
 
 
-@pytest.mark.parametrize("payload", [SHOWN, DROPPED])
+def speech(key: int, version: int, request: bytes, response: bytes) -> Say:
+    return exchange_of(
+        framed(key, version, "request", request), framed(key, version, "response", response), sizes=(60_000,)
+    )
+
+
+def spoken(exchanges: Sequence[Say]) -> list[PacketBatch]:
+    """Packets of connections that have these exchanges, after a batch that shows that they are Kafka."""
+    words = {str(number): say for number, say in enumerate(exchanges)}
+    names = list(words)
+    return packets_of(talks([names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)], words=words), [])
+
+
+def versions() -> Iterator[tuple[int, int]]:
+    for key in api_keys():
+        found = api(key)
+        assert found is not None
+        # After a handshake of version 0 there are no messages.
+        yield from ((key, version) for version in found.versions if key != SASL_HANDSHAKE or version)
+
+
+def damaged(body: bytes, rng: Random) -> bytes:
+    """A body as it is, cut, with more bytes, or with other ones."""
+    changed = bytearray(body)
+    for _ in range(rng.randrange(1, 3) if body else 0):
+        changed[rng.randrange(len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))
+    more = body + b"\0\1"[: rng.randrange(3)]
+    return rng.choice((body, body, body[: rng.randrange(len(body) + 1)], more, bytes(changed)))
+
+
+WAYS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("json", {}, {}),
+    ("text", {}, {"colour": True}),
+    ("tree", {}, {"width": 40, "colour": True}),
+    ("csv", {}, {}),
+    ("json", {"show_secrets": True}, {"form": "hex", "payload": Payload.hashed(b"salt of the tests")}),
+    ("text", {}, {"verbosity": 1, "width": 60}),
+    ("tree", {}, {"width": 133}),
+    ("json", {"records": "batches"}, {"form": "base64", "payload": Payload("dropped")}),
+]
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+def test_bodies_of_every_version(way: int) -> None:
+    form, options, sink = WAYS[way]
+    rng, exchanges = Random(way), []
+    for key, version in one_in(4, list(versions()), way % 4):
+        plan = rng.choice([Plan(rng, unknown_tags=False), Plan(rng, count=5, nulls=False), Plan(rng, nulls=True)])
+        schemas = request_plan(key, version).schema, response_plan(key, version).schema
+        request, response = (NaturalEncoder(plan).body(one.root)[0] if one is not None else b"" for one in schemas)
+        exchanges.append(speech(key, version, damaged(request, rng), damaged(response, rng)))
+    found, _ = agree(form, spoken(exchanges), options=options, sink=sink)
+    assert found.native > 0.6 * len(exchanges)
+
+
+@pytest.mark.parametrize("payload", [Payload(), Payload("dropped")], ids=["shown", "dropped"])
 @pytest.mark.parametrize("shows", [False, True])
 def test_versions_that_are_not_known(payload: Payload, *, shows: bool) -> None:
     """The next version of each API, and an unknown API: the bytes of their bodies, or the number of bytes."""
-    options = DecodeOptions(show_secrets=shows)
-    seen = []
-    for key in (*api_keys(), 120):
-        found = api(key)
-        version = 0 if found is None else found.max_version + 1
-        head = struct.pack(">hhih", key, version, 7, 6) + b"client"
-        data = head[:8] if request_plan(key, version).header == 0 else head
-        one = crafted(data + bytes(request_plan(key, version).header > 1) + b"\xffbody", None, options)
-        seen.append(one)
-        seen.append(crafted(struct.pack(">i", 7) + b"\0\xffbody", (key, version), options))
-    assert None not in seen
-    native = Native([seen[0].connection], ["capture"], options, payload=payload)
-    for batch in batches(seen, len(seen), client_ids={7: b"client"}):
-        left = compare(native.of(batch), by_sink(batch, payload=payload))
-    pythons = []
-    for at, one in enumerate(seen):
-        plan = (request_plan if one.event.is_request else response_plan)(one.message.api_key, one.message.api_version)
-        if plan.needed or plan.asks_connection or (plan.secret_marks and not shows):
-            pythons.append(at)
-    assert left == pythons
+    newest = {key: found.max_version for key in api_keys() if (found := api(key)) is not None}
+    exchanges = [
+        speech(key, version + 1, b"\xffbody", b"\xffbody") for key, version in (*newest.items(), (UNKNOWN_API, 0))
+    ]
+    found, _ = agree("json", spoken(exchanges), options={"show_secrets": shows}, sink={"payload": payload})
+    assert found.native > len(exchanges)
 
 
-def test_parts_and_small_batches() -> None:
-    """Pieces of ranges, and responses whose requests were in an earlier batch, which may be known or not."""
-    recorder, seen = captured("librdkafka-group-classic.pcap")
-    native = Native.after(recorder)
-    rng = Random(1)
-    for size in (1, 7, 64):
-        for reported in (True, False):
-            pythons = 0
-            for batch in batches(seen, size, tells_earlier=reported):
-                expected = by_sink(batch)
-                pieces = native.of(batch)
-                left = compare(pieces, expected)
-                unknown = {
-                    at
-                    for at, one in enumerate(batch.seen)
-                    if batch.messages["pair"][at] == NONE and not one.event.is_request and not reported
-                }
-                assert unknown <= set(left)
-                pythons += len(left) - len(unknown)
-                whole = b"".join(expected[piece] if isinstance(piece, int) else piece for piece in pieces)
-                at, parts = 0, b""
-                while at < len(batch.seen):
-                    end = rng.randint(at + 1, len(batch.seen))
-                    for piece in native.take(at, end):
-                        parts += expected[piece] if isinstance(piece, int) else piece
-                    at = end
-                assert parts == whole
-            assert pythons < 0.5 * len(seen)
+@pytest.mark.parametrize(("first", "most"), [(200, 1 << 20), (200, 900)])
+def test_a_long_line_makes_room(monkeypatch: pytest.MonkeyPatch, first: int, most: int) -> None:
+    """Lines that are longer than there may be room for are Python's."""
+    monkeypatch.setattr("kafkasniff.native.caller.FIRST_OUTPUT", first)
+    monkeypatch.setattr("kafkasniff.sinks.native_lines.MAX_SIZE", most)
+    exchanges = [speech(HEARTBEAT, 0, kafka.string("g" * size) + bytes(6), b"\0\0") for size in range(100, 3_000, 200)]
+    found, _ = agree("json", spoken(exchanges))
+    assert (found.decoded > 0) == (most < 1_000)
 
 
-def test_a_long_line_makes_room() -> None:
-    recorder, seen = captured("librdkafka-codecs.pcap")
-    largest = max(seen, key=lambda one: len(one.data))
-    native = Native.after(recorder)
-    assert native.lines._way is not None
-    caller = native.lines._way.lines._caller
-    caller._grow(200)
-    for batch in batches(seen, len(seen)):
-        compare(native.of(batch), by_sink(batch))
-    assert len(caller.view) >= len(largest.data)
-    caller._grow(200)
-    caller.most_output = 200
-    for batch in batches(seen, len(seen)):
-        pieces = native.of(batch)
-        assert compare(pieces, by_sink(batch)) == list(range(len(seen)))
+@pytest.mark.parametrize("colour", [False, True])
+def test_words_and_amounts(colour: bool) -> None:
+    """Each character of a group's name, and sizes of records, rounded."""
+    groups = [bytes((character,)) * 3 for character in range(256)]
+    groups += [b"", b"x" * 64, b"x" * 65, b"a b" * 30, b'"' * 64, b"gr\xc3\xb6\xc3\x9fe", b"x" * 64 + b"\xc3\xa4"]
+    exchanges = [speech(HEARTBEAT, 0, len(one).to_bytes(2, "big") + one + bytes(6), b"\0\x1b") for one in groups]
+    near = (at + off for at in (1350, 9950, 99_500, 999_500) for off in (-1, 0, 1))
+    for size in [*range(61, 1100, fewer(70, 7)), 1050, 1150, 1250, *near]:
+        field = kafka.int32(size) + craft.batch(bytes(size - 61), 1)
+        body = b"\xff\xff\x00\x01" + bytes(4) + kafka.array([kafka.string("t") + kafka.array([bytes(4) + field])])
+        exchanges.append(speech(0, 3, body, b""))
+    found, _ = agree("text", spoken(exchanges), sink={"colour": colour})
+    assert found.native > 1.5 * len(exchanges)
+
+
+@given(st.lists(st.binary(max_size=500) | st.text(max_size=450).map(str.encode) | st.sampled_from(TEXTS), min_size=1))
+def test_keys_and_values_in_trees(texts: list[bytes]) -> None:
+    values = [None, *texts]
+    records = [kafka.record(index, one, values[-1 - index], [("h", b"x")] * index) for index, one in enumerate(values)]
+    batch = kafka.record_batch(records)
+    say = exchange_of(lambda n: kafka.produce_request(n, "orders", batch), lambda n: kafka.produce_response(n, "a", n))
+    found, _ = agree("tree", spoken([say]), sink={"width": 79})
+    assert found.native == 8
+
+
+LEFT = frozenset({
+    *("JoinGroup request", "JoinGroup response", "SyncGroup request", "SyncGroup response", "DescribeGroups response"),
+    *("SaslHandshake request", "SaslHandshake response", "SaslAuthenticate request", "SaslAuthenticate response"),
+    *("CreateTopics request", "AlterConfigs request", "IncrementalAlterConfigs request", "PushTelemetry request"),
+    *("FetchSnapshot response", "ShareFetch response"),
+})  # fmt: skip
+"""Templates of which Python makes all summaries: they need what was read inside of bytes, or configuration values."""
+
+
+def test_all_summaries_but_few_are_the_kernels() -> None:
+    left = set()
+    for name, direction in templates.titles():
+        found = api_by_name(name)
+        assert found is not None
+        if all(table_of(found.key, version, direction) is None for version in found.versions):  # type: ignore[arg-type]
+            left.add(f"{name} {direction}")
+    assert left == LEFT
+
+
+def test_a_damaged_table_of_a_summary_is_refused() -> None:
+    good = table_of(1, 12, "response")
+    assert good is not None
+    SummaryTable(kernel(), good)
+    for size in (0, 3, 40, len(good) - 4):
+        with pytest.raises(ValueError, match="not a table"):
+            SummaryTable(kernel(), good[:size])
+    rng, refused = Random(1), 0
+    for place in range(0, len(good) - 4, 4):
+        changed = bytearray(good)
+        changed[place : place + 4] = rng.choice([b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", rng.randbytes(4)])
+        try:
+            SummaryTable(kernel(), bytes(changed))
+        except ValueError:
+            refused += 1
+    assert refused > len(good) // 16
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--no-payload"],
+        ["--hash-payload"],
+        ["--filter", "latency_ms > 0"],
+        ["--api", "Produce"],
+        ["--bytes", "hex"],
+    ],
+    ids=lambda options: "".join(options[:1]),
+)
+def test_decode_in_any_way(options: list[str], tmp_path: Path) -> None:
+    """What `decode` prints by the kernel, by Python, and by two processes."""
+    salt = tmp_path / "salt"
+    salt.write_bytes(b"salt" * 8)
+    more = ["--hash-salt", salt] if "--hash-payload" in options else []
+    printed = []
+    for way, jobs in ((nullcontext, 1), (by_python, 1), (nullcontext, 2)):
+        with way():
+            capture = ROOT / "captures" / "librdkafka-codecs.pcap"
+            done = kafkasniff("decode", "--quiet", "--format", "json", "--jobs", jobs, *options, *more, capture)
+        assert done.code == 0, done.err
+        printed.append(done.out)
+    assert printed[0]
+    assert printed[0] == printed[1] == printed[2]

@@ -1,37 +1,27 @@
-"""Rows of `records` of shipped captures, as they are and disturbed: the same by the kernel and by Python."""
+"""Rows of `records` of crafted batches: the same by the kernel and by Python.
+
+`tests/tables/exports/test_columns.py` compares exports of captures.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.records.record_batch import Batch
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Exchange
 from kafkasniff.tables.rows.record_arrays import BatchPiece
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.staged import STAGED
-from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import one_in
-from tests.conftest import shipped_captures
-from tests.craft.batches import batch
-from tests.craft.read import read_packets
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import GZIP, LZ4, SNAPPY, Record
 from tests.native.kernel_and_walker import records_by_python
 from tests.tables.rows.test_records import exchange
-from tests.test_disturbed import DAMAGE, HARMLESS, INTRUSIONS
-
-CAPTURES = {path.name: path for path in shipped_captures()}
-VARIANTS = {**HARMLESS, **INTRUSIONS, **DAMAGE}
 
 
 @contextmanager
@@ -48,44 +38,6 @@ def one_by_one() -> Iterator[None]:
 
 
 Found = tuple[list[dict[str, Any]], list[Any]]
-
-
-def rows_of(batches: Iterable[PacketBatch]) -> Found:
-    """Rows and problems of packets."""
-    inspector = Inspector(records="columns")
-    made = RecordRows()
-    problems: list[Any] = []
-
-    def take(events: Iterable[Any]) -> None:
-        exchanges = [event for event in events if isinstance(event, Exchange)]
-        for number, found in made.feed(exchanges).items():
-            problems.extend((number, message.type, problem) for message, problem in found)
-        problems.extend(
-            (one.exchange, message.type, message.problems)
-            for one in exchanges
-            for message in (one.request, one.response)
-            if message is not None
-        )
-
-    for one in batches:
-        take(inspector.feed(one))
-    take(inspector.close())
-    return pa.Table.from_batches(made.take(), schema=STAGED["records"]).to_pylist(), problems
-
-
-@pytest.mark.parametrize("name", one_in(11, list(CAPTURES)))
-def test_captures(name: str) -> None:
-    """As they are, or disturbed in one of several ways."""
-    place = list(CAPTURES).index(name)
-    if place % 12:
-        variant = list(VARIANTS)[place % len(VARIANTS)]
-        batches = [batch(VARIANTS[variant](read_packets(CAPTURES[name]), Random(1)))]
-    else:
-        with open_captures([str(CAPTURES[name])], stdin=None) as source:
-            batches = list(source)
-    found = rows_of(batches)
-    with one_by_one():
-        assert rows_of(batches) == found
 
 
 def rows(data: bytes, times: int = 1, **options: Any) -> Found:

@@ -7,31 +7,23 @@ from typing import Any
 
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.ordered_events import Collected, Keyed
-from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME, Closed
+from kafkasniff.tcp.segments import NO_TIME, Closed, Item
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler
-from tests.oracle.tcp.runs import Item, in_segments, in_stretches
-
-__all__ = ["OracleFeeder"]
 
 
 class OracleFeeder:
     """Passes packets through the stages of their connections, and collects the events."""
 
-    may_adopt = True
-    lines = None
-    clocks = (NO_TIME, NO_TIME, 0)
-    waiting = 0
+    clocks, waiting = (NO_TIME, NO_TIME, 0), 0
+    """What exports note of their state, which cannot be continued here."""
 
-    def __init__(self, state: InspectorState, memory: MemoryBudget, options: ConnectionOptions) -> None:
+    def __init__(self, state: InspectorState, options: ConnectionOptions) -> None:
         self._state = state
-        self._memory = memory
         self._options = options
         self.reassembler = Reassembler()
 
@@ -51,8 +43,6 @@ class OracleFeeder:
         for name in state.take_notes(batch, keyed):
             state.add_name(*name)
         self._take(deltas, keyed)
-        if (lost := self._memory.take_loss()) is not None:
-            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         return Collected(keyed)
 
     def _number_connections(self) -> None:
@@ -96,8 +86,6 @@ class OracleFeeder:
                 summary.bytes_repeated += tcp.unreported_repeated
                 summary.bytes_ignored += tcp.unreported_ignored
                 tcp.unreported_repeated = tcp.unreported_ignored = 0
-            if connection.waits(items):
-                continue
             kafka = connection.kafka
             seen, decoded, lost = kafka.bytes_seen, kafka.bytes_decoded, kafka.bytes_lost
             events = kafka.feed(items if connection.tls is None else self._without_tls(connection, items))
@@ -111,7 +99,7 @@ class OracleFeeder:
             place = connection.place
             keyed.extend((event.order, place, index, connection, event) for index, event in enumerate(events))
             if last is not None:
-                summary.bytes_pending += sum(kafka.pending_of)
+                summary.bytes_pending += sum(kafka.both("pending"))
                 if connection.account is not None and (kafka.bytes_seen or kafka.bytes_lost):
                     keyed.append((last.order, place, len(events), connection, connection.end(last)))
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
@@ -121,10 +109,10 @@ class OracleFeeder:
         gate = connection.tls
         assert gate is not None
         wanted = connection.kafka.verdict != "not-kafka"
-        clear = [one for item in in_segments(items) for one in gate.feed(item, self._state.keys, wanted=wanted)]
+        clear = [one for item in items for one in gate.feed(item, self._state.keys, wanted=wanted)]
         if gate.plain:
             connection.tls = None
-        return list(in_stretches(clear))
+        return clear
 
 
 def _owner(owner: object) -> OracleConnection:

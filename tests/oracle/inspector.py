@@ -14,13 +14,11 @@ from tests.oracle.connection import OracleConnection
 from tests.oracle.feeding import OracleFeeder
 from tests.oracle.kafka.recognition import ConnectionOptions
 
-__all__ = ["ByPython", "by_python", "kept"]
-
 
 def _begin_following(inspector: Inspector) -> None:
     state = inspector._state
     options = ConnectionOptions(detail=state.detail, max_frame=state.max_frame, every_end=state.want_exchanges)
-    feeder: Any = OracleFeeder(state, inspector._memory, options)
+    feeder: Any = OracleFeeder(state, options)
     inspector._feeder = feeder
 
 

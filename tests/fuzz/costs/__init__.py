@@ -2,8 +2,8 @@
 
 The other families make short inputs in great numbers. What a megabyte costs shows only in a megabyte, and mostly where
 two quantities meet: requests that wait, and gaps that look at each of them. `pairs` has these quantities and the
-captures that are made of them, `trial` runs a command over one in a process of its own, within limits, `climb` looks
-for the most that a byte costs, and `page` writes the table of benchmarks/COSTS.md.
+captures that are made of them, `trial` runs a command over one in a process of its own, within limits, and `family`
+looks for the most that a byte costs and writes the table of benchmarks/COSTS.md.
 """
 
 from typing import Final

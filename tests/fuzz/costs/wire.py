@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tests.craft.conversation import START_NS, Side
-from tests.craft.packet import ACK, FIN, SYN, Packet
+from tests.craft.conversation import START_NS, Conversation, Side
+from tests.craft.packet import ACK, SYN, Packet
 from tests.craft.write import pcap_bytes
 
 __all__ = ["SEGMENT", "Talk", "Wire"]
@@ -51,51 +51,40 @@ class Wire:
         return pcap_bytes(self.packets, nanoseconds=True)
 
 
-class Talk:
-    """One connection of a wire."""
+class Talk(Conversation):
+    """One connection of a wire. Every packet acknowledges all that the peer has sent."""
 
     def __init__(self, wire: Wire, number: int = 0, broker: tuple[str, int] = ("10.0.0.9", 9092)) -> None:
+        super().__init__((f"10.{1 + number // 60_000}.0.5", 1024 + number % 60_000), broker, isn=(0, 0))
         self._wire = wire
-        port = 1024 + number % 60_000
-        self._ends: dict[Side, tuple[str, int]] = {
-            "client": (f"10.{1 + number // 60_000}.0.5", port),
-            "broker": broker,
-        }
-        self.next: dict[Side, int] = {"client": 1, "broker": 1}
+
+    def _add(self, side: Side, flags: int, payload: bytes = b"", *, seq: int | None = None) -> Packet:
+        self._seen[side] = self._next["broker" if side == "client" else "client"]
+        packet = super()._add(side, flags, payload, seq=seq)
+        self.packets.clear()
+        self._wire.add(packet)
+        return packet
+
+    @property
+    def next(self) -> dict[Side, int]:
         """Sequence number of each side's next byte."""
-        self._ident = 0
+        return self._next
 
     def packet(self, side: Side, payload: bytes, at: int, flags: int = ACK) -> None:
-        """A segment of `side` at any sequence number; it acknowledges all that its peer has sent."""
-        peer: Side = "broker" if side == "client" else "client"
-        self._ident += 1
-        (src, sport), (dst, dport) = self._ends[side], self._ends[peer]
-        ack = self.next[peer] % (1 << 32) if flags & ACK else 0
-        self._wire.add(
-            Packet(0, src, sport, dst, dport, at % (1 << 32), ack, flags, payload, ident=self._ident & 0xFFFF)
-        )
+        """A segment at any sequence number."""
+        self._add(side, flags, payload, seq=at)
 
     def open(self) -> None:
         """SYN, SYN-ACK."""
-        self.packet("client", b"", 0, SYN)
-        self.packet("broker", b"", 0, SYN | ACK)
+        self._add("client", SYN)
+        self._add("broker", SYN | ACK)
 
-    def send(self, side: Side, data: bytes, segment: int = SEGMENT) -> None:
-        """`data` in order, in segments of this many bytes."""
-        for first in range(0, len(data), segment):
-            piece = data[first : first + segment]
-            self.packet(side, piece, self.next[side])
-            self.next[side] += len(piece)
+    def send(
+        self, side: Side, data: bytes, sizes: int | Sequence[int] = SEGMENT, *, acknowledge: bool = False
+    ) -> list[Packet]:
+        """`data` in order, in segments of `sizes` bytes."""
+        return super().send(side, data, sizes, acknowledge=acknowledge)
 
     def skip(self, side: Side, count: int) -> None:
         """Bytes that the capture lacks."""
-        self.next[side] += count
-
-    def acknowledge(self, side: Side) -> None:
-        """`side` acknowledges all that its peer has sent."""
-        self.packet(side, b"", self.next[side])
-
-    def close(self) -> None:
-        """FIN of both sides."""
-        for side in ("client", "broker"):
-            self.packet(side, b"", self.next[side], FIN | ACK)
+        self._next[side] += count

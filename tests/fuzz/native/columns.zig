@@ -73,18 +73,6 @@ pub const Memory = struct {
     }
 };
 
-/// Gives messages of magic 0 and 1 right checksums: else none would come further.
-fn sum(bytes: []u8) void {
-    var at: usize = 0;
-    while (bytes.len - at >= 26) {
-        const length = std.mem.readInt(i32, bytes[at + 8 ..][0..4], .big);
-        if (length < 14 or length > bytes.len - at - 12) return;
-        const message = bytes[at..][0 .. 12 + @as(usize, @intCast(length))];
-        std.mem.writeInt(u32, message[12..16], kernel.crc32(message[16..]), .big);
-        at += message.len;
-    }
-}
-
 pub fn number(random: *fuzz.Random) i64 {
     return switch (random.below(4)) {
         0 => 0,
@@ -155,14 +143,10 @@ pub export fn kafkasniff_fuzz_columns(run: *Run) void {
     for (0..run.executions) |_| {
         run.seed = random.below(run.seeds_count);
         const seed = run.seeds[run.seed];
-        const size = @min(seed.size, run.room_size);
-        const cut = if (random.below(8) == 0) random.below(size + 1) else size;
-        const input = run.room[run.room_size - cut .. run.room_size];
-        @memcpy(input, seed.bytes[0..cut]);
-        for (0..random.below(4)) |_| fuzz.change(input, &random);
-        run.size = cut;
-        if (seed.magic < 2 and random.below(8) > 0) sum(input);
-        const middle = if (random.below(4) == 0) random.below(cut + 1) else cut;
+        const input = fuzz.changed(run.room[0..run.room_size], seed.bytes[0..seed.size], 8, &random);
+        run.size = input.len;
+        if (seed.magic < 2 and random.below(8) > 0) fuzz.sum(input);
+        const middle = if (random.below(4) == 0) random.below(input.len + 1) else input.len;
         var batches = [_]columns.Batch{
             batchOf(input[0..middle], seed.magic, &random),
             batchOf(input[middle..], seed.magic, &random),

@@ -14,7 +14,6 @@ comptime {
     _ = @import("exchanges.zig");
     _ = @import("streams.zig");
     _ = @import("lines.zig");
-    _ = @import("summaries.zig");
 }
 
 const EDGES = [_]u8{ 0, 1, 2, 0x1F, 0x22, 0x5C, 0x61, 0x7F, 0x80, 0x81, 0xC2, 0xED, 0xF4, 0xFE, 0xFF };
@@ -102,6 +101,16 @@ pub fn change(bytes: []u8, random: *Random) void {
     }
 }
 
+/// A changed copy of a seed, one in `cuts` of them cut, which ends where the room does.
+pub fn changed(room: []u8, seed: []const u8, cuts: u64, random: *Random) []u8 {
+    const size = @min(seed.len, room.len);
+    const cut = if (random.below(cuts) == 0) random.below(size + 1) else size;
+    const input = room[room.len - cut ..];
+    @memcpy(input, seed[0..cut]);
+    for (0..random.below(5)) |_| change(input, random);
+    return input;
+}
+
 /// Gives the batches and messages of a field right checksums: else few would come further.
 pub fn sum(field: []u8) void {
     var at: usize = 0;
@@ -180,11 +189,8 @@ pub export fn kafkasniff_fuzz(run: *Run) void {
     for (0..run.executions) |_| {
         run.seed = random.below(run.seeds_count);
         const seed = run.seeds[run.seed];
-        const size = @min(seed.size, run.room_size);
-        const cut = if (random.below(4) == 0) random.below(size + 1) else size;
-        const input = run.room[run.room_size - cut .. run.room_size];
-        @memcpy(input, seed.bytes[0..cut]);
-        for (0..random.below(5)) |_| change(input, &random);
+        const input = changed(run.room[0..run.room_size], seed.bytes[0..seed.size], 4, &random);
+        const cut = input.len;
         run.size = cut;
         if (seed.program == null and random.below(8) > 0) sum(input);
         const records: u32 = if (random.below(8) == 0) @intCast(random.below(4)) else 0;

@@ -12,8 +12,6 @@ from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.kafka.messages.message_header import read_varint, request_header
 from kafkasniff.kafka.messages.message_plan import request_plan
 
-__all__ = ["is_silent", "read_acks"]
-
 _int16 = Struct(">h").unpack_from
 
 

@@ -7,28 +7,24 @@ rules of the verdict (docs/design.md); the connection acts on the answers.
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
 from kafkasniff.tcp.segments import Gap
-from tests.oracle.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Requests, Searcher
-from tests.oracle.kafka.weight import SEARCHED_SEGMENT_BYTES
-from tests.oracle.tcp.runs import Run
-
-__all__ = ["Boundaries"]
+from tests.oracle.kafka.correlation import Correlation
+from tests.oracle.kafka.event_log import EventLog
+from tests.oracle.kafka.framer import Framer
+from tests.oracle.kafka.search import MIN_CHAIN, RESPONSE_CHAIN, Searcher
+from tests.oracle.kafka.trial import Trial
 
 _INT = Struct(">i")
+_RESPONSE = Struct(">ii")
 _SHORTEST_HEADER: Final = 12
 """Bytes of a frame up to the correlation id of a request."""
-
-
-class Roles(Protocol):
-    """What is known of the roles."""
-
-    client: int | None
-    """Direction of the client's stream; None while it is unknown."""
+_SHORTEST_RESPONSE: Final = 8
+"""The same of a response."""
 
 
 class Boundaries:
@@ -38,9 +34,7 @@ class Boundaries:
     is assumed to be Kafka, and less evidence suffices. In all methods `kafka` is whether the verdict is Kafka.
     """
 
-    __slots__ = ("_forced", "_log", "_max_frame", "_outstanding", "_proxied", "_searchers")
-
-    def __init__(self, log: Roles, requests: Requests, *, forced: bool, max_frame: int) -> None:
+    def __init__(self, log: EventLog, requests: Correlation, *, forced: bool, max_frame: int) -> None:
         self._log = log
         self._outstanding = requests
         self._forced = forced
@@ -61,10 +55,9 @@ class Boundaries:
         """Bytes of a stream collected until its frame boundaries are known."""
         return len(self._searchers[direction] or ())
 
-    def memory_bytes(self, direction: int) -> int:
-        """Memory of the collected bytes of a stream."""
-        searcher = self._searchers[direction]
-        return 0 if searcher is None else len(searcher) + searcher.segments * SEARCHED_SEGMENT_BYTES
+    def release(self, direction: int) -> None:
+        """The stream is in step, or its collected bytes are useless after a gap."""
+        self._searchers[direction] = None
 
     def begin(self, direction: int) -> None:
         """The stream begins here, unless it had bytes before."""
@@ -139,8 +132,8 @@ class Boundaries:
 
     # -- damaged frames ---------------------------------------------------------------------------------------------
 
-    def take_beginning(self, gap: Gap, *, kafka: bool) -> Run | None:
-        """Take the bytes of a stream before a gap, if they begin like a frame.
+    def begin_trial(self, gap: Gap, *, kafka: bool) -> Trial | None:
+        """The bytes of a stream before a gap as frames, if they begin like one.
 
         A response is hard to recognize: in mid-stream it is tried only if segments are truncated, so that none will be
         whole, and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
@@ -161,7 +154,27 @@ class Boundaries:
             plausible = searcher.aligned
         if not plausible or not 4 <= size <= self._max_frame:
             return None
-        return searcher.take(0)
+        return Trial(Framer(direction, self._max_frame), searcher.take(0))
+
+    def judge_trial(self, trial: Trial, direction: int, *, kafka: bool) -> bool | None:
+        """True: the stream of `direction` is in step as its trial says; False: it is not; None: undecided."""
+        client = self._log.client
+        if client not in (None, direction):
+            return True if kafka and trial.frames else None
+        if not trial.may_be_requests(known=client is not None):
+            return False
+        return True if len(trial.frames) >= (1 if kafka or self._forced else 2) else None
+
+    def first_id(self, direction: int) -> tuple[int, int] | None:
+        """Correlation id of the first response of a stream captured from its beginning, and its packet's order.
+
+        None if the beginning, or a part of the response, is missing.
+        """
+        searcher = self._searchers[direction]
+        if searcher is None or not searcher.aligned or searcher.dropped or len(searcher) < _SHORTEST_RESPONSE:
+            return None
+        size, correlation_id = _RESPONSE.unpack(searcher.beginning(_SHORTEST_RESPONSE))
+        return (correlation_id, searcher.order_at(3 + size)) if 0 < size <= len(searcher) - 4 else None
 
     # -- not Kafka --------------------------------------------------------------------------------------------------
 

@@ -10,11 +10,11 @@ from collections.abc import Container
 from struct import Struct
 from typing import Final
 
+import msgspec
+
+from kafkasniff.tcp.segments import Segment
 from tests.oracle.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
 from tests.oracle.kafka.segmented_bytes import SegmentedBytes
-from tests.oracle.tcp.runs import Run
-
-__all__ = ["CHUNK", "SEARCH_LIMIT", "FrameCandidate", "FrameCandidates"]
 
 SEARCH_LIMIT: Final = 4 << 20
 """A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
@@ -28,36 +28,23 @@ _INT = Struct(">i")
 _RESPONSE = Struct(">ii")
 
 
-class FrameCandidate:
+class FrameCandidate(msgspec.Struct, eq=False):
     """A possible frame start and how far its chain of frames was followed."""
 
-    __slots__ = ("at", "correlation_id", "expected", "frames", "needed", "refuted", "start")
-
-    def __init__(self, start: int) -> None:
-        self.start = start
-        self.at = start
-        self.frames = 0
-        self.correlation_id = -1
-        self.expected: int | None = None
-        """The first frame of a chain of responses that answers a request."""
-        self.needed = 0
-        """For a chain of requests: bytes that must be available before it can be followed further."""
-        self.refuted = False
-        """For a chain of responses: its first frame has the id of a request that it does not answer."""
+    start: int
+    at: int
+    frames: int = 0
+    correlation_id: int = -1
+    expected: int | None = None
+    """The first frame of a chain of responses that answers a request."""
+    needed: int = 0
+    """For a chain of requests: bytes that must be available before it can be followed further."""
+    refuted: bool = False
+    """For a chain of responses: its first frame has the id of a request that it does not answer."""
 
 
 class FrameCandidates(SegmentedBytes):
     """The bytes of one stream since its boundaries were lost, and the candidates among them."""
-
-    __slots__ = (
-        "_forced",
-        "_max_size",
-        "_requests",
-        "_responses",
-        "_scanned_requests",
-        "_scanned_responses",
-        "aligned",
-    )
 
     def __init__(self, *, aligned: bool, max_size: int, forced: bool) -> None:
         super().__init__()
@@ -72,18 +59,18 @@ class FrameCandidates(SegmentedBytes):
         self._scanned_requests = 0
         self._scanned_responses = 0
 
-    def add(self, run: Run, index: int, skip: int = 0) -> int:
-        """Add one segment of a run, without its first `skip` bytes; returns its position."""
-        begin = super().add(run, index, skip)
+    def add(self, segment: Segment, skip: int = 0) -> int:
+        """Add a segment without its first `skip` bytes; returns its position."""
+        begin = super().add(segment, skip)
         if self.aligned:
             if begin == 0 and not self.dropped:
-                self._requests = [FrameCandidate(0)]
-                self._responses = [FrameCandidate(0)]
+                self._requests = [FrameCandidate(0, 0)]
+                self._responses = [FrameCandidate(0, 0)]
         else:
             if len(self._responses) < MAX_CANDIDATES:
-                self._responses.append(FrameCandidate(begin))
+                self._responses.append(FrameCandidate(begin, begin))
             if self._forced and len(self._requests) < MAX_CANDIDATES:
-                self._requests.append(FrameCandidate(begin))
+                self._requests.append(FrameCandidate(begin, begin))
         return begin
 
     def drop(self, count: int) -> int:
@@ -106,8 +93,8 @@ class FrameCandidates(SegmentedBytes):
         self.drop(count)
         self.dropped = 0
         if self.aligned and self._data:
-            self._requests = [FrameCandidate(0)]
-            self._responses = [FrameCandidate(0)]
+            self._requests = [FrameCandidate(0, 0)]
+            self._responses = [FrameCandidate(0, 0)]
 
     @property
     def began(self) -> bool:
@@ -137,7 +124,7 @@ class FrameCandidates(SegmentedBytes):
         while at <= limit and len(self._requests) < MAX_CANDIDATES:
             piece = bytes(self._data[at : at + CHUNK + REQUEST_HEAD - 1])
             for position in scan_requests(piece, self._max_size)[: MAX_CANDIDATES - len(self._requests)].tolist():
-                self._requests.append(FrameCandidate(at + position))
+                self._requests.append(FrameCandidate(at + position, at + position))
             at += CHUNK
         self._scanned_requests = limit + 1
 
@@ -153,7 +140,7 @@ class FrameCandidates(SegmentedBytes):
             if len(self._responses) >= MAX_CANDIDATES:
                 break
             if _RESPONSE.unpack_from(self._data, at)[1] in requests and at not in known:
-                self._responses.append(FrameCandidate(at))
+                self._responses.append(FrameCandidate(at, at))
         self._scanned_responses = stop
 
     # -- chains -----------------------------------------------------------------------------------------------------

@@ -11,23 +11,30 @@ given, and one plausible frame suffices.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.tcp.segments import NO_TIME, Closed, Gap, Hole, Late, Rejected, Retransmit, Started, TcpProblem, Wrapped
+from kafkasniff.tcp.segments import (
+    NO_TIME,
+    Closed,
+    Gap,
+    Hole,
+    Item,
+    Late,
+    Rejected,
+    Retransmit,
+    Segment,
+    Started,
+    TcpProblem,
+    Wrapped,
+)
 from tests.oracle.kafka.framer import Framer
-from tests.oracle.kafka.recognition import Recognition, Segments
+from tests.oracle.kafka.recognition import Recognition
 from tests.oracle.kafka.segmented_bytes import MAX_SEARCH
-from tests.oracle.tcp.runs import Item, Run, Stretch
-
-__all__ = ["KafkaConnection"]
 
 
 class KafkaConnection(Recognition):
     """The state of one connection."""
-
-    __slots__ = ()
 
     @property
     def bytes_decoded(self) -> int:
@@ -39,27 +46,11 @@ class KafkaConnection(Recognition):
         """Bytes of a stream that became messages or tokens, if known."""
         return self._streams[direction].framed - self._dialogue.unread_of[direction]
 
-    @property
-    def waiting(self) -> int:
-        """Bytes of both streams that may still become frames."""
-        if self._closed or self.verdict == "not-kafka":
-            return 0
-        count = 0
-        for direction, stream in enumerate(self._streams):
-            framer, trial = stream.framer, stream.trial
-            if framer is not None:
-                count += framer.pending
-            elif trial is not None:
-                count += trial.framer.pending + trial.size
-            else:
-                count += self._boundaries.collected(direction)
-        return count
-
     def feed(self, items: Sequence[Item]) -> list[Event]:
         """Process items of the connection; returns the resulting events, in capture order."""
         for item in items:
-            if isinstance(item, Stretch):
-                self._stretch(item)
+            if isinstance(item, Segment):
+                self._segment(item)
             elif isinstance(item, Retransmit):
                 self._dialogue.retransmits += 1
                 self.retransmits += 1
@@ -96,37 +87,27 @@ class KafkaConnection(Recognition):
             self._boundaries.begin(item.direction)
             stream.from_start = not stream.began
 
-    def _stretch(self, item: Stretch) -> None:
-        segments = [
-            (run.order[index], direction, run, index)
-            for direction, run in enumerate(item.runs)
-            if run is not None
-            for index in range(run.first, run.last)
-        ]
-        for _, direction, run, index in sorted(segments, key=itemgetter(0)):
-            self.bytes_seen += run.length[index]
-            self._streams[direction].seen += run.length[index]
-            self._segment(direction, run, index)
-
-    def _segment(self, direction: int, run: Run, index: int) -> None:
-        """Process one segment."""
+    def _segment(self, segment: Segment) -> None:
+        direction = segment.direction
+        stream = self._streams[direction]
+        self.bytes_seen += len(segment.data)
+        stream.seen += len(segment.data)
         if self.verdict == "not-kafka":
             return
-        stream = self._streams[direction]
-        log, framed = self._log, self.framed_of
+        log, framed = self._log, self.both("framed")
         before = log.order, log.time_ns, log.packet
         was_kafka = self.verdict == "kafka"
-        log.at(run.order[index], run.released[index], run.packet[index])
+        log.at(segment.order, segment.released, segment.packet)
         stream.began = True
         if stream.framer is not None:
-            self._work_off(direction, [Segments(run, index, index + 1)])
+            self._work_off(direction, [segment])
         elif stream.trial is not None:
-            self._try(direction, run, index)
+            self._try(direction, segment)
         else:
-            self._boundaries.searcher(direction).add(run, index)
+            self._boundaries.searcher(direction).add(segment)
             self._search(direction)
         self._compare_streams()
-        if was_kafka and stream.framer is not None and self.framed_of == framed:
+        if was_kafka and stream.framer is not None and self.both("framed") == framed:
             # A piece of a frame is not an event, however the packets are batched.
             log.order, log.time_ns, log.packet = before
 
@@ -190,8 +171,8 @@ class KafkaConnection(Recognition):
             # Otherwise, if the trial is right, no message begins in the gap.
             self._lose_in_search(direction, item.resumed_ns)
         if frame is not None:
-            trial.add([frame])
-        stream.begin_trial(trial)
+            trial.frames.append(frame)
+        stream.trial = trial
         self._judge_trial(direction)
         if not in_step:
             stream.leave()
@@ -206,9 +187,8 @@ class KafkaConnection(Recognition):
         self._streams[direction].lost -= size
         if self.verdict != "kafka":
             return
-        run = Run(item.data, [0], [size], [size], [item.packet], [item.time_ns], [item.order], [item.time_ns], 0, 1)
         framer = Framer(direction, self._options.max_frame)
-        frames = framer.cut(run, 0, 1)
+        frames = framer.cut(Segment(item.order, direction, item.data, item.packet, item.time_ns, item.time_ns))
         if framer.lost_at is None and framer.at_boundary and self._dialogue.are_messages(frames):
             for frame in frames:
                 self._take_frame(frame)

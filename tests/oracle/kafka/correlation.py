@@ -18,8 +18,6 @@ from kafkasniff.tcp.segments import NO_TIME
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Ledger, Pending
 
-__all__ = ["Correlation", "elapsed", "precedes"]
-
 _INT = Struct(">i")
 NEAR: Final = 10_000
 """Outstanding responses have ids that differ by less than this from the last request's."""
@@ -31,20 +29,6 @@ class Correlation:
     While ids only rise and nothing is missing, the id identifies the request. Otherwise the body of a response has to
     prove that it answers the request.
     """
-
-    __slots__ = (
-        "_detail",
-        "_ids_rise",
-        "_ids_vary",
-        "_last_id",
-        "_log",
-        "_requests_lost_before",
-        "_responses_lost",
-        "gapped",
-        "last_answer",
-        "ledger",
-        "requests",
-    )
 
     def __init__(self, log: EventLog, detail: Detail) -> None:
         self._log = log
@@ -73,7 +57,7 @@ class Correlation:
         """Whether each request so far had a higher correlation id than the previous one: none is used twice."""
         return self._ids_rise
 
-    # The interface for a search for responses: search.Requests.
+    # -- what a search for responses asks -------------------------------------------------------------------------
 
     def __contains__(self, correlation_id: object) -> bool:
         return correlation_id in self.ledger

@@ -28,25 +28,11 @@ from tests.oracle.kafka.exchange import Pending
 from tests.oracle.kafka.exchange_ends import ExchangeEnds
 from tests.oracle.kafka.sasl import SCRAM_ANSWERS, RawSasl
 
-__all__ = ["Dialogue"]
-
 _INT = Struct(">i")
 
 
 class Dialogue(ExchangeEnds):
     """Frames of both streams in, messages, tokens and ends of exchanges into the log."""
-
-    __slots__ = (
-        "_client_id",
-        "_early",
-        "_offered",
-        "_ordinal",
-        "_sasl",
-        "_short",
-        "memory",
-        "opening",
-        "unread_of",
-    )
 
     def __init__(self, log: EventLog, detail: Detail, *, every_end: bool = True) -> None:
         super().__init__(log, detail, every_end=every_end)

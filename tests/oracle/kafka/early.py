@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 from kafkasniff.kafka.connection.framing import Frame
 
-__all__ = ["EARLY_FRAMES", "MAX_EARLY", "MAX_EARLY_BYTES", "EarlyResponses"]
-
 EARLY_FRAMES: Final = 4
 """Number of later frames of its connection for which a response waits for its request."""
 MAX_EARLY: Final = 16_384
@@ -39,8 +37,6 @@ class _Waiting(NamedTuple):
 
 class EarlyResponses:
     """The responses of one connection that wait for their requests, oldest first."""
-
-    __slots__ = ("_clock", "_next", "_refused", "_waiting")
 
     def __init__(self) -> None:
         self._waiting: list[_Waiting] = []

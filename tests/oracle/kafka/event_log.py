@@ -7,13 +7,9 @@ import msgspec
 from kafkasniff.kafka.connection.events import MAX_HELD, Event, ProblemEvent, VerdictEvent
 from kafkasniff.tcp.segments import NO_TIME, TcpProblem
 
-__all__ = ["EventLog"]
-
 
 class EventLog:
     """The events of one connection, and the current packet: new events belong to that packet."""
-
-    __slots__ = ("client", "events", "held", "order", "packet", "time_ns")
 
     def __init__(self, client: int | None) -> None:
         self.client = client

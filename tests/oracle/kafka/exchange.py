@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MAX_OUTSTANDING", "Ledger", "Pending"]
+import msgspec
 
 MAX_OUTSTANDING: Final = 65_536
 """Outstanding requests per connection; clients send 5 to 1,000 ahead by default."""
@@ -18,68 +18,35 @@ MAX_SILENT: Final = 64
 """Requests with acks 0 per connection that may still get a response."""
 
 
-class Pending:
+class Pending(msgspec.Struct, eq=False):
     """A request whose response is outstanding."""
 
-    __slots__ = (
-        "api_key",
-        "api_version",
-        "carry",
-        "client_id",
-        "correlation_id",
-        "first_time",
-        "hidden",
-        "lost",
-        "mechanism",
-        "ordinal",
-        "passed",
-        "silent",
-        "time_ns",
-    )
-
-    def __init__(  # noqa: PLR0917 (made in the hot path, where keywords cost)
-        self,
-        ordinal: int,
-        api_key: int,
-        api_version: int,
-        correlation_id: int,
-        client_id: str | bytes | None,
-        first_time: int,
-        time_ns: int,
-        *,
-        silent: bool = False,
-        mechanism: str | None = None,
-        carry: object = None,
-        hidden: bool = False,
-    ) -> None:
-        self.ordinal = ordinal
-        """Ordinal of the exchange within its connection."""
-        self.api_key = api_key
-        self.api_version = api_version
-        self.correlation_id = correlation_id
-        self.client_id = client_id
-        self.first_time = first_time
-        """time_ns of the packet with the request's first byte."""
-        self.time_ns = time_ns
-        """time_ns of the packet that completed the request."""
-        self.silent = silent
-        """Produce with acks 0: no response is expected."""
-        self.mechanism = mechanism
-        """For a SaslHandshake v0: the requested mechanism, empty if its bytes are truncated."""
-        self.carry = carry
-        """Data from the request for decoding its response."""
-        self.hidden = hidden
-        """The request is counted but not reported, and neither will be its response."""
-        self.lost = False
-        """A gap in the broker's stream may have contained the response."""
-        self.passed = False
-        """The response to a later request arrived before its own, and that was reported."""
+    ordinal: int
+    """Ordinal of the exchange within its connection."""
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | bytes | None
+    first_time: int
+    """time_ns of the packet with the request's first byte."""
+    time_ns: int
+    """time_ns of the packet that completed the request."""
+    silent: bool = False
+    """Produce with acks 0: no response is expected."""
+    mechanism: str | None = None
+    """For a SaslHandshake v0: the requested mechanism, empty if its bytes are truncated."""
+    carry: object = None
+    """Data from the request for decoding its response."""
+    hidden: bool = False
+    """The request is counted but not reported, and neither will be its response."""
+    lost: bool = False
+    """A gap in the broker's stream may have contained the response."""
+    passed: bool = False
+    """The response to a later request arrived before its own, and that was reported."""
 
 
 class Ledger:
     """The outstanding requests of one connection, oldest first."""
-
-    __slots__ = ("_most", "_silent", "_waiting", "responses_behind")
 
     def __init__(self) -> None:
         self._waiting: list[Pending] = []

@@ -12,13 +12,9 @@ from tests.oracle.kafka.correlation import Correlation, elapsed
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Pending
 
-__all__ = ["ExchangeEnds"]
-
 
 class ExchangeEnds(Correlation):
     """The part of a dialogue that logs the ends of exchanges. `every_end`: log also those that were answered."""
-
-    __slots__ = ("_every_end", "one_sided", "retransmits")
 
     def __init__(self, log: EventLog, detail: Detail, *, every_end: bool) -> None:
         super().__init__(log, detail)

@@ -7,9 +7,7 @@ through the bytes of a stream, and a stream with a gap before its first whole fr
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,17 +16,14 @@ from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.tcp.segments import TcpProblem
+from kafkasniff.tcp.segments import Segment, TcpProblem
+from tests.oracle.kafka.boundaries import Boundaries
 from tests.oracle.kafka.dialogue import Dialogue
 from tests.oracle.kafka.event_log import EventLog
-from tests.oracle.kafka.followed_boundaries import FollowedBoundaries
 from tests.oracle.kafka.framer import Framer
 from tests.oracle.kafka.search import Searcher
 from tests.oracle.kafka.stream_progress import StreamProgress
 from tests.oracle.kafka.trial import Trial
-from tests.oracle.tcp.runs import Run
-
-__all__ = ["ConnectionOptions", "Recognition", "Segments"]
 
 Verdict = Literal["undecided", "kafka", "not-kafka"]
 
@@ -45,14 +40,6 @@ class ConnectionOptions(msgspec.Struct, frozen=True):
     """Report the end of every exchange; False: not if it ends with its response, which implies it."""
 
 
-class Segments(NamedTuple):
-    """Segments [first, last) of a run, whose frames have to be cut or searched."""
-
-    run: Run
-    first: int
-    last: int
-
-
 class _Entered(msgspec.Struct, frozen=True):
     """The result of a search was processed: the stream is in step again, unless it fell out once more."""
 
@@ -60,38 +47,13 @@ class _Entered(msgspec.Struct, frozen=True):
     """The verdict came from it."""
 
 
-_Work = list[Segments | _Entered]
+_Work = list[Segment | _Entered]
 """Work to do for a stream, the last first. A list instead of recursion: a stream may fall out of step as often as its
 bytes allow."""
 
 
-def _pair_of(name: str) -> property:
-    """An attribute of both streams as a list."""
-    take = attrgetter(name)
-
-    def get(connection: Recognition) -> list[Any]:
-        return list(map(take, connection._streams))
-
-    return property(get)
-
-
 class Recognition:
     """The state of one connection, as far as it is recognized."""
-
-    __slots__ = (
-        "_boundaries",
-        "_closed",
-        "_dialogue",
-        "_forced",
-        "_log",
-        "_options",
-        "_oversized",
-        "_streams",
-        "bytes_lost",
-        "bytes_seen",
-        "retransmits",
-        "verdict",
-    )
 
     def __init__(self, options: ConnectionOptions, forced_client: int | None = None) -> None:
         self._options = options
@@ -102,9 +64,7 @@ class Recognition:
         self._streams = StreamProgress(), StreamProgress()
         self._oversized = 0
         """Size of a request above the limit, whose stream was in step until then."""
-        self._boundaries = FollowedBoundaries(
-            self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame
-        )
+        self._boundaries = Boundaries(self._log, self._dialogue, forced=self._forced, max_frame=options.max_frame)
         self._closed = False
         self.bytes_seen = 0
         """Bytes of both streams."""
@@ -113,16 +73,9 @@ class Recognition:
         self.bytes_lost = 0
         """Bytes of both streams missing from the capture."""
 
-    # Pairs, by direction.
-    _framers = _pair_of("framer")
-    _trials = _pair_of("trial")
-    _began = _pair_of("began")
-    _holes = _pair_of("hole")
-    _syn = _pair_of("from_start")
-    bytes_of = _pair_of("seen")
-    framed_of = _pair_of("framed")
-    lost_of = _pair_of("lost")
-    pending_of = _pair_of("pending")
+    def both(self, name: str) -> list[int]:
+        """A number of both streams."""
+        return [getattr(stream, name) for stream in self._streams]
 
     @property
     def client(self) -> int | None:
@@ -169,27 +122,22 @@ class Recognition:
                     self._repeat_search(direction)
                 self._seek(direction, work)
                 continue
-            run, index, last = todo
             skip = 0
             stream = self._streams[direction]
             framer = stream.framer
             if framer is not None:
-                for frame in framer.cut(run, index, last):
+                for frame in framer.cut(todo):
                     self._take_frame(frame)
-                lost_at = framer.lost_at
-                if lost_at is None:
+                if framer.lost_at is None:
                     continue
                 stream.leave()
                 if direction == self._log.client:
                     self._dialogue.lose_requests()
-                self._report_impossible(direction, framer.lost_size)
-                index = bisect_right(run.end, lost_at, index, last)
-                if index == last:
+                self._report_impossible(direction, framer.size)
+                skip = framer.lost_at
+                if skip == len(todo.data):
                     continue
-                skip = max(lost_at - run.end[index] + run.length[index], 0)
-            self._boundaries.searcher(direction).add(run, index, skip)
-            if index + 1 < last:
-                work.append(Segments(run, index + 1, last))
+            self._boundaries.searcher(direction).add(todo, skip)
             self._seek(direction, work)
 
     def _report_impossible(self, direction: int, size: int) -> None:
@@ -211,13 +159,13 @@ class Recognition:
 
     # -- trials: streams with gaps before their first whole frame -------------------------------------------
 
-    def _try(self, direction: int, run: Run, index: int) -> None:
+    def _try(self, direction: int, segment: Segment) -> None:
         trial = self._streams[direction].trial
         assert trial is not None
-        trial.add(trial.framer.cut(run, index, index + 1))
+        trial.frames += trial.framer.cut(segment)
         if trial.framer.lost_at is not None:
             self._drop_trial(direction)
-            self._boundaries.searcher(direction).add(run, index)
+            self._boundaries.searcher(direction).add(segment)
             self._search(direction)
             return
         self._judge_trial(direction)
@@ -273,7 +221,7 @@ class Recognition:
         if self.verdict == "undecided":
             self._judge_kafka(direction if self._log.client is None else self._log.client)
         undecided = self._streams[1 - direction].framer is None
-        stream.begin_step(trial.framer)
+        stream.framer = trial.framer
         for frame in trial.frames:
             self._take_frame(frame)
         self._compare_streams()
@@ -358,13 +306,13 @@ class Recognition:
         if skipped:
             detail = f"{skipped} bytes were skipped before the first recognized frame"
             self._log.problem("stream-resync", detail, direction, skipped)
-        run = searcher.take(start)
-        assert run is not None
-        if undecided and is_gssapi_token(run.buffer, 4, len(run.buffer)):
+        segments = searcher.take(start)
+        data = b"".join(segment.data for segment in segments)
+        if undecided and is_gssapi_token(data, 4, len(data)):
             self._dialogue.begin_raw_sasl()
         self._boundaries.release(direction)
-        self._streams[direction].begin_step(Framer(direction, self._options.max_frame))
-        work += [_Entered(undecided), Segments(run, run.first, run.last)]
+        self._streams[direction].framer = Framer(direction, self._options.max_frame)
+        work += [_Entered(undecided), *reversed(segments)]
 
     def _enter(self, direction: int, start: int) -> None:
         """The stream of `direction` is in step from this position on."""
@@ -382,7 +330,7 @@ class Recognition:
         self._log.held.clear()
         for direction, stream in enumerate(self._streams):
             self._boundaries.release(direction)
-            stream.end_trial()
+            stream.trial = None
         self._log.verdict(False, reason, kind, likely=likely)
 
     def _judge_kafka(self, client: int) -> None:

@@ -13,8 +13,6 @@ from typing import Final
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.plausibility import is_likely_request
 
-__all__ = ["SCRAM_ANSWERS", "RawSasl"]
-
 SCRAM_ANSWERS: Final = (b"r=", b"v=", b"e=")
 """Prefixes of the broker's tokens in SCRAM."""
 _SCRAM: Final = (2, (b"n,", b"y,", b"p=", b"c="), SCRAM_ANSWERS)
@@ -24,8 +22,6 @@ _KNOWN: Final = {"PLAIN": (1, (b"",), (b"",)), "SCRAM-SHA-256": _SCRAM, "SCRAM-S
 
 class RawSasl:
     """The state of one authentication with raw tokens."""
-
-    __slots__ = ("_broker_tokens", "_client_tokens", "_over", "mechanism")
 
     def __init__(self, mechanism: str | None) -> None:
         self.mechanism = mechanism

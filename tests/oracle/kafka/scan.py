@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from kafkasniff.kafka.messages.plausibility import highest_versions
 
-__all__ = ["REQUEST_HEAD", "RESPONSE_HEAD", "SMALLEST_RESPONSE", "scan_requests", "scan_responses"]
-
 REQUEST_HEAD: Final = 14
 """Bytes of a request that are checked: size, api key, api version, correlation id, length of the client id."""
 RESPONSE_HEAD: Final = 8

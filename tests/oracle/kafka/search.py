@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
@@ -31,14 +31,8 @@ from kafkasniff.kafka.messages.plausibility import (
     may_begin_request,
 )
 from tests.oracle.kafka.candidates import CHUNK, FrameCandidate, FrameCandidates
+from tests.oracle.kafka.correlation import Correlation
 from tests.oracle.kafka.scan import RESPONSE_HEAD, SMALLEST_RESPONSE
-
-__all__ = [
-    "MIN_CHAIN",
-    "RESPONSE_CHAIN",
-    "Requests",
-    "Searcher",
-]
 
 MIN_CHAIN: Final = 2
 RESPONSE_CHAIN: Final = 3
@@ -58,26 +52,8 @@ _REQUEST = Struct(">i4xi")
 """Size and correlation id."""
 
 
-class Requests(Protocol):
-    """Facts about requests that a search for responses needs."""
-
-    def __contains__(self, correlation_id: object, /) -> bool:
-        """Whether a request with this correlation id is outstanding."""
-
-    def is_next(self, correlation_id: int) -> bool:
-        """Whether this could be the id of the next response; True if nothing was seen of the connection."""
-
-    def is_exact(self, correlation_id: int, message: bytes) -> bool:
-        """Whether a message decodes exactly as the response to the outstanding request with this id."""
-
-    def is_beginning_of_response(self, message: bytes) -> bool:
-        """Whether the available part of a message decodes as a response to an outstanding request."""
-
-
 class Searcher(FrameCandidates):
     """A search in the bytes of one stream since its boundaries were lost."""
-
-    __slots__ = ("accepted_requests",)
 
     def __init__(self, *, aligned: bool, max_size: int, forced: bool = False) -> None:
         super().__init__(aligned=aligned, max_size=max_size, forced=forced)
@@ -160,7 +136,7 @@ class Searcher(FrameCandidates):
 
     # -- responses --------------------------------------------------------------------------------------------------
 
-    def find_response(self, requests: Requests, chain: int = RESPONSE_CHAIN) -> int | None:
+    def find_response(self, requests: Correlation, chain: int = RESPONSE_CHAIN) -> int | None:
         """Position of the first frame of an accepted chain of responses; `chain`: how many with rising ids suffice."""
         if not self.aligned:
             limit = len(self._data) - RESPONSE_HEAD
@@ -175,7 +151,7 @@ class Searcher(FrameCandidates):
 
     def restart_responses(self, order: int) -> None:
         """Restart chains of responses that begin after this packet: now the requests are known."""
-        place = bisect_right(self._orders, order)
+        place = bisect_right(self._segments, order, key=lambda segment: segment.order)
         first = max(self._ends[place - 1] - self._base, 0) if place else 0
         for candidate in self._responses:
             if candidate.start >= first:
@@ -192,7 +168,7 @@ class Searcher(FrameCandidates):
                 return candidate.expected
         return None
 
-    def _first_response(self, requests: Requests, chain: int, stop: int) -> int | None:
+    def _first_response(self, requests: Correlation, chain: int, stop: int) -> int | None:
         """The same among the candidates before `stop`."""
         for candidate in sorted(self._responses, key=lambda candidate: candidate.start):
             if candidate.start >= stop:
@@ -210,7 +186,7 @@ class Searcher(FrameCandidates):
         """No responses can be found here any more."""
         return self._is_hopeless(self._responses)
 
-    def _follow_responses(self, candidate: FrameCandidate, requests: Requests, chain: int) -> bool | None:
+    def _follow_responses(self, candidate: FrameCandidate, requests: Correlation, chain: int) -> bool | None:
         data = self._data
         while len(data) - candidate.at >= 8:
             size, correlation_id = _RESPONSE.unpack_from(data, candidate.at)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from tests.oracle.tcp.runs import Run
+import msgspec
 
-__all__ = ["MAX_SEARCH", "SegmentedBytes"]
+from kafkasniff.tcp.segments import Segment
 
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; if nothing was found by then, the older half is dropped."""
@@ -15,8 +15,6 @@ MAX_SEARCH: Final = 16 << 20
 
 class SegmentedBytes:
     """Bytes of one stream without a hole, in segments."""
-
-    __slots__ = ("_base", "_clipped", "_data", "_ends", "_orders", "_packets", "_released", "_times", "dropped")
 
     def __init__(self) -> None:
         self.dropped = 0
@@ -26,20 +24,12 @@ class SegmentedBytes:
         """The first segment is incomplete: its beginning was dropped."""
         self._base = 0
         """Bytes before the first one that is kept."""
+        self._segments: list[Segment] = []
         self._ends: list[int] = []
         """End of each segment, with `_base` counted."""
-        self._packets: list[int] = []
-        self._times: list[int] = []
-        self._orders: list[int] = []
-        self._released: list[int] = []
 
     def __len__(self) -> int:
         return len(self._data)
-
-    @property
-    def segments(self) -> int:
-        """Number of segments of its bytes."""
-        return len(self._ends)
 
     @property
     def seen(self) -> bool:
@@ -50,22 +40,19 @@ class SegmentedBytes:
         """The first bytes, at most `count`."""
         return bytes(self._data[:count])
 
-    def add(self, run: Run, index: int, skip: int = 0) -> int:
-        """Add one segment of a run, without its first `skip` bytes; returns its position."""
-        offset, length = run.offset[index] + skip, run.length[index] - skip
-        if len(self._data) + length > MAX_SEARCH:
-            self.drop(max(len(self._data) // 2, len(self._data) + length - MAX_SEARCH))
+    def add(self, segment: Segment, skip: int = 0) -> int:
+        """Add a segment without its first `skip` bytes; returns its position."""
+        data = segment.data[skip:]
+        if len(self._data) + len(data) > MAX_SEARCH:
+            self.drop(max(len(self._data) // 2, len(self._data) + len(data) - MAX_SEARCH))
         begin = len(self._data)
-        self._data += run.buffer[offset : offset + length]
+        self._data += data
+        self._segments.append(segment)
         self._ends.append(self._base + len(self._data))
-        self._packets.append(run.packet[index])
-        self._times.append(run.time[index])
-        self._orders.append(run.order[index])
-        self._released.append(run.released[index])
         return begin
 
     def drop(self, count: int) -> int:
-        """Drop the first `count` bytes (and the bookkeeping of whole segments); returns how many were there."""
+        """Drop the first `count` bytes, and segments that lie in them; returns how many were there."""
         count = min(count, len(self._data))
         del self._data[:count]
         self.dropped += count
@@ -74,40 +61,23 @@ class SegmentedBytes:
         if count:
             before = self._ends[whole - 1] if whole else self._base - count
             self._clipped = whole < len(self._ends) and before < self._base
-        if whole:
-            for column in (self._ends, self._packets, self._times, self._orders, self._released):
-                del column[:whole]
+        del self._ends[:whole], self._segments[:whole]
         return count
 
-    def take(self, start: int) -> Run | None:
-        """Everything from `start` on as a run, leaving the searcher empty. None if there is nothing."""
+    def take(self, start: int) -> list[Segment]:
+        """Everything from `start` on, leaving nothing here."""
         self.drop(start)
-        if not self._ends:
-            return None
-        ends = [end - self._base for end in self._ends]
-        offsets = [0, *ends[:-1]]
-        lengths = [end - offset for end, offset in zip(ends, offsets, strict=True)]
-        count = len(ends)
-        run = Run(
-            bytes(self._data),
-            offsets,
-            lengths,
-            ends,
-            self._packets,
-            self._times,
-            self._orders,
-            self._released,
-            0,
-            count,
-        )
-        self._data = bytearray()
-        self._base = 0
-        self._ends, self._packets, self._times, self._orders, self._released = [], [], [], [], []
-        return run
+        found, begin = [], 0
+        for segment, end in zip(self._segments, self._ends, strict=True):
+            data = bytes(self._data[begin : end - self._base])
+            found.append(msgspec.structs.replace(segment, data=data))
+            begin = end - self._base
+        self._data, self._base, self._segments, self._ends = bytearray(), 0, [], []
+        return found
 
     def order_at(self, position: int) -> int:
         """Order of the packet that brought the byte at a position."""
-        return self._orders[bisect_right(self._ends, self._base + position)]
+        return self._segments[bisect_right(self._ends, self._base + position)].order
 
     def _starts_segment(self, position: int) -> bool:
         if position == 0:

@@ -8,9 +8,8 @@ from typing import Final
 
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.plausibility import may_be_request
+from kafkasniff.tcp.segments import Segment
 from tests.oracle.kafka.framer import Framer
-
-__all__ = ["MAX_TRIAL_BYTES", "MAX_TRIAL_FRAMES", "Trial"]
 
 MAX_TRIAL_BYTES: Final = 16 << 20
 """Bytes of whole frames that wait for the verdict: as many as a search keeps (segmented_bytes.MAX_SEARCH)."""
@@ -22,29 +21,18 @@ _INT = Struct(">i")
 class Trial:
     """A framer that may be in step, and its frames so far."""
 
-    __slots__ = ("framer", "frames", "size")
-
-    def __init__(self, framer: Framer, frames: list[Frame]) -> None:
+    def __init__(self, framer: Framer, segments: Iterable[Segment]) -> None:
         self.framer = framer
         self.frames: list[Frame] = []
-        self.size = 0
-        """Bytes of the frames, with their length prefixes."""
-        self.add(frames)
-
-    def add(self, frames: Iterable[Frame]) -> None:
-        """Keep further frames, copied from their batch of packets."""
-        for frame in frames:
-            size = frame.end - frame.start
-            kept = frame
-            if size < len(frame.data):
-                kept = frame._replace(data=frame.data[frame.start : frame.end], start=0, end=size)
-            self.frames.append(kept)
-            self.size += 4 + size
+        for segment in segments:
+            if framer.lost_at is None:
+                self.frames += framer.cut(segment)
 
     @property
     def full(self) -> bool:
         """The trial takes too long."""
-        return self.size > MAX_TRIAL_BYTES or len(self.frames) > MAX_TRIAL_FRAMES
+        size = sum(4 + frame.end - frame.start for frame in self.frames)
+        return size > MAX_TRIAL_BYTES or len(self.frames) > MAX_TRIAL_FRAMES
 
     def first_id(self, *, of_request: bool) -> tuple[int, int] | None:
         """Correlation id of the first frame and the order of the packet that completed it; None if missing.

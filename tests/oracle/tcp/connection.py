@@ -18,8 +18,6 @@ from kafkasniff.tcp.segments import NO_TIME, Closed, Gap, Started
 from tests.oracle.tcp.delivery import MAX_AHEAD, MAX_HELD_BYTES, StreamPair
 from tests.oracle.tcp.stream import MASK, Packet, Stream
 
-__all__ = ["TcpConnection"]
-
 RESET_BEHIND: Final = MAX_HELD_BYTES
 """A RST that answers a late segment has the sequence number that this segment acknowledged (RFC 9293, 3.10.7.1): the
 bytes after the end of its stream are at most those that may have been in flight."""
@@ -30,23 +28,6 @@ _SYN_IGNORED = "a SYN on an open connection was not followed by a new one"
 
 class TcpConnection(StreamPair):
     """One lifetime of a 4-tuple."""
-
-    __slots__ = (
-        "clock",
-        "closed",
-        "deadline",
-        "ended",
-        "endpoints",
-        "first_order",
-        "first_packet",
-        "first_time",
-        "last_packet",
-        "last_time",
-        "owner",
-        "pending_syn",
-        "reset_by",
-        "seen",
-    )
 
     def __init__(self, endpoints: tuple[tuple[int, int, int], tuple[int, int, int]], first: Packet) -> None:
         super().__init__()
@@ -60,7 +41,6 @@ class TcpConnection(StreamPair):
         """Packets of both directions up to its end."""
         self.clock = first.clock
         """The packet clock at the last packet of this connection."""
-        self.deadline = 0
         self.closed = False
         self.ended: tuple[int | None, int] = (None, NO_TIME)
         """Direction and time of the first accepted FIN or RST."""

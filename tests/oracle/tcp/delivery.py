@@ -19,25 +19,14 @@ All limits count packets and packet times of this connection alone.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections import Counter
 from typing import Final
 
 import msgspec
 
 from kafkasniff.tcp.packets import ACK
-from kafkasniff.tcp.segments import Gap, Hole, Late, Retransmit, TcpProblem
-from tests.oracle.tcp.runs import Item, Run, Stretch
+from kafkasniff.tcp.segments import Gap, Hole, Item, Late, Retransmit, Segment, TcpProblem
 from tests.oracle.tcp.stream import Held, Packet, Stream
-
-__all__ = [
-    "GRACE_NS",
-    "GRACE_PACKETS",
-    "MAX_AHEAD",
-    "MAX_HELD_BYTES",
-    "MAX_HELD_SEGMENTS",
-    "ONE_SIDED_PACKETS",
-    "StreamPair",
-]
 
 GRACE_PACKETS: Final = 32
 GRACE_NS: Final = 1_000_000_000
@@ -53,21 +42,8 @@ MAX_PROBLEMS: Final = 20
 """Problems reported per connection and kind; forged packets must not flood the output."""
 
 
-_NO_COUNTS: Final[Mapping[str, int]] = {}
-
-
 class StreamPair:
     """Both streams of a connection, and the items that its packets made of them."""
-
-    __slots__ = (
-        "_counts",
-        "buffer",
-        "items",
-        "packets",
-        "streams",
-        "unreported_ignored",
-        "unreported_repeated",
-    )
 
     def __init__(self) -> None:
         self.streams = (Stream(), Stream())
@@ -77,7 +53,7 @@ class StreamPair:
         """Items of this connection in the current batch, in order."""
         self.buffer = b""
         """The current batch's buffer."""
-        self._counts = _NO_COUNTS
+        self._counts: Counter[str] = Counter()
         """Problems so far, by kind."""
         self.unreported_repeated = 0
         self.unreported_ignored = 0
@@ -173,7 +149,6 @@ class StreamPair:
             stream.opened_count = self.packets
             stream.acked = -1
             self.items.append(Hole(packet.order, packet.direction, open=True))
-            stream.held = []
         held = stream.held
         start, data, wire = segment.start, segment.data, segment.wire
         index = bisect_right(held, start, key=lambda other: other.start)
@@ -231,48 +206,18 @@ class StreamPair:
             del held[:taken]
             stream.opened_count = self.packets
         stream.next = position
-        plain: list[Held] = []
-        released: list[int] = []
         latest = fresh
         for segment in segments:
-            plain.append(segment)
             if segment.held_count > latest.held_count:
                 latest = segment
-            released.append(latest.time_ns if after_gap else packet.time_ns)
-            if len(segment.data) < segment.wire:
-                self._run(direction, plain, released, packet)
-                missing = segment.wire - len(segment.data)
-                gap = Gap(packet.order, direction, missing, segment.packet, packet.time_ns, True, released[-1])
+            released = latest.time_ns if after_gap else packet.time_ns
+            if segment.data:
+                place = segment.packet, segment.time_ns
+                self.items.append(Segment(packet.order, direction, segment.data, *place, released))
+            if (missing := segment.wire - len(segment.data)) > 0:
+                gap = Gap(packet.order, direction, missing, segment.packet, packet.time_ns, True, released)
                 self.items.append(gap)
-                plain, released = [], []
-        self._run(direction, plain, released, packet)
         self._finish(stream)
-
-    def _run(self, direction: int, segments: list[Held], released: list[int], packet: Packet) -> None:
-        data = [segment.data for segment in segments if segment.data]
-        if not data:
-            return
-        lengths = [len(part) for part in data]
-        ends = []
-        total = 0
-        for length in lengths:
-            total += length
-            ends.append(total)
-        kept = [segment for segment in segments if segment.data]
-        count = len(kept)
-        run = Run(
-            data[0] if count == 1 else b"".join(data),
-            [0, *ends[:-1]],
-            lengths,
-            ends,
-            [segment.packet for segment in kept],
-            [segment.time_ns for segment in kept],
-            [packet.order] * count,
-            [time_ns for segment, time_ns in zip(segments, released, strict=True) if segment.data],
-            0,
-            count,
-        )
-        self.items.append(Stretch((run, None) if direction == 0 else (None, run)))
 
     # -- holes ------------------------------------------------------------------------------------------------------
 
@@ -316,8 +261,8 @@ class StreamPair:
             stream.next = stream.fin + 1
 
     def _problem(self, packet: Packet, kind: str, detail: str, count: int | None = None) -> None:
-        reported = self._counts.get(kind, 0) + 1
-        self._counts = {**self._counts, kind: reported}
+        self._counts[kind] += 1
+        reported = self._counts[kind]
         if reported > MAX_PROBLEMS:
             return
         if reported == MAX_PROBLEMS:

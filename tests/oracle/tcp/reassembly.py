@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -11,12 +10,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import Key, endpoints_of, index_of
-from kafkasniff.tcp.segments import PACKET_SHIFT
+from kafkasniff.tcp.segments import PACKET_SHIFT, Item
 from tests.oracle.tcp.connection import TcpConnection
-from tests.oracle.tcp.runs import Item
 from tests.oracle.tcp.stream import Packet
-
-__all__ = ["IDLE_NS", "LINGER_NS", "Delta", "Reassembler"]
 
 IDLE_NS: Final = 3_600_000_000_000
 """A connection silent for an hour of packet time is over; brokers close idle ones after ten minutes by default."""
@@ -41,9 +37,6 @@ class Reassembler:
         self._table: dict[bytes, TcpConnection] = {}
         """By the index of the endpoints."""
         self._clock = NO_TIME
-        self._deadlines: list[tuple[int, int, bytes]] = []
-        """When to look at a connection again, by its index: holders of connections also keep ended ones."""
-        self._scheduled = 0
         self._end_order = 0
         self._end_clock = NO_TIME
         self._ticks: _Ticks | None = None
@@ -97,7 +90,6 @@ class Reassembler:
                 yield connection, items
                 del items
         self._table.clear()
-        self._deadlines.clear()
         self.opened = []
 
     # -- one packet -------------------------------------------------------------------------------------------------
@@ -121,8 +113,6 @@ class Reassembler:
                 connection.handle(syn)
             connection.handle(packet)
         connection.clock = packet.clock
-        if connection.closed:
-            self._forget_soon(connection)
         yield connection
 
     def _open(self, key: Key, packet: Packet, syn: Packet | None = None) -> TcpConnection:
@@ -130,39 +120,19 @@ class Reassembler:
         connection = TcpConnection(key, packet if syn is None else syn)
         connection.first_order = packet.order
         self.opened.append(connection)
-        index = index_of(key)
-        self._table[index] = connection
-        self._schedule(connection, index, packet.clock + IDLE_NS)
+        self._table[index_of(key)] = connection
         return connection
 
     # -- the end of silent connections --------------------------------------------------------------------------------
 
-    def _schedule(self, connection: TcpConnection, index: bytes, deadline: int) -> None:
-        connection.deadline = deadline
-        # The number keeps entries with the same deadline in order.
-        self._scheduled += 1
-        heapq.heappush(self._deadlines, (deadline, self._scheduled, index))
-
-    def _forget_soon(self, connection: TcpConnection) -> None:
-        deadline = connection.clock + LINGER_NS
-        if deadline < connection.deadline:
-            self._schedule(connection, index_of(connection.endpoints), deadline)
-
     def _evict(self, now: int) -> Iterator[TcpConnection]:
-        """Close connections whose deadline the packet clock has passed in this batch, at whose end it is `now`."""
-        while self._deadlines and self._deadlines[0][0] <= now:
-            deadline, _, index = heapq.heappop(self._deadlines)
-            connection = self._table.get(index)
-            if connection is None or deadline != connection.deadline:
-                continue  # it has ended, or was rescheduled
-            due = (now if connection.clock == NO_TIME else connection.clock) + _remembered_for(connection)
-            if due > now:
-                self._schedule(connection, index, due)
-                continue
-            del self._table[index]
-            if not connection.closed:
-                self._close_idle(connection)
-                yield connection
+        """Forget connections that were silent for too long when a batch ends, where the packet clock is `now`."""
+        for index, connection in list(self._table.items()):
+            if connection.clock != NO_TIME and connection.clock + _remembered_for(connection) <= now:
+                del self._table[index]
+                if not connection.closed:
+                    self._close_idle(connection)
+                    yield connection
 
     def _close_idle(self, connection: TcpConnection) -> None:
         """End a silent connection at the first packet of any connection after its deadline."""

@@ -6,8 +6,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-__all__ = ["MASK", "MAX_MISSING", "RECENT", "Held", "Packet", "Stream"]
-
 RECENT: Final = 16
 """Packets per stream remembered to distinguish a packet that was captured twice from a retransmission."""
 
@@ -59,33 +57,8 @@ class Held(msgspec.Struct, frozen=True):
         )
 
 
-_NONE_HELD: Final[list[Held]] = []
-"""Shared by all streams without holes, which are nearly all of them."""
-
-
 class Stream:
     """One direction of a connection."""
-
-    __slots__ = (
-        "ack",
-        "acked",
-        "ahead_count",
-        "ahead_next",
-        "begin",
-        "fin",
-        "finished",
-        "heard",
-        "held",
-        "held_bytes",
-        "ignored",
-        "isn",
-        "missing",
-        "next",
-        "opened_count",
-        "passed",
-        "recent",
-        "repeated",
-    )
 
     def __init__(self) -> None:
         self.next: int | None = None
@@ -98,8 +71,8 @@ class Stream:
         """Position of the FIN, once seen."""
         self.finished = False
         """Everything up to the FIN was delivered or given up."""
-        self.held = _NONE_HELD
-        """Segments after holes, by position, without overlaps. The first one comes with a list of its own."""
+        self.held: list[Held] = []
+        """Segments after holes, by position, without overlaps."""
         self.missing: tuple[tuple[int, int], ...] = ()
         """The last gaps, as positions [start, end), without parts filled by late segments; at most MAX_MISSING."""
         self.held_bytes = 0

@@ -19,8 +19,6 @@ from kafkasniff.timing import Trouble
 from tests.oracle.timing.stalls import MAX_HOLES, MissingData, StallWatch
 from tests.oracle.timing.trouble_log import TroubleLog
 
-__all__ = ["Link", "LinkHalf"]
-
 MAX_RECORDS: Final = 256
 """Maximum number of decreasing round trip times that a half remembers; a real one has some ten."""
 MAX_FLYING: Final = 64

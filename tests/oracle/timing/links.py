@@ -18,8 +18,6 @@ from tests.oracle.tcp.reassembly import Reassembler
 from tests.oracle.tcp.stream import Packet
 from tests.oracle.timing.link import Link, LinkHalf
 
-__all__ = ["Links"]
-
 _END: Final = 1 << 63
 
 

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["MAX_HOLES", "MAX_STALLS", "MissingData", "Stall", "StallKind", "StallWatch"]
-
 MAX_STALLS: Final = 32
 """Maximum number of stalls of a half that are remembered, the first."""
 MIN_STALL_NS: Final = 500_000_000

@@ -8,8 +8,6 @@ from typing import Final
 
 from kafkasniff.timing import Trouble
 
-__all__ = ["MAX_LOOKED", "MAX_TROUBLE", "TroubleLog"]
-
 MAX_TROUBLE: Final = 65_536
 """Maximum number of retransmissions, late segments and closed windows that each half of a connection remembers; later
 ones are only counted.
