@@ -11,7 +11,6 @@ from captures.record import certificates
 from captures.record.broker import Listener, RealBroker
 from captures.record.programs import AUTHORIZER, QUICK_GROUPS, SCRAM_USERS
 from tests.integration import encrypted, run, secured
-from tests.integration.broker_log import REQUEST_LOG
 
 WORKLOAD = "workload"
 ENCRYPTED = "encrypted"
@@ -40,7 +39,7 @@ def make(folder: Path) -> None:
         listeners=[*listeners, *encrypted.SERVED, secured.SERVED],
         properties=PROPERTIES,
         storage_options=SCRAM_USERS,
-        java_options=[REQUEST_LOG, *run.UNVERIFIED],
+        java_options=run.UNVERIFIED,
     )
     broker.choose_ports()
     for name in (WORKLOAD, ENCRYPTED, SECURED):
@@ -57,4 +56,4 @@ def make(folder: Path) -> None:
 
 def load_workload(folder: Path) -> run.Run:
     """Load the files of the run without failures."""
-    return run.load(folder / WORKLOAD, folder / "broker" / "server.log")
+    return run.load(folder / WORKLOAD)

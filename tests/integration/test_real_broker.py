@@ -14,7 +14,7 @@ from tests.evidence.compare import Line, line_differences
 from tests.evidence.decoded import Decoded
 from tests.evidence.kafka_classes import ask
 from tests.evidence.wire import walk
-from tests.integration import compare, latencies
+from tests.integration import compare
 from tests.integration.processes import OWN_STATE
 from tests.integration.run import PROGRAMS, RELEASE, Run
 
@@ -86,23 +86,6 @@ def test_the_client_did_the_expected_work(real_run: Run, name: str) -> None:
     assert len({line["connection"] for line in account.lines}) > 20
 
 
-@every_client
-def test_responses_arrived_while_the_client_waited(real_run: Run, name: str) -> None:
-    assert list(latencies.longer_than_logged(real_run.account(name), name)) == []
-
-
-def test_the_broker_logs_the_same_requests_for_no_longer(real_run: Run) -> None:
-    """The log has each request with its client's port, which identifies the request, even if it is duplicated."""
-    listeners = {program.listener for program in PROGRAMS}
-    assert list(latencies.broker_differs(real_run.lines, real_run.handled, listeners)) == []
-    assert len(real_run.handled) > 500
-
-
-@every_client
-def test_clients_connect_as_often_as_they_log(real_run: Run, name: str) -> None:
-    assert list(latencies.connections_differ(real_run.account(name), name)) == []
-
-
 @pytest.mark.parametrize(
     ("name", "client_id", "api"),
     [("java", "java-idle", "Fetch"), ("librdkafka", "rdkafka-idle", "Produce"), ("python", "python-idle", "Produce")],
@@ -118,7 +101,7 @@ def test_a_client_that_reconnects(real_run: Run, name: str, client_id: str, api:
 
 
 def test_the_saved_packets_decode_to_the_same_messages(real_run: Run) -> None:
-    """In each stream, one by one; only times and numbers given across streams may differ from the live run."""
+    """In each stream, one by one; numbers given across streams may differ from the live run, and times a little."""
     result = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture)
     assert (result.code, result.err) == (0, "")
     live, kept = streams(real_run.lines), streams(result.objects)
@@ -128,6 +111,7 @@ def test_the_saved_packets_decode_to_the_same_messages(real_run: Run) -> None:
         for one, other in zip(lines, kept[stream], strict=True):
             apart = datetime.fromisoformat(one["time"]) - datetime.fromisoformat(other["time"])
             assert abs(apart.total_seconds()) < 1
+            assert one.get("latency_ms") == pytest.approx(other.get("latency_ms"), abs=1)
     assert problems(real_run.lines) == problems(result.objects)
 
 
