@@ -35,17 +35,6 @@ def _with(**changes: Any) -> Connection:
     return msgspec.structs.replace(CONNECTION, **changes)
 
 
-def test_what_tells_them_apart() -> None:
-    other = Endpoint("10.0.0.2", 50_000)
-    changes: list[dict[str, Any]] = [
-        *({"client": other}, {"broker": other}, {"client_ids": (b"\xff",)}, {"software_name": "x"}),
-        {"tls": TlsHandshake(0x0303, 0xC02F), "protocol": "Kafka over TLS"},
-    ]
-    found = _counted(CONNECTION, *(_with(**one) for one in changes)).found.values()
-    assert len(found) == 1 + len(changes)
-    assert any(one.client_ids == ("\\xff",) for one in found)
-
-
 @pytest.mark.parametrize(
     ("changes", "shown"),
     [

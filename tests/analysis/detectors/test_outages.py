@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
-
 from kafkasniff.analysis.detectors.outages import outages
 from kafkasniff.analysis.detectors.transport_trouble import TransportTrouble
 
@@ -97,8 +95,3 @@ def test_data_that_had_to_be_sent_again_was_lost() -> None:
         {"quiet": quiet, "retried": round(1.9 * SECOND), "over": False},
     ):
         assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **more)) == ["outage"]
-
-
-def test_no_stalls() -> None:
-    assert found() == []
-    assert isinstance(TransportTrouble().parts["stalls"].table(), pa.Table)
