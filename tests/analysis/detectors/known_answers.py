@@ -1,7 +1,6 @@
 """Scenes of which each shows one detector its trouble, or only something that looks like it.
 
-More of both are in ``captures/faults``. Each finding is in ``findings/DETECTOR.txt``, as captures and as their exports
-show it. ``python -m
+More of both are in ``captures/faults``. Each finding is in ``findings/DETECTOR.txt``. ``python -m
 tests.analysis.detectors.known_answers [DETECTOR…]`` regenerates these files: compare them with the scenes before you
 commit.
 """
@@ -16,14 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from kafkasniff.analysis.detectors import Checked, Finding, detector_names, run
+from kafkasniff.analysis.detectors import Checked, Finding, detector_names
 from tests.analysis.detectors import cluster_scenes as clusters
 from tests.analysis.detectors import network_scenes as network
 from tests.analysis.detectors import scenes
 from tests.analysis.detectors.talks import checked
-from tests.cli.console import kafkasniff
 from tests.craft.conversation import START_NS, Conversation
 from tests.kafka.records_craft import GZIP
 
@@ -73,7 +69,6 @@ SHOWN = [
     Case("acks-zero", "acks 0", scenes.produced(3, scenes.records(2), acks=0)),
     Case("hanging-transactions", "late and open", scenes.hanging),
     Case("hanging-transactions", "ends in another cluster", partial(clusters.transactions, "other")),
-    Case("fenced-producers", "fenced", scenes.fenced(3)),
     Case("throttled-clients", "throttled", scenes.produced(2, scenes.records(), throttle=600)),
     Case("empty-fetches", "empty", scenes.fetches(210, 0.01)),
     Case("unreached-listeners", "in a container", network.in_a_container),
@@ -88,9 +83,6 @@ SHOWN = [
     Case("connection-churn", "short-lived", partial(network.short_lived, 25, 0.01), ("connection-churn.every=60s",)),
     Case("sasl-failures", "closed after a token", network.closed_after_a_token),
     Case("wrong-protocol", "always closed", network.nothing_but_closed),
-    Case("wrong-protocol", "closed for one client", network.closed_though_others_work),
-    Case("tls-failures", "encrypted alert", network.refusing_with_an_encrypted_alert),
-    Case("tls-failures", "no alert", network.leaving_in_the_handshake),
     Case("slow-broker", "one of three", partial(network.brokers, (10, 60, 12))),
     Case("transport-trouble", "closed window", network.slow_reader),
     Case("skewed-partitions", "hot partition", partial(network.produced_to, 1, 16, 1, 2, known=6)),
@@ -118,7 +110,6 @@ LOOK_ALIKES = [
     Case("acks-zero", "acks 1", scenes.produced(3, scenes.records(2), acks=1)),
     Case("hanging-transactions", "in time", scenes.in_time),
     Case("hanging-transactions", "ends at another broker", partial(clusters.transactions, "one")),
-    Case("fenced-producers", "concurrent transactions", scenes.fenced(3, error=51)),
     Case("throttled-clients", "not throttled", scenes.produced(2, scenes.records())),
     Case("empty-fetches", "long waits", scenes.fetches(25, 0.5)),
     Case("empty-fetches", "with records", scenes.fetches(210, 0.01, scenes.records())),
@@ -129,8 +120,6 @@ LOOK_ALIKES = [
     Case("connection-churn", "staying", partial(network.short_lived, 25, 30)),
     Case("sasl-failures", "right password", network.right_password),
     Case("wrong-protocol", "old version that others use", network.old_version_that_others_use),
-    Case("wrong-protocol", "dying broker", network.accepted_by_a_dying_broker),
-    Case("tls-failures", "closed where TLS works", network.tls_where_tls_works),
     Case("slow-broker", "alike", partial(network.brokers, (10, 14, 12))),
     Case("slow-broker", "another cluster", partial(clusters.peers, "other")),
     Case("transport-trouble", "a single loss", partial(network.lossy, 40, 0.25)),
@@ -150,15 +139,6 @@ def look(case: Case, path: Path) -> Checked:
     return checked(path, case.scene(), case.detector, settings=case.settings)
 
 
-def without_numbers(findings: Sequence[Finding]) -> list[Finding]:
-    """Without the numbers of connections and exchanges, which exports do not have."""
-    replace = msgspec.structs.replace
-    return [
-        replace(one, evidence=tuple(replace(each, connection=None, exchange=None) for each in one.evidence))
-        for one in findings
-    ]
-
-
 def described(finding: Finding) -> list[str]:
     """All that a finding says, line by line."""
     first, last = (None if time is None else (time - START_NS) / 1e9 for time in (finding.first, finding.last))
@@ -176,21 +156,12 @@ def described(finding: Finding) -> list[str]:
     return lines
 
 
-def answer(detector: str, folder: Path, *, exports: bool = True) -> str:
-    """Text of the answer file of a detector, or only what captures show. Captures and exports go to `folder`."""
+def answer(detector: str, folder: Path) -> str:
+    """Text of the answer file of a detector. Captures go to `folder`."""
     lines = []
     for number, case in enumerate(cases_of(SHOWN, detector)):
-        path, out = folder / f"{number}.pcap", folder / f"{number}"
-        found = look(case, path)
+        found = look(case, folder / f"{number}.pcap")
         lines += [f"== {case.name}", *(line for one in found.findings for line in described(one)), *found.notes]
-        if not exports:
-            continue
-        assert kafkasniff("export", path, "-o", out).code == 0
-        exported = run([str(out)], only=[detector], settings=case.settings)
-        if exported.findings != without_numbers(found.findings):
-            findings = [f"in the export: {one.severity}: {one.title}" for one in exported.findings]
-            lines += findings or ["not in the export"]
-        lines += [f"note for the export: {note.replace(str(out), 'FOLDER')}" for note in exported.notes]
     return "\n".join(lines) + "\n"
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.analysis.detectors.scenes import heartbeat, produce, records
 from tests.analysis.detectors.talks import SECOND, Talk
-from tests.craft.conversation import Conversation, Side
+from tests.craft.conversation import Conversation
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
-from tests.tls.endpoints import Flight, Pair
 
 OTHER = ("10.0.0.10", 9092)
-SECURE = ("10.0.0.9", 9093)
 TOPICS = {"topics": [{"name": "orders"}]}
 
 
@@ -258,32 +255,12 @@ def closed_after_a_token() -> list[Conversation]:
     return [talk]
 
 
-def plain(address: str = "10.0.0.5") -> Talk:
+def plain() -> Talk:
     """A client that uses the right protocol."""
-    talk = Talk(address, 50_000)
+    talk = Talk(port=50_000)
     heartbeat(talk, then=0.5)
     produce(talk, records())
     return talk.ended()
-
-
-def client_hello() -> bytes:
-    """The ClientHello of the standard library."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname="broker")
-    try:
-        side.do_handshake()
-    except ssl.SSLWantReadError:
-        return outgoing.read()
-    raise AssertionError("nobody answered")
-
-
-def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker") -> Talk:
-    """A connection that ends before the client's greeting is answered."""
-    talk = Talk(address, port, after=after)
-    talk.ask("ApiVersions", 0, {}, None)
-    talk.acknowledge("broker")
-    talk.close(by)
-    return talk
 
 
 def old_version_that_others_use() -> list[Conversation]:
@@ -298,56 +275,16 @@ def old_version_that_others_use() -> list[Conversation]:
     return [other.ended(), plain(), closed]
 
 
-# -- TLS without keys
-
-V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-SECRET_ALERT = b"\x17\3\3\0\x13" + bytes(19)
-
-
-def handshake(version: ssl.TLSVersion) -> tuple[Flight, Flight]:
-    """The first two flights of a handshake."""
-    first, second = Pair(version=version).talk([], ends=False).flights[:2]
-    return first, second
-
-
-def secure(*flights: Flight, number: int = 0, address: str = "10.0.0.5", by: Side = "client") -> Conversation:
-    """A connection to a listener with TLS."""
-    talk = Talk(address, 51_000 + number, after=number, broker=SECURE)
-    for side, data in flights:
-        talk.send(side, data)
-    talk.close(by)
-    return talk
-
-
-def refusing_with_an_encrypted_alert() -> list[Conversation]:
-    """The same with an encrypted alert."""
-    return [secure(*handshake(V13), ("client", SECRET_ALERT), number=number) for number in range(2)]
-
-
-def leaving_in_the_handshake() -> list[Conversation]:
-    return [secure(*handshake(V13), number=number) for number in range(3)]
-
-
-def tls_where_tls_works() -> list[Conversation]:
-    """An unanswered ClientHello to a listener that answers others."""
-    whole = Pair(version=V13).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
-    silent = secure(("client", client_hello()), number=5, address="10.0.0.8", by="broker")
-    return [secure(*whole, address="10.0.0.6"), silent]
-
-
 def nothing_but_closed() -> list[Conversation]:
     """The broker closes every connection at its first message."""
-    return [early_end("10.0.0.5", 50_000), early_end("10.0.0.5", 50_001, after=1)]
-
-
-def closed_though_others_work() -> list[Conversation]:
-    return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
-
-
-def accepted_by_a_dying_broker() -> list[Conversation]:
-    """A killed broker: the kernel accepts clients, then resets them."""
-    last = early_end("10.0.0.7", 52_900, after=5.3)
-    return [*killed(), last]
+    talks: list[Conversation] = []
+    for number in range(2):
+        talk = Talk(port=50_000 + number, after=number)
+        talk.ask("ApiVersions", 0, {}, None)
+        talk.acknowledge("broker")
+        talk.close("broker")
+        talks.append(talk)
+    return talks
 
 
 # -- speed and the network

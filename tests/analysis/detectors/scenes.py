@@ -301,16 +301,6 @@ def in_time() -> list[Talk]:
     return [talk.ended()]
 
 
-def fenced(count: int, error: int = 47) -> Scene:
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for _ in range(count):
-            transaction(talk, 0.1, ends=False, error=error)
-        return [talk.ended()]
-
-    return scene
-
-
 # -- consumers and quotas
 
 

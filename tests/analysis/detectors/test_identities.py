@@ -49,34 +49,6 @@ def test_connections_of_other_protocols(changes: dict[str, Any], shown: int) -> 
     assert len(_counted(_with(**changes)).found) == shown
 
 
-def test_authentication() -> None:
-    def of(login: Login, **changes: Any) -> str:
-        (one,) = _counted(_with(**changes), login=login).found.values()
-        return one.authentication
-
-    served, failed = Login(), Login()
-    served.served, failed.outcome = True, "failed"
-    assert of(served) == "none"
-    assert of(Login()) == "unserved"
-    assert of(served, syn_seen=False) == of(Login(), syn_seen=False) == "unknown"
-    assert of(failed, syn_seen=False) == "failed"
-    tls = {"tls": TlsHandshake(0x0304, 0x1301), "protocol": "TLS", "verdict": "not_kafka"}
-    assert of(Login(), **tls) == "hidden"
-    assert of(served, **{**tls, "protocol": "Kafka over TLS", "verdict": "kafka"}) == "none"
-
-
-def test_handshakes() -> None:
-    def of(seen: TlsHandshake) -> identities.Transport:
-        (one,) = _counted(_with(tls=seen)).found.values()
-        return one.transport
-
-    assert of(TlsHandshake(0x0304, 0x1301)).certificate_note == "not visible in TLS 1.3"
-    assert of(TlsHandshake(0x0303, 0xC02F, resumed=True)).certificate_note == "none: a session is resumed"
-    assert of(TlsHandshake(0x0303, 0x000A)).cipher == "0x000a"
-    assert of(TlsHandshake(0x0301)).version == "TLS 1.0"
-    assert of(TlsHandshake(certificate=b"garbage")).certificate_note == "not readable"
-
-
 def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
     counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))

@@ -46,11 +46,6 @@ def test_stalls_at_one_time_with_a_common_host_are_one_outage() -> None:
     assert sorted(found(*reversed(rows))) == expected
 
 
-def test_later_stalls_are_another_outage_and_short_ones_none() -> None:
-    rows = [stall("a", "x", 1, 3), stall("a", "x", 5, 5.9), stall("a", "x", 7, 9)]
-    assert found(*rows) == [(["a"], ["x"], 1, 3, None), (["a"], ["x"], 7, 9, None)]
-
-
 def test_a_hole_lasts_until_the_end_of_the_capture_unless_the_connection_ended() -> None:
     hole = {"kind": "hole", "over": False, "heard": 1, "size": 100}
     assert found(stall("a", "x", 1, 1, **hole), end=9) == [(["a"], ["x"], 1, 9, None)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.errors import UsageError
-from tests.analysis.tables import SECOND, START_NS, answers, asked, connection, exchange, moment, partition, pick
+from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, partition, pick
 
 COUNTED = ("error_code", "error", "api", "client_id", "topic", "errors", "exchanges")
 NOT_LEADER = {"error_code": 6, "error": "NOT_LEADER_OR_FOLLOWER"}
@@ -33,43 +33,10 @@ def test_codes_of_partitions_with_their_topics() -> None:
     assert pick(found, "first", "last") == [(moment(1), moment(5)), (moment(1), moment(1))]
 
 
-def test_several_codes_of_one_topic_in_one_exchange() -> None:
-    two = [partition("a", 0, **NOT_LEADER), partition("a", 1, **NOT_LEADER)]
-    (found,) = answers("errors", [exchange("Produce", error_code=6, error_count=2, partitions=two)])
-    assert (found["errors"], found["exchanges"]) == (2, 1)
-
-
-def test_other_codes_are_read_from_the_body() -> None:
-    body = {
-        "topics": [{"name": "x", "error_code": 36}, {"name": "y", "error_code": 17}, {"name": "z", "error_code": 0}]
-    }
-    found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=2, response_body=body)])
-    assert pick(found, *COUNTED[:2], "topic") == [
-        (17, "INVALID_TOPIC_EXCEPTION", "y"),
-        (36, "TOPIC_ALREADY_EXISTS", "x"),
-    ]
-
-
-def test_fields_that_are_not_on_the_wire_are_not_counted() -> None:
-    body = {"error_code": 3, "_value": {"error_code": 7}}
-    found = answers("errors", [exchange("Metadata", error_code=3, error_count=1, response_body=body)])
-    assert pick(found, "error_code", "errors") == [(3, 1)]
-
-
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
 def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
     found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=3, response_body=body)])
     assert pick(found, "error_code", "error", "errors") == [(None, None, 2), (36, "TOPIC_ALREADY_EXISTS", 1)]
-
-
-def test_an_unknown_code_has_no_name() -> None:
-    (found,) = answers("errors", [exchange("Heartbeat", error_code=30_000, error_count=1)])
-    assert (found["error_code"], found["error"]) == (30_000, None)
-
-
-def test_the_topic_is_not_a_dimension() -> None:
-    with pytest.raises(UsageError, match="topic"):
-        asked("errors", by="topic")
 
 
 def test_versions_that_4_0_removed() -> None:
@@ -98,40 +65,10 @@ def test_versions_that_4_0_removed() -> None:
     assert pick(answers("versions", rows[2:3], target="3.9", all=True), "verdict") == [("supported",)]
 
 
-def test_an_api_that_is_not_released_yet() -> None:
-    rows = [exchange("ShareFetch", api_version=1), exchange(None, api_key=9999, api_version=0)]
-    assert pick(answers("versions", rows, target="2.0"), "api", "verdict") == [
-        ("9999", "not-yet"),
-        ("ShareFetch", "not-yet"),
-    ]
-
-
 @pytest.mark.parametrize("target", ["5.9", "", "four"])
 def test_an_unknown_release(target: str) -> None:
     with pytest.raises(UsageError, match="is unknown"):
         asked("versions", target=target)
-
-
-def test_connections_by_client_and_minute() -> None:
-    begin = (60 - START_NS // SECOND % 60) % 60
-    rows = [connection(begin + number, lived=0.5, ended="rst", requests=0) for number in range(3)]
-    rows += [
-        connection(begin + 61, lived=3.5),
-        connection(begin + 1, client_ids=["job", "x"]),
-        connection(verdict="not_kafka"),
-    ]
-    rows.append(connection(begin + 2, client_ids=[], client_ip="10.0.0.6", requests=0))
-    found = answers("churn", connections=rows)
-    names = ("time", "client_ip", "client_id", "opened", "short", "reset", "without_requests", "requests")
-    assert pick(found, *names) == [
-        (moment(begin), "10.0.0.5", "app", 3, 3, 3, 3, 0),
-        (moment(begin), "10.0.0.5", "job", 1, 0, 0, 0, 3),
-        (moment(begin), "10.0.0.6", None, 1, 0, 0, 1, 0),
-        (moment(begin + 60), "10.0.0.5", "app", 1, 0, 0, 0, 3),
-    ]
-    assert found[0]["mean_life_us"] == 500_000
-    assert len(answers("churn", connections=rows, at_least=2)) == 1
-    assert answers("churn", connections=rows, short="4s")[-1]["short"] == 1
 
 
 ALL = {"topics": None, "allow_auto_topic_creation": True}

@@ -14,25 +14,6 @@ from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, mo
 PERCENTILES = ("count", "min_us", "p50_us", "p90_us", "p99_us", "max_us")
 
 
-def test_percentiles_by_api() -> None:
-    rows = [exchange("Produce", latency_us=latency) for latency in range(1, 101)]
-    rows += [exchange("Fetch", latency_us=500_000), exchange("Fetch", latency_us=None, status="open")]
-    fetch, produce = answers("latency", rows)
-    assert [produce[name] for name in PERCENTILES] == [100, 1, 50, 90, 99, 100]
-    assert produce["mean_us"] == 50.5
-    assert fetch["api"] == "Fetch"
-    # A single value is reported as it is, never outside of the extremes.
-    assert [fetch[name] for name in PERCENTILES] == [1, *[500_000] * 5]
-
-
-def test_percentiles_of_many_values_are_near() -> None:
-    latencies = np.random.default_rng(3).lognormal(8, 2, 5000).astype(np.int64)
-    (found,) = answers("latency", [exchange(latency_us=int(one)) for one in latencies])
-    for name, quantile in (("p50_us", 0.5), ("p90_us", 0.9), ("p99_us", 0.99)):
-        expected = np.quantile(latencies, quantile, method="inverted_cdf")
-        assert found[name] == pytest.approx(expected, rel=1 / 256)
-
-
 def test_many_clients_are_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Above the bound percentiles become less exact; no client and no exchange is dropped."""
     monkeypatch.setattr(distribution, "MAX_BUCKETS", 2000)
@@ -69,18 +50,9 @@ def test_by_topic_an_exchange_counts_for_each_topic() -> None:
     assert pick(found, "topic", "count") == [("a", 1), ("b", 2), (None, 1)]
 
 
-def test_an_api_without_a_name_is_listed_by_its_number() -> None:
-    assert pick(answers("latency", [exchange(None, api_key=999)]), "api") == [("999",)]
-
-
 def test_negative_latencies_stay_negative() -> None:
     (found,) = answers("latency", [exchange(latency_us=-20), exchange(latency_us=-10)])
     assert [found[name] for name in PERCENTILES] == [2, -20, -20, -10, -10, -10]
-
-
-def test_latency_of_no_rows() -> None:
-    assert answers("latency") == []
-    assert asked("latency").result().schema.names[0] == "api"
 
 
 def test_no_dimension_is_a_usage_error() -> None:
@@ -159,23 +131,9 @@ PENDING = [
 ]
 
 
-def test_the_longest_wait_comes_first() -> None:
-    found = answers("outstanding", PENDING)
-    assert pick(found, "api", "exchange_id", "age_us", "time", "broker") == [
-        ("Fetch", 1, 4_000_000, moment(1), "10.0.0.9:9092"),
-        ("Fetch", 2, 3_000_000, moment(2), "10.0.0.9:9092"),
-        ("Produce", 3, 2_000_000, moment(3), "10.0.0.9:9092"),
-    ]
-
-
 def test_requests_that_ended_in_chosen_ways() -> None:
     assert pick(answers("outstanding", PENDING, status="open"), "exchange_id") == [(1,), (3,)]
     assert pick(answers("outstanding", PENDING, status="unanswered,lost"), "status") == [("unanswered",), ("lost",)]
-
-
-def test_a_broker_with_an_ipv6_address() -> None:
-    rows = [exchange("Fetch", status="open", broker_ip="::1")]
-    assert pick(answers("outstanding", rows), "broker") == [("[::1]:9092",)]
 
 
 def test_throttled_clients() -> None:
@@ -192,23 +150,3 @@ def test_throttled_clients() -> None:
         ("app", "Produce", 3, 2, 400, 300, 200.0, moment(1), moment(3)),
         ("other", "Fetch", 1, 1, 7, 7, 7.0, moment(5), moment(5)),
     ]
-
-
-def test_bytes_and_shares() -> None:
-    rows = [
-        exchange("Produce", 0, client_id="big", request_size=700, response_size=50, record_count=5),
-        exchange(
-            "Produce", 3, client_id="big", request_size=100, response_size=None, status="unanswered", record_count=1
-        ),
-        exchange("Fetch", 1, client_id="small", request_size=50, response_size=100, error_count=2),
-        exchange(None, 2, client_id=None, request_size=None, response_size=0, status="orphan"),
-    ]
-    found = answers("talkers", rows, by="client")
-    names = ("client_id", "requests", "request_bytes", "response_bytes", "bytes", "records", "with_errors")
-    assert pick(found, *names) == [
-        ("big", 2, 800, 50, 850, 6, 0),
-        ("small", 1, 50, 100, 150, 0, 1),
-        (None, 0, 0, 0, 0, 0, 0),
-    ]
-    assert [row["share"] for row in found] == [0.85, 0.15, 0.0]
-    assert pick(found, "first", "last")[0] == (moment(0), moment(3))
