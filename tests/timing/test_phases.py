@@ -79,23 +79,6 @@ def test_known_parts(marks: One, options: dict[str, Any], expected: dict[str, in
     assert found.think == expected.get("think")
 
 
-@pytest.mark.parametrize(
-    ("wait", "expected"),
-    [
-        (Wait("data", 60, sure=True), {"wait": 60, "broker": 30}),
-        (Wait("data", 60, sure=False), {"broker": 90, "may_wait": 60}),
-        (Wait("data", 100, sure=True), {"wait": 90}),
-        (Wait("data", 500, sure=True), {"broker": 90, "may_wait": 90}),
-        (Wait("members", 500, sure=True), {"wait": 90}),
-        (Wait("leader", None, sure=True), {"wait": 90}),
-    ],
-)
-def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
-    found = parts_of(One(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
-    assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
-    assert (found.network, found.reason) == (10, wait.reason)
-
-
 def test_times_that_go_backwards() -> None:
     found = parts_of(One(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
     assert found == TimeParts(think=300)

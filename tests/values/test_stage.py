@@ -90,19 +90,6 @@ def test_values_are_what_was_sent(topic: str, folder: Path) -> None:
             assert value["schema_id"] == one["value_schema_id"]
 
 
-def test_keys_and_guids(folder: Path) -> None:
-    schemas = ValueSchemas(FolderRegistry(folder))
-    assert {one["_key"]["value"] for one in produced(schemas, "avro-orders")} == {"order-1", "order-70000"}
-    for one in produced(schemas, "header-orders"):
-        assert one["_key"]["value"] in {"order-1", "order-70000"}
-        assert one["_key"]["schema_guid"] == "9baa9e35-1170-4c98-990a-9f7880664864"
-
-
-def test_numbers_are_not_decoded(folder: Path) -> None:
-    for one in produced(ValueSchemas(FolderRegistry(folder)), "plain"):
-        assert one.keys().isdisjoint(("_key", "_value"))
-
-
 def test_batches_change_nothing(folder: Path, tmp_path: Path) -> None:
     less = write_folder(tmp_path)
     (less / "schemas/ids/303.json").unlink()
