@@ -27,7 +27,7 @@ from captures.record.distribution import (
     python_with,
 )
 from captures.record.journal import Entry, LogParser, java_log, kafka_python_log, rdkafka_log, read_reports
-from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
+from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES, python_program
 from captures.record.registry import registry_program
 from captures.record.sniffer import Sniffer, SniffOptions
 from tests.evidence.compare import Line
@@ -77,10 +77,10 @@ PROGRAMS = (
         ],
         java_log,
     ),
-    Program("librdkafka", lambda _: [python_with(*CONFLUENT), str(FOLDER / "librdkafka_workload.py")], rdkafka_log),
+    Program("librdkafka", lambda _: python_program(CONFLUENT, "librdkafka_group.py", "classic")(), rdkafka_log),
     Program(
         "python",
-        lambda _: [python_with(*KAFKA_PYTHON_PACKAGES), str(FOLDER / "kafka_python_workload.py")],
+        lambda _: python_program(KAFKA_PYTHON_PACKAGES, "kafka_python_client.py", "codecs")(),
         kafka_python_log,
     ),
 )
