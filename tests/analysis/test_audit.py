@@ -162,3 +162,12 @@ def test_a_client_of_the_target_release_is_served() -> None:
         for question in (versions, offers):
             question.update(batch_of(rows))
         assert audit(versions, offers).has_findings is False, target
+
+
+def test_an_api_that_the_release_lacks() -> None:
+    client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
+    assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
+    assert client.upgrade == "a client that does not use ShareFetch"
+    assert client.needs == []
+    unknown = the_client(exchange(None, api_key=9999, api_version=0))
+    assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")

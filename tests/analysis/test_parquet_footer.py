@@ -139,6 +139,8 @@ ROOT = element(b"schema", None, 1)
         (b"\x15\2\x59\xf5\xff\xff\xff\xff\x0f\0", "truncated"),
         (b"\x05\1\2\0", "no field -1"),
         (b"\x10", "no type 0"),
+        (b"\x1b\1\x85\1a\2\0", "lacks the elements"),  # a map
+        (b"\x1b\xff\xff\xff\xff\x0f\x85", "truncated"),
         (b"\x1d\0", "no type 13"),
         (b"\x5c" + b"\x1c" * 1000, "levels deep"),
         (b"\x59\x19" + b"\x19" * 5000, "levels deep"),

@@ -33,6 +33,13 @@ def test_partitions_if_the_name_was_learnt_between_request_and_response() -> Non
     ]
 
 
+def test_exchanges_have_broker_and_software() -> None:
+    found = events(both())
+    fetches = exchanges(found, "Fetch")
+    assert [one.broker_id for one in fetches] == [None, 3, 3, 3]
+    assert {(one.software_name, one.software_version) for one in fetches} == {("craft-consumer", "1.0")}
+
+
 def test_names_from_a_first_pass_are_known_before() -> None:
     """As `--two-pass` does it."""
     catalog = Catalog(retroactive=True)
@@ -98,26 +105,6 @@ def test_messages_in_an_envelope() -> None:
         body = {"request_data": {"redacted": 9}, "_request": request}
         enricher.feed([Message("request", 9, api_key=58, api="Envelope", api_version=0, body=body)])
     assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
-
-
-def test_a_zookeeper_mode_controller_gives_names() -> None:
-    enricher = Enricher()
-    state = {"topic_name": "orders", "topic_id": ORDERS[1], "partition_states": []}
-    ends = [{"port": 9092, "host": "10.0.0.9", "listener": "PLAIN"}, {"port": 9093, "host": "kafka-5", "listener": "X"}]
-    body = {"controller_id": 1, "topic_states": [state], "live_brokers": [{"id": 5, "endpoints": ends, "rack": None}]}
-    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=7, body=body)])
-    assert enricher.catalog.topic(ORDERS[1]) == "orders"
-    assert [(one.id, one.host, one.port) for one in enricher.catalog.brokers] == [
-        (5, "10.0.0.9", 9092),
-        (5, "kafka-5", 9093),
-    ]
-    old = {
-        "controller_id": 1,
-        "ungrouped_partition_states": [],
-        "live_brokers": [{"id": 6, "v0_host": "h", "v0_port": 1}],
-    }
-    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=0, body=old)])
-    assert enricher.catalog.brokers[-1].id == 6
 
 
 @pytest.mark.parametrize("version", [0, 4])

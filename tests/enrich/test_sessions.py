@@ -220,3 +220,27 @@ def test_a_smaller_memory_budget_holds_fewer() -> None:
     assert loss is not None
     assert "fetch sessions" in loss
     assert enricher.take_loss() is None
+
+
+def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
+    """A session opened by name whose later request uses ids, which a broker refuses (KIP-516)."""
+    known = Catalog()
+    known.learn_topic(ORDERS, "orders")
+    seen = []
+    for is_asked in (False, True):
+        found = FetchSessions()
+        body = fetch(0, 0)
+        body["topics"] = [{"topic": "payments", "partitions": [{"partition": 0}]}]
+        request(found, BROKER, 1, body)
+        respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
+        session = request(found, BROKER, 2, fetch(7, 1, {ORDERS: [], "A" * 22: [3]}))
+        assert session is not None
+        assert not session.by_id, "topics without partitions, and without an id, count for nothing"
+        if is_asked:
+            assert session.names(known) == ("payments",)
+        found.followed.add((BROKER, 7))
+        assert request(found, BROKER, 3, fetch(7, 2, {}, {PAYMENTS: [5]})) is session
+        assert found.stale == [(BROKER, 7)], "a reader who keeps the names hears of it"
+        request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
+        seen.append((session.by_id, session.partitions, session.names(known)))
+    assert seen == [(True, 2, ("orders",))] * 2

@@ -59,6 +59,7 @@ def test_producer_ids_and_generations() -> None:
     apis = {one["api"] for one in lines("java-transactions", "producer_id == 0")}
     assert apis >= {"InitProducerId", "Produce", "Fetch", "EndTxn"}
     assert not lines("java-transactions", "producer_id < 0")
+    assert not holds("producer_id == 0", exchange(message(api_key=30_000, api=None), None))
     apis = {one["api"] for one in lines("java-group-classic", "generation == 1")}
     assert apis >= {"JoinGroup", "SyncGroup", "OffsetCommit"}
     assert not lines("java-group-classic", "generation < 0")

@@ -91,6 +91,8 @@ def test_tokens_and_problems() -> None:
     assert by_connection.feed([token, here, elsewhere, capture]) == [token, here, capture]
     by_host = Selector(Compare("host", "==", "10.0.0.5"))
     assert by_host.feed([token, here]) == [token, here]
+    assert Selector(Compare("problems", "==", "tcp-gap")).feed([here, capture]) == [here]
+    assert Selector(None).feed([token, here]) == [token, here]
     # A token has no API; a problem may have cost messages of any API.
     by_api = Selector(Compare("api", "==", 0))
     assert by_api.feed([token, here]) == [here]

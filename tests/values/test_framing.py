@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka.record_facts.schema_registry import MAX_ID
+from kafkasniff.kafka.record_facts.schema_registry import MAX_ID, MAX_INDEXES, message_indexes
 from kafkasniff.values.framing import data_of, framing_of
 from kafkasniff.values.schemas import MAX_VALUE, MalformedValueError, SchemaKind
 from tests.values.avro_bytes import long
@@ -78,3 +78,12 @@ def test_apicurio_and_glue() -> None:
     for data in (b"no zlib", zlib.compress(b"x")[:-1], zlib.compress(bytes(MAX_VALUE + 1))):
         with pytest.raises(MalformedValueError, match=r"damaged|truncated"):
             found(b"\3\5" + GUID + data)
+
+
+def test_message_indexes() -> None:
+    assert message_indexes(b"\0rest", 0) == ((0,), 1)
+    assert message_indexes(b"x" + long(1) + long(5), 1) == ((5,), 3)
+    deepest = long(MAX_INDEXES) + long(1) * MAX_INDEXES
+    assert message_indexes(deepest, 0) == ((1,) * MAX_INDEXES, len(deepest))
+    for data in (b"", b"\1", b"\2", b"\2\1", b"\x80", b"\x80\x80\x80\x80\x01", long(MAX_INDEXES + 1) + long(1) * 40):
+        assert message_indexes(data, 0) is None

@@ -53,6 +53,8 @@ def test_the_published_example_of_brunner_and_munzel() -> None:
 def test_student_s_t_as_in_printed_tables(freedom: int, share: float, value: float) -> None:
     assert student_quantile(share, freedom) == pytest.approx(value, abs=6e-4)
     assert student_tail(value, freedom) == pytest.approx(1 - share, rel=2e-3)
+    assert student_tail(-value, freedom) == pytest.approx(share, rel=2e-3)
+    assert student_tail(0.0, freedom) == pytest.approx(0.5)
 
 
 def test_a_ratio_of_sums() -> None:

@@ -53,3 +53,15 @@ def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
     counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))
     assert (len(counted.found), counted.beyond) == (2, 1)
+
+
+def test_handshakes() -> None:
+    def of(seen: TlsHandshake) -> identities.Transport:
+        (one,) = _counted(_with(tls=seen)).found.values()
+        return one.transport
+
+    assert of(TlsHandshake(0x0304, 0x1301)).certificate_note == "not visible in TLS 1.3"
+    assert of(TlsHandshake(0x0303, 0xC02F, resumed=True)).certificate_note == "none: a session is resumed"
+    assert of(TlsHandshake(0x0303, 0x000A)).cipher == "0x000a"
+    assert of(TlsHandshake(0x0301)).version == "TLS 1.0"
+    assert of(TlsHandshake(certificate=b"garbage")).certificate_note == "not readable"

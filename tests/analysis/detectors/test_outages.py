@@ -90,3 +90,8 @@ def test_data_that_had_to_be_sent_again_was_lost() -> None:
         {"quiet": quiet, "retried": round(1.9 * SECOND), "over": False},
     ):
         assert waits(TransportTrouble(), stall("a", "x", 1, 2.2, **more)) == ["outage"]
+
+
+def test_later_stalls_are_another_outage_and_short_ones_none() -> None:
+    rows = [stall("a", "x", 1, 3), stall("a", "x", 5, 5.9), stall("a", "x", 7, 9)]
+    assert found(*rows) == [(["a"], ["x"], 1, 3, None), (["a"], ["x"], 7, 9, None)]

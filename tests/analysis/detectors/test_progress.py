@@ -171,3 +171,12 @@ def test_a_member_without_an_offset(
 ) -> None:
     """It may read at a broker that is not in the capture."""
     assert unread(rows, brokers={**ONE, **brokers}, until=until) == expected
+
+
+def test_a_name_that_is_not_released() -> None:
+    """Two programs, if the member that holds the name is still there; otherwise one that was killed."""
+    rows = [heartbeat(0, "old", 0), heartbeat(2, "new", 0, 111)]
+    (one,) = found("shared-instances", *rows)
+    assert (one.severity, one.subject["instance"]) == ("note", "one")
+    assert "not released" in one.title
+    assert [one.severity for one in found("shared-instances", *rows, heartbeat(3, "old"))] == ["error"]

@@ -10,7 +10,7 @@ import pytest
 
 from kafkasniff.analysis import table_file
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.follow import RecordWay, Wanted, WaysFound, follow, record_rows
+from kafkasniff.analysis.follow import RecordWay, Wanted, WaysFound, follow, nothing_found, record_rows
 from kafkasniff.errors import UsageError
 from tests.analysis.exports import write_export
 from tests.analysis.tables import Row, exchange, partition, record
@@ -347,3 +347,21 @@ def test_what_is_asked() -> None:
         Wanted.parse("hex:0", None, None)
     with pytest.raises(UsageError, match="--topic does not apply"):
         Wanted.parse(None, "o-0@1", None, ("o",))
+
+
+def test_a_client_in_several_groups(tmp_path: Path) -> None:
+    """Its deliveries belong to either of them."""
+    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
+    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
+    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
+        ("delivered", None, None),
+        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
+    ]
+
+
+def test_an_export_without_records(tmp_path: Path) -> None:
+    empty = Export.open(str(write_export(tmp_path / "empty", exchanges=[fetch(1, 1, 3)], records=[])))
+    assert nothing_found(empty, KEY, follow(empty, KEY, 1).records) == "no records in 1 exchanges"
+    bare = Export.open(str(write_export(tmp_path / "bare", exchanges=[fetch(1, 1, 3)])))
+    with pytest.raises(UsageError, match="no table records"):
+        follow(bare, KEY, 1)

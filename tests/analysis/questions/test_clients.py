@@ -5,64 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.errors import UsageError
-from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, partition, pick
-
-COUNTED = ("error_code", "error", "api", "client_id", "topic", "errors", "exchanges")
-NOT_LEADER = {"error_code": 6, "error": "NOT_LEADER_OR_FOLLOWER"}
-
-
-def test_codes_of_partitions_with_their_topics() -> None:
-    rows = [
-        exchange(
-            "Produce",
-            1,
-            error_code=6,
-            error_count=2,
-            partitions=[partition("a", **NOT_LEADER), partition("b", **NOT_LEADER)],
-        ),
-        exchange(
-            "Produce", 5, error_code=6, error_count=1, partitions=[partition("a", 0), partition("a", 1, **NOT_LEADER)]
-        ),
-        exchange("Produce", 9, partitions=[partition("a")]),
-    ]
-    found = answers("errors", rows)
-    assert pick(found, *COUNTED) == [
-        (6, "NOT_LEADER_OR_FOLLOWER", "Produce", "app", "a", 2, 2),
-        (6, "NOT_LEADER_OR_FOLLOWER", "Produce", "app", "b", 1, 1),
-    ]
-    assert pick(found, "first", "last") == [(moment(1), moment(5)), (moment(1), moment(1))]
+from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, pick
 
 
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
 def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
     found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=3, response_body=body)])
     assert pick(found, "error_code", "error", "errors") == [(None, None, 2), (36, "TOPIC_ALREADY_EXISTS", 1)]
-
-
-def test_versions_that_4_0_removed() -> None:
-    """KIP-896:
-
-    Kafka 4.0 removed the versions that only clients older than 2.1 use, and the ZooKeeper APIs between brokers.
-    """
-    rows = [
-        exchange("Produce", 1, api_version=2, client_id="old"),
-        exchange("Produce", 2, api_version=2, client_id="old"),
-        exchange("Produce", 3, api_version=9, client_id="new"),
-        exchange("Produce", 3, api_version=13, client_id="newest"),
-        exchange("ApiVersions", 3, api_version=9, client_id="newest"),
-        exchange("LeaderAndIsr", 4, api_version=5, client_id="broker"),
-        exchange(None, 4, client_id="orphan", api_version=None),
-    ]
-    found = answers("versions", rows, target="4.0")
-    names = ("client_id", "api", "api_version", "verdict", "target_min", "target_max", "requests")
-    assert pick(found, *names) == [
-        ("broker", "LeaderAndIsr", 5, "removed", None, None, 1),
-        ("newest", "Produce", 13, "too-new", 3, 12, 1),
-        ("old", "Produce", 2, "too-old", 3, 12, 2),
-    ]
-    assert pick(found, "first", "last")[2] == (moment(1), moment(2))
-    assert answers("versions", rows[2:3], target="3.9") == []
-    assert pick(answers("versions", rows[2:3], target="3.9", all=True), "verdict") == [("supported",)]
 
 
 @pytest.mark.parametrize("target", ["5.9", "", "four"])
@@ -97,3 +46,8 @@ def test_all_topics_in_version_0_and_after() -> None:
     rows = [exchange("Metadata", request_body=body, api_version=version, error_count=1) for body, version in bodies]
     (found,) = answers("metadata-storms", rows, at_least=1, every="60m")
     assert (found["requests"], found["all_topics"], found["errors"]) == (5, 2, 5)
+
+
+def test_the_topic_is_not_a_dimension() -> None:
+    with pytest.raises(UsageError, match="topic"):
+        asked("errors", by="topic")

@@ -99,3 +99,27 @@ def test_fetches_across_zones() -> None:
 def test_invalid_bodies_name_no_rack(body: str | None) -> None:
     rows = [exchange("Metadata", response_body=body), exchange("Fetch", request_body=body)]
     assert pick(answers("racks", rows), "client_rack", "broker_rack", "cross_zone") == [(None, None, None)]
+
+
+FETCHES = [
+    exchange(
+        "Fetch",
+        topics=["a", "b"],
+        latency_us=10,
+        partitions=[partition("a", bytes=1000, record_count=10), partition("b")],
+    ),
+    exchange("Fetch", topics=["a", "b"], latency_us=500),
+    exchange("Fetch", topics=["a", "b"], latency_us=300, error_count=1, error_code=6),
+    exchange("Fetch", latency_us=100),
+    exchange("Fetch", topics=["a"], status="open", error_count=None, latency_us=None),
+    exchange("Produce", topics=["a"], partitions=[partition("a", bytes=7, record_count=7)]),
+]
+
+
+EFFICIENCY = ("fetches", "empty", "failed", "bytes", "records", "empty_ratio", "bytes_per_fetch", "empty_wait_us")
+
+
+def test_fetches_by_client_a_fetch_counts_once() -> None:
+    (found,) = answers("fetch-efficiency", FETCHES, by="client")
+    assert [found[name] for name in EFFICIENCY] == [4, 2, 1, 1000, 10, 0.5, 1000.0, 300.0]
+    assert "topic" not in found

@@ -26,6 +26,7 @@ def test_patterns_of_topics() -> None:
     assert {row["topic"] for row in answers("topic", USES)} == {"orders", "audit"}
     assert {row["topic"] for row in answers("topic", USES, topic="a*,x")} == {"audit"}
     assert answers("topic", USES, topic="order") == []
+    assert [row["topic"] for row in answers("topics", USES, topic="a*")] == ["audit"]
 
 
 def produce(

@@ -31,11 +31,6 @@ def leave(at: float, member: str, **values: Any) -> dict[str, Any]:
     return group("LeaveGroup", at, member, {"members": [{"member_id": member, **values}]}, {})
 
 
-def beat(at: float, member: str, asked: int, reported: int, error: int = 0) -> dict[str, Any]:
-    request, response = {"member_epoch": asked}, {"member_epoch": reported}
-    return group("ConsumerGroupHeartbeat", at, member, request, response, error_code=error)
-
-
 def group(api: str, at: float, member: str, request: Any, response: Any, **values: Any) -> dict[str, Any]:
     values = {"client_id": f"id-{member}", "duration_us": 1000, **values}
     return exchange(
@@ -144,30 +139,6 @@ def test_without_bodies_syncs_separate_the_joins() -> None:
     rows = [join(1, "a", 1), sync(1.1, "a", 1), join(2, "b", 2), join(2.1, "a", 2), sync(2.2, "a", 2)]
     bare = [row | {"request_body": None, "response_body": None} for row in rows]
     assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
-
-
-def test_the_newer_protocol() -> None:
-    rows = [
-        beat(1, "a", 0, 1),
-        beat(1.5, "a", 1, 1),
-        beat(2, "b", 0, 1),
-        beat(2.5, "a", 1, 2),
-        beat(2.6, "b", 1, 2),
-        beat(3, "b", -1, -1),
-        beat(3.5, "a", 2, 3),
-        beat(4, "a", 3, 4),
-        beat(5, "a", 4, 0, error=110),
-    ]
-    found = answers("rebalances", rows)
-    assert pick(found, *TOLD) == [
-        (1, 1, ["a"], [], [], "id-a joined"),
-        (2, 2, ["b"], [], [], "id-b joined"),
-        (3, 1, [], ["b"], [], "id-b left"),
-        (4, 1, [], [], [], "assignment, subscription or topics changed"),
-        (None, 0, [], [], ["a"], "id-a gone without leaving"),
-    ]
-    assert {row["protocol"] for row in found} == {"consumer"}
-    assert found[1]["duration_us"] == 501_000
 
 
 def event(api: str, request: Any = None, response: Any = None, **values: Any) -> Event | None:

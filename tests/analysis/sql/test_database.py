@@ -11,7 +11,7 @@ import pytest
 
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.sql.database import Database, SqlLimits
-from kafkasniff.errors import MissingPartError, UsageError
+from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import TABLES
 from tests.analysis.exports import write_export
 from tests.analysis.tables import connection, exchange, partition, record
@@ -160,3 +160,11 @@ def test_what_exceeds_the_memory_goes_to_the_folder_and_has_a_limit(export: Expo
     limit = pytest.raises(MissingPartError, match="20 MiB of memory")
     with Database(SqlLimits(str(tmp_path), memory=20 << 20, disk=1 << 20)) as database, limit:
         database.run(database.plan(query.format(3_000_000)), [export]).read_all()
+
+
+def test_a_damaged_file_is_named(tmp_path: Path, database: Database) -> None:
+    folder = write_export(tmp_path / "out", exchanges=[exchange("Produce", 1)])
+    path = next(folder.rglob("*.parquet"))
+    path.write_bytes(b"PAR1" + bytes(100))
+    with pytest.raises(CaptureError, match=r"cannot read .*part-00000\.parquet"):
+        rows_of(database, "SELECT api FROM exchanges", Export.open(str(folder)))
