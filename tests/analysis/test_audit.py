@@ -10,7 +10,7 @@ from kafkasniff.analysis.questions.versions import ClientVersions, VersionParame
 from kafkasniff.analysis.upgrades import new_versions
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import releases, spoken_by
-from tests.analysis.tables import Row, batch_of, exchange, moment
+from tests.analysis.tables import Row, batch_of, exchange
 from tests.choice import one_in
 
 
@@ -41,24 +41,6 @@ def key(name: str) -> int:
     found = api_by_name(name)
     assert found is not None
     return found.key
-
-
-def test_a_client_with_fixed_versions() -> None:
-    client = the_client(
-        exchange("Produce", 1, api_version=2),
-        exchange("Produce", 2, api_version=0),
-        exchange("Produce", 3, api_version=2),
-        exchange("Metadata", 4, api_version=1),
-    )
-    assert (client.outcome, client.asks, client.requests) == ("refused", False, 4)
-    assert (client.first, client.last) == (moment(1), moment(4))
-    [finding] = client.findings
-    assert (finding.api, finding.api_versions, finding.kind, finding.certain) == ("Produce", [0, 2], "too-old", True)
-    assert (finding.target_min, finding.target_max, finding.requests) == (3, 12, 3)
-    assert "closes the connection" in finding.meaning
-    assert any("no ApiVersions request was captured" in note for note in client.notes)
-    assert client.upgrade == "an upgrade to a client that supports Produce v3 or newer"
-    assert [(need.api, need.min_version, need.max_version) for need in client.needs] == [("Produce", 3, 12)]
 
 
 def test_the_limit_of_a_client_that_asks() -> None:

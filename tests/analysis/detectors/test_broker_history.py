@@ -39,21 +39,6 @@ def test_outdated_metadata_of_another_broker_does_not_count() -> None:
     assert BrokerHistory(detector).listed_again((None, 2), 1) == 5
 
 
-@pytest.mark.parametrize(
-    ("lists", "reported"), [(("1,2", "1", "1"), True), (("1,2", "1", "1,2"), False), (("1",), False)]
-)
-def test_metadata_shows_who_is_missing(lists: Sequence[str], reported: bool) -> None:
-    """A partition lost broker 2, which is not listed from second 1 on, came back, or was never there."""
-    detector = BrokerGone()
-    for time, nodes in enumerate(lists):
-        seen = {"cluster": None, "first": time * SECOND, "last": time * SECOND}
-        add(detector, "listed", [{**seen, "broker": "a", "nodes": nodes, "second": time}])
-        if nodes == "1":
-            add(detector, "short", [{**seen, "node": 2, "topic": "orders", "partition": 0}])
-    found = [(one.severity, one.subject["broker"], one.values["topics"]) for one in detector.findings()]
-    assert found == ([("warning", "2", ["orders"])] if reported else [])
-
-
 def restless(brokers: int, absences: int) -> BrokerGone:
     """Brokers that refuse every second connect, each a node with as many leaders, lists and epochs."""
     detector = BrokerGone()

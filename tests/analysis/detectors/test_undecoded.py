@@ -46,20 +46,6 @@ def test_captures_exports_and_commands_agree(name: str, tmp_path: Path) -> None:
     assert shown == [msgspec.to_builtins(visible(name))] * 2
 
 
-def test_bytes_of_one_direction() -> None:
-    """The two halves of one capture: each counts as lost what the other one has."""
-    asked, answered = visible("requests-only"), visible("responses-only")
-    whole = run([str(ROOT / "captures" / "librdkafka-group-classic.pcap")]).visible
-    assert (whole.share, whole.undecoded) == (1.0, [])
-    # Four clients closed before their last responses arrived: 402 bytes were never acknowledged. Where their FINs were
-    # not captured, each looks like one byte.
-    assert asked.bytes == whole.bytes - 402
-    assert answered.bytes == whole.bytes + 4
-    (one,), (other,) = asked.undecoded, answered.undecoded
-    assert (one.reason, one.bytes) == ("client-to-broker-only", asked.bytes - asked.bytes_decoded)
-    assert (other.reason, other.bytes) == ("broker-to-client-only", answered.bytes)
-
-
 def test_requests_beyond_the_bound_are_not_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection keeps a bounded number of requests; those dropped do not count as unanswered."""
     monkeypatch.setattr("tests.oracle.kafka.exchange.MAX_OUTSTANDING", 2)

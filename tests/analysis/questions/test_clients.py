@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.errors import UsageError
-from tests.analysis.tables import SECOND, START_NS, answers, asked, exchange, moment, pick
+from tests.analysis.tables import answers, asked, exchange, pick
 
 
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
@@ -18,21 +18,6 @@ def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
 def test_an_unknown_release(target: str) -> None:
     with pytest.raises(UsageError, match="is unknown"):
         asked("versions", target=target)
-
-
-ALL = {"topics": None, "allow_auto_topic_creation": True}
-
-
-def test_only_storms_are_listed() -> None:
-    begin = (10 - START_NS // SECOND % 10) % 10
-    rows = [exchange("Metadata", begin + number / 2, client_id="loop", request_body=ALL) for number in range(12)]
-    rows += [exchange("Metadata", begin + number * 3, client_id="calm") for number in range(4)]
-    rows += [exchange("Fetch", begin, client_id="calm")] * 30
-    found = answers("metadata-storms", rows)
-    names = ("client_id", "requests", "all_topics", "response_bytes", "errors", "time")
-    assert pick(found, *names) == [("loop", 12, 12, 2400, 0, moment(begin))]
-    lower = answers("metadata-storms", rows, at_least=4, every="1m")
-    assert sorted(pick(lower, "client_id", "requests")) == [("calm", 4), ("loop", 12)]
 
 
 def test_all_topics_in_version_0_and_after() -> None:
