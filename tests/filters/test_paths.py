@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.filters.places import values_at
+from kafkasniff.filters.places import _producer_paths, values_at
+from kafkasniff.kafka.apis import dissectors
 from tests.choice import one_in
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
@@ -59,7 +60,18 @@ def test_producer_ids_and_generations() -> None:
     apis = {one["api"] for one in lines("java-transactions", "producer_id == 0")}
     assert apis >= {"InitProducerId", "Produce", "Fetch", "EndTxn"}
     assert not lines("java-transactions", "producer_id < 0")
-    assert not holds("producer_id == 0", exchange(message(api_key=30_000, api=None), None))
     apis = {one["api"] for one in lines("java-group-classic", "generation == 1")}
     assert apis >= {"JoinGroup", "SyncGroup", "OffsetCommit"}
     assert not lines("java-group-classic", "generation < 0")
+
+
+def test_every_field_with_a_producer_id_is_found() -> None:
+    found = {
+        (key, direction, path)
+        for key in dissectors.api_keys() for direction in ("request", "response")
+        for path in _producer_paths(key, direction)
+    }  # fmt: skip
+    assert (22, "response", ("producer_id",)) in found
+    assert (24, "request", ("v3_and_below_producer_id",)) in found
+    assert (0, "request", ("topic_data", "partition_data", "records", "batches", "producer_id")) in found
+    assert _producer_paths(30_000, "request") == ()
