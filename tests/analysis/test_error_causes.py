@@ -68,19 +68,6 @@ def test_every_message_of_every_definition_is_read() -> None:
         assert carries_messages(key) == bool(said), api.name
 
 
-def test_refused_records() -> None:
-    partition = {
-        "index": 3,
-        "error_code": 87,
-        "record_errors": [{"batch_index": 0, "batch_index_error_message": "no key"}],
-        "error_message": "one or more",
-    }
-    body = {"responses": [{"name": "orders", "partition_responses": [{"index": 1, "error_code": 0}, partition]}]}
-    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="no key", partition=True, index=3)]
-    partition["record_errors"] = []
-    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="one or more", partition=True, index=3)]
-
-
 def test_code_zero_and_nested_messages_are_not_errors() -> None:
     topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
     assert found_in(CREATE_TOPICS, {"topics": topics}) == []

@@ -29,27 +29,6 @@ def content(part: Partials) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in part.table().to_pylist())
 
 
-def test_equal_keys_are_folded_including_null() -> None:
-    shape = Shape(
-        keys=(("key", pa.string()),),
-        measures=(
-            ("sum", NUMBER, "sum"),
-            ("min", NUMBER, "min"),
-            ("max", NUMBER, "max"),
-            ("at", NUMBER, "last"),
-            ("what", pa.string(), "last"),
-        ),
-        order=("at",),
-    )
-    part = Partials(shape)
-    part.add(rows(shape, ["a", None, "a"], [1, 2, 3], [5, 6, 4], [5, 6, 9], [2, 1, 3], ["x", "y", "z"]))
-    part.add(rows(shape, [None, "a"], [None, 10], [7, 7], [7, 7], [4, 1], [None, "w"]))
-    assert {row["key"]: list(row.values())[1:] for row in part.table().to_pylist()} == {
-        "a": [14, 4, 9, 3, "z"],
-        None: [2, 6, 7, 4, None],
-    }
-
-
 def test_the_heaviest_keys_stay_within_the_reported_error() -> None:
     random = Random(7)
     # Three heavy keys among many light ones that come and go.

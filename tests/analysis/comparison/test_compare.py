@@ -52,19 +52,6 @@ def test_rows_in_any_order_and_batches(before: Side) -> None:
     assert compared(before, *pieces) == compared(before, batch)
 
 
-def test_many_apis_raise_no_false_alarm() -> None:
-    """One test per API, corrected for their number: noise is not reported as a difference."""
-    names = ["Produce", "Fetch", "Metadata", "Heartbeat", "OffsetCommit", "OffsetFetch", "ListOffsets", "JoinGroup"]
-    days = [
-        [traffic(10 * number + day, api=name, api_key=number, rate=1) for number, name in enumerate(names)]
-        for day in range(2)
-    ]
-    found = compared(side(*days[0]), *days[1])
-    assert found.latency is not None
-    assert len(found.latency) == len(names)
-    assert differing(found) == {}
-
-
 # -- latencies --------------------------------------------------------------------------------------------------------
 
 

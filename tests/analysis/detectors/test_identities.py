@@ -35,20 +35,6 @@ def _with(**changes: Any) -> Connection:
     return msgspec.structs.replace(CONNECTION, **changes)
 
 
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ({"verdict": "not_kafka", "protocol": "HTTP"}, 0),
-        ({"verdict": "undecided", "protocol": None}, 0),
-        ({"verdict": "not_kafka", "protocol": "TLS", "tls": TlsHandshake()}, 1),
-        # Another protocol than Kafka was agreed on.
-        ({"verdict": "not_kafka", "protocol": "TLS with ALPN", "tls": TlsHandshake(alpn="h2")}, 0),
-    ],
-)
-def test_connections_of_other_protocols(changes: dict[str, Any], shown: int) -> None:
-    assert len(_counted(_with(**changes)).found) == shown
-
-
 def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
     counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))
