@@ -26,3 +26,8 @@ def network(broker: float, client: float) -> ExchangeNetwork:
 )
 def test_the_handshake_tells_where_the_capture_was_made(broker_ms: float, client_ms: float, vantage: str) -> None:
     assert network(broker_ms, client_ms).vantage == vantage
+
+
+def test_what_is_unknown() -> None:
+    found = network(1, -1)
+    assert (found.handshake, found.to_broker, found.to_client, found.resent_at) == ((MS, None), 5, None, None)

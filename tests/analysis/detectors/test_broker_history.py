@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.detectors import broker_history
-from kafkasniff.analysis.detectors.absences import links_shape
-from kafkasniff.analysis.detectors.broker_gone import BrokerGone
+from kafkasniff.analysis.detectors.absences import Absence, links_shape
+from kafkasniff.analysis.detectors.broker_gone import NODE_NS, BrokerGone, _by_node
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from tests.steps import steps
 
@@ -93,3 +93,26 @@ def test_searches_for_new_leaders_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert cut != full
     assert None in cut
     assert all(some in (None, whole) for some, whole in zip(cut, full, strict=True))
+
+
+def test_listeners_of_one_node() -> None:
+    """Together if they were gone at once, unless metadata gives them different numbers or only one of them returned."""
+
+    def gone(first: int, back: int | None = None) -> Absence:
+        return Absence(first, back, (), ())
+
+    def nodes(*met: tuple[str, Absence, int | None]) -> list[tuple[str, int | None, list[str]]]:
+        found = [
+            [(broker, number, others) for broker, _, number, others in _by_node(some)] for some in (met, met[::-1])
+        ]
+        assert found[0] == found[1], "their order does not matter"
+        return found[0]
+
+    at = 10**18
+    soon, later = at + NODE_NS, at + NODE_NS + 1
+    assert nodes(("a:1", gone(at), None), ("a:2", gone(soon), 7)) == [("a:2", 7, ["a:1"])]
+    assert len(nodes(("a:1", gone(at), None), ("a:2", gone(later), 7))) == 2
+    assert len(nodes(("a:1", gone(at), 6), ("a:2", gone(at), 7))) == 2
+    assert len(nodes(("a:1", gone(at), 7), ("b:1", gone(at), None))) == 2
+    assert len(nodes(("a:1", gone(at), 7), ("a:2", gone(at, later), None))) == 2
+    assert len(nodes(("a:1", gone(at), 7), ("a:1", gone(soon), 7))) == 2
