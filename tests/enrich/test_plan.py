@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.plan import NamePlan, leaves_alone, message_plan, named_topics
+from kafkasniff.enrich.plan import NamePlan, data_plan, leaves_alone, message_plan, named_topics
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.layout import Field, Struct
@@ -115,3 +115,4 @@ def test_some_plans_by_hand() -> None:
     quorum = of(55, 2, "response")
     assert named(quorum, "nodes").node == "node_id"
     assert named(quorum, "nodes", "listeners").host == "host"
+    assert data_plan("Nonsense", 0) is None
