@@ -18,7 +18,7 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.run import export
 from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
 from kafkasniff.tcp.packets import PacketBatch
-from tests.analysis.tables import START_NS, Row, exchange
+from tests.analysis.tables import START_NS, Row, exchange, partition
 from tests.analysis.test_accumulator import merged_in_parts, pool_batch
 from tests.choice import examples, one_in
 from tests.conftest import ROOT
@@ -191,3 +191,25 @@ def test_names_that_become_known_late(tmp_path: Path) -> None:
     assert (late.software_name, late.software_version, late.requests) == ("late", "2.0", 2)
     assert answer.problems is not None
     assert {one.kind: one.count for one in answer.problems}.get("not-kafka") == 1
+
+
+def test_errors_and_where_they_occurred_first() -> None:
+    failed = partition("lost", error_code=3)
+    rows = [
+        exchange("Metadata", 5, error_code=3, error_count=1, client_id="later", partitions=[failed]),
+        exchange("Produce", 4, error_code=3, error_count=2, client_id="first", partitions=[failed, failed]),
+        exchange("Heartbeat", 1, error_code=27, error_count=1, response_body={"error_code": 27}),
+        exchange("Heartbeat", 2, error_code=9999, error_count=1, response_body={"error_code": 9999}),
+    ]
+    unknown_topic, rebalance, new = reported(exchanges=rows).errors
+    assert (unknown_topic.code, unknown_topic.name, unknown_topic.count) == (3, "UNKNOWN_TOPIC_OR_PARTITION", 3)
+    assert unknown_topic.apis == ["Metadata", "Produce"]
+    assert unknown_topic.first == START_NS + 4 * 10**9
+    assert (unknown_topic.first_api, unknown_topic.first_client_id, unknown_topic.first_topic) == (
+        "Produce",
+        "first",
+        "lost",
+    )
+    assert (unknown_topic.retriable, rebalance.retriable, new.retriable) == (True, False, None)
+    assert rebalance.meaning is not None
+    assert (new.name, new.meaning) == (None, None)
