@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from kafkasniff.analysis.audit import Audit, AuditedClient, audit
-from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.questions.versions import ClientVersions, VersionParameters
 from kafkasniff.analysis.upgrades import new_versions
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import releases, spoken_by
-from tests.analysis.tables import Row, batch_of, exchange, moment
+from tests.analysis.tables import Row, batch_of, exchange
 from tests.choice import one_in
 
 
@@ -42,24 +41,6 @@ def key(name: str) -> int:
     found = api_by_name(name)
     assert found is not None
     return found.key
-
-
-def test_a_client_with_fixed_versions() -> None:
-    client = the_client(
-        exchange("Produce", 1, api_version=2),
-        exchange("Produce", 2, api_version=0),
-        exchange("Produce", 3, api_version=2),
-        exchange("Metadata", 4, api_version=1),
-    )
-    assert (client.outcome, client.asks, client.requests) == ("refused", False, 4)
-    assert (client.first, client.last) == (moment(1), moment(4))
-    [finding] = client.findings
-    assert (finding.api, finding.api_versions, finding.kind, finding.certain) == ("Produce", [0, 2], "too-old", True)
-    assert (finding.target_min, finding.target_max, finding.requests) == (3, 12, 3)
-    assert "closes the connection" in finding.meaning
-    assert any("no ApiVersions request was captured" in note for note in client.notes)
-    assert client.upgrade == "an upgrade to a client that supports Produce v3 or newer"
-    assert [(need.api, need.min_version, need.max_version) for need in client.needs] == [("Produce", 3, 12)]
 
 
 def test_the_limit_of_a_client_that_asks() -> None:
@@ -96,31 +77,6 @@ def test_a_newer_client_uses_lower_versions() -> None:
     ]
 
 
-def test_an_api_that_the_release_lacks() -> None:
-    client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
-    assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
-    assert client.upgrade == "a client that does not use ShareFetch"
-    assert client.needs == []
-    unknown = the_client(exchange(None, api_key=9999, api_version=0))
-    assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")
-
-
-def test_connections_older_than_the_capture() -> None:
-    """They show neither ApiVersions nor the software, but other connections of the client do."""
-    software = {"software_name": "apache-kafka-java", "software_version": "3.1.0"}
-    late = exchange("Produce", 2, api_version=2)
-    found = audited(asking({"Produce": 9}, version=3, **software), late)
-    assert [(one.software_name, one.asks, one.outcome) for one in found.clients] == [
-        (None, True, "at-risk"),
-        ("apache-kafka-java", True, "served"),
-    ]
-    other = audited(asking({"Produce": 9}, client_ip="10.0.0.6"), late)
-    assert [(one.client_ip, one.asks, one.outcome) for one in other.clients] == [
-        ("10.0.0.5", False, "refused"),
-        ("10.0.0.6", True, "served"),
-    ]
-
-
 def test_brokers_are_not_clients() -> None:
     """APIs that only brokers use, and all traffic of a client with a broker's name, or with a number and such APIs."""
     found = audited(
@@ -146,25 +102,6 @@ def test_brokers_are_not_clients() -> None:
     ]
     only_brokers = audited(exchange("LeaderAndIsr", api_version=5, client_id="1"))
     assert (only_brokers.has_findings, only_brokers.clients) == (False, [])
-
-
-def test_apis_between_brokers() -> None:
-    for name in ("Produce", "Fetch", "DescribeQuorum", "UnregisterBroker", "OffsetForLeaderEpoch"):
-        assert not is_between_brokers(key(name))
-    for name in ("Vote", "Envelope", "AlterPartition", "WriteTxnMarkers", "WriteShareGroupState"):
-        assert is_between_brokers(key(name))
-        assert is_broker("whoever", {key(name), key("ApiVersions"), key("SaslHandshake")})
-        assert not is_broker("whoever", {key(name), key("Metadata")})
-    assert not is_broker("5", {key("Metadata")})
-    assert not is_broker(None, {key("ApiVersions")})
-
-
-def test_the_rule_of_kip_896_is_mentioned_where_it_helps() -> None:
-    old = exchange("Produce", api_version=2)
-    assert audited(old).rule is not None
-    assert audited(old, target="4.3").rule is not None
-    assert audited(old, target="3.9").rule is None
-    assert audited(exchange("Produce", api_version=9)).rule is None
 
 
 def test_bodies_without_versions() -> None:
@@ -207,3 +144,12 @@ def test_a_client_of_the_target_release_is_served() -> None:
         for question in (versions, offers):
             question.update(batch_of(rows))
         assert audit(versions, offers).has_findings is False, target
+
+
+def test_an_api_that_the_release_lacks() -> None:
+    client = the_client(asking(), exchange("ShareFetch", api_version=1), target="3.8")
+    assert (client.outcome, client.findings[0].kind, client.findings[0].target_min) == ("at-risk", "not-yet", None)
+    assert client.upgrade == "a client that does not use ShareFetch"
+    assert client.needs == []
+    unknown = the_client(exchange(None, api_key=9999, api_version=0))
+    assert (unknown.findings[0].api, unknown.findings[0].kind) == ("9999", "not-yet")

@@ -118,22 +118,3 @@ def test_offsets_of_a_group(capture: str, ask: Ask) -> None:
         name = f"{row['topic']}-{row['partition']}"
         assert row["log_end_offset"] == produced[name]
         assert row["commit_lag"] == produced[name] - row["committed_offset"]
-
-
-def test_generations_of_a_classic_group(ask: Ask) -> None:
-    capture = "java-group-classic"
-    rows = ask(capture, "rebalances")
-    members: dict[int, set[str]] = defaultdict(set)
-    for one in reported(capture, "assigned"):
-        members[one["generation"]].add(one["member_id"])
-    numbered = [row for row in rows if row["generation"] is not None]
-    assert [row["generation"] for row in numbered] == sorted(members)
-    present: set[str] = set()
-    for row in numbered:
-        present = (present | set(row["joined"])) - set(row["left"]) - set(row["lost"])
-        # Each member gets an assignment in each generation, if only an empty one.
-        assert present == members[row["generation"]]
-        assert row["members"] == len(present)
-        assert row["lost"] == []
-    gone = [member for row in rows for member in row["left"]]
-    assert [member.rsplit("-", 5)[0] for member in gone] == [one["client_id"] for one in reported(capture, "left")]

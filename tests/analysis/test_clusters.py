@@ -88,11 +88,6 @@ def test_a_cluster_without_an_id_may_be_any_of_the_others() -> None:
     assert known([listed(A, "one", A), listed(B, None, B), listed(C, "other", C)]).group("10.0.0.2:9092") is not None
 
 
-def test_a_single_cluster_separates_nothing() -> None:
-    assert not known([listed(A, "one", A, B)]).several
-    assert known([listed(A, "one", A, B)]).group("10.0.0.1:9092") is None
-
-
 @pytest.mark.parametrize("body", ["", "{", "[]", '{"cluster_id":7}', '{"cluster_id":"","brokers":[{"host":1}]}'])
 def test_other_apis_name_no_cluster(body: str) -> None:
     assert labels(row("Metadata", A, response=body)) == {}

@@ -68,36 +68,9 @@ def test_every_message_of_every_definition_is_read() -> None:
         assert carries_messages(key) == bool(said), api.name
 
 
-def test_refused_records() -> None:
-    partition = {
-        "index": 3,
-        "error_code": 87,
-        "record_errors": [{"batch_index": 0, "batch_index_error_message": "no key"}],
-        "error_message": "one or more",
-    }
-    body = {"responses": [{"name": "orders", "partition_responses": [{"index": 1, "error_code": 0}, partition]}]}
-    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="no key", partition=True, index=3)]
-    partition["record_errors"] = []
-    assert found_in(PRODUCE, body) == [Cause(87, "orders", message="one or more", partition=True, index=3)]
-
-
-def test_refused_items_are_named() -> None:
-    coordinator = {"key": "payments", "host": "", "error_code": 15, "error_message": None}
-    assert found_in(FIND_COORDINATOR, {"coordinators": [coordinator]}) == [Cause(15, None, "key", "payments")]
-    group = {"error_code": 69, "error_message": "Group g not found.", "group_id": "g", "assignor_name": "range"}
-    found = found_in(CONSUMER_GROUP_DESCRIBE, {"groups": [group]})
-    assert found == [Cause(69, None, "group_id", "g", "Group g not found.")]
-
-
 def test_code_zero_and_nested_messages_are_not_errors() -> None:
     topics = [{"name": "a", "error_code": 0, "error_message": "ignored", "_value": {"error_code": 5}}]
     assert found_in(CREATE_TOPICS, {"topics": topics}) == []
-
-
-def test_a_truncated_body_has_no_errors_and_a_long_one_all() -> None:
-    topics = [{"name": "a" * 40, "error_code": 3}] * 100
-    assert len(found_in(CREATE_TOPICS, {"topics": topics})) == 100
-    assert causes_in(CREATE_TOPICS, '{"topics":[{"error_code":3') == ()
 
 
 def errors(*bodies: dict[str, Any] | None, partitions: list[Row] | None = None) -> pa.RecordBatch:

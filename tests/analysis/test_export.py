@@ -30,15 +30,6 @@ def count(export: Export, reading: TableReading = COLUMNS, *bounds: int | None, 
     return sum(batch.num_rows for batch in export.batches(table, reading, *bounds))
 
 
-def test_rows_and_their_columns(folder: Path) -> None:
-    export = Export.open(str(folder))
-    assert set(export.tables) == {"exchanges", "records"}
-    assert count(export) == 103
-    (first, *_) = export.batches("exchanges", COLUMNS)
-    assert first.schema.names == ["api", "time_ns"]
-    assert export.start_ns() == START_NS
-
-
 def test_only_selected_rows(folder: Path) -> None:
     export = Export.open(str(folder))
     assert count(export, TableReading(("api",), ("Fetch",))) == 3

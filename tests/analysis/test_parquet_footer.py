@@ -130,6 +130,22 @@ ROOT = element(b"schema", None, 1)
     ("data", "expected"),
     [
         (b"\0", "lacks the elements"),
+        # Thrift's compact protocol: what is too long, too deep or of another type.
+        (b"\x49\x1c\x36" + b"\xff" * 10 + b"\x7f\0\0", "too long"),
+        (b"\x49\x1c\x36" + b"\xff" * 9 + b"\x7f\0\0", "too long"),
+        (b"\x49\x1c\x35\x80\x80\x80\x80\x20\0\0", "more than 32 bits"),
+        (b"\x49\x1c\x31\0\0", "field 3 has type 1"),
+        (b"\x15\2\x19\x25\2\4\0", "list of type 5"),
+        (b"\x15\2\x58\xff\xff\xff\xff\x0f\0", "truncated"),
+        (b"\x15\2\x59\xf5\xff\xff\xff\xff\x0f\0", "truncated"),
+        (b"\x05\1\2\0", "no field -1"),
+        (b"\x10", "no type 0"),
+        (b"\x1b\1\x85\1a\2\0", "lacks the elements"),  # a map
+        (b"\x1b\0\0", "lacks the elements"),
+        (b"\x1b\xff\xff\xff\xff\x0f\x85", "truncated"),
+        (b"\x1d\0", "no type 13"),
+        (b"\x5c" + b"\x1c" * 1000, "levels deep"),
+        (b"\x59\x19" + b"\x19" * 5000, "levels deep"),
         (made(), "is invalid"),
         (made(ROOT), "truncated"),
         (made(ROOT, element(b"a"), element(b"b")), "schema is invalid"),
@@ -198,3 +214,8 @@ def test_invalid_statistics(file: bytes) -> None:
         Footer(data.replace(value, value[:7] + b"\1")).integers(0, "time_ns")
     with pytest.raises(ValueError, match="not 64-bit integers"):
         Footer(data).integers(0, "api")
+
+
+def test_fields_are_written_in_order() -> None:
+    with pytest.raises(ValueError, match="field 1 cannot follow field 2"):
+        structure({2: number(1), 1: number(1)})

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.analysis.test_accumulator import ACCUMULATORS
 NUMBER = pa.int64()
 COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
 SAMPLED = Shape(keys=(("hash", NUMBER),), measures=(("count", NUMBER, "sum"),), keep="sampled", sample="hash", bound=32)
-FIRST_SEEN = Shape(keys=(("key", NUMBER),), measures=(("at", NUMBER, "min"),), order=("at",), keep="earliest", bound=20)
 EARLIEST = Shape(keys=(("at", NUMBER), ("id", NUMBER)), order=("at", "id"), keep="earliest", bound=20)
 
 
@@ -29,35 +27,6 @@ def rows(shape: Shape, *columns: list[Any]) -> dict[str, Any]:
 
 def content(part: Partials) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in part.table().to_pylist())
-
-
-def test_equal_keys_are_folded_including_null() -> None:
-    shape = Shape(
-        keys=(("key", pa.string()),),
-        measures=(
-            ("sum", NUMBER, "sum"),
-            ("min", NUMBER, "min"),
-            ("max", NUMBER, "max"),
-            ("at", NUMBER, "last"),
-            ("what", pa.string(), "last"),
-        ),
-        order=("at",),
-    )
-    part = Partials(shape)
-    part.add(rows(shape, ["a", None, "a"], [1, 2, 3], [5, 6, 4], [5, 6, 9], [2, 1, 3], ["x", "y", "z"]))
-    part.add(rows(shape, [None, "a"], [None, 10], [7, 7], [7, 7], [4, 1], [None, "w"]))
-    assert {row["key"]: list(row.values())[1:] for row in part.table().to_pylist()} == {
-        "a": [14, 4, 9, 3, "z"],
-        None: [2, 6, 7, 4, None],
-    }
-
-
-def test_empty_rows_are_dropped() -> None:
-    shape = Shape(keys=(("key", NUMBER),), measures=(("step", NUMBER, "sum"),), without_zero="step")
-    part = Partials(shape)
-    part.add(rows(shape, [1, 2], [1, 1]))
-    part.add(rows(shape, [1], [-1]))
-    assert content(part) == [(2, 1)]
 
 
 def test_the_heaviest_keys_stay_within_the_reported_error() -> None:
@@ -100,15 +69,6 @@ def test_the_earliest_are_kept_in_any_order(data: st.DataObject) -> None:
     part = merged(EARLIEST, data, [rows(EARLIEST, [at], [number]) for at, number in values])
     assert content(part) == sorted(values)[: EARLIEST.bound]
     assert part.lost.rows == max(len(values) - EARLIEST.bound, 0)
-
-
-@given(st.data())
-def test_the_earliest_keys_are_kept_in_any_order(data: st.DataObject) -> None:
-    values = data.draw(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), max_size=120))
-    part = merged(FIRST_SEEN, data, [rows(FIRST_SEEN, [key], [at]) for key, at in values])
-    firsts = {key: min(at for one, at in values if one == key) for key, _ in values}
-    assert bool(part.lost.rows) == (len(firsts) > FIRST_SEEN.bound)
-    assert content(part) == sorted(sorted(firsts.items(), key=itemgetter(1, 0))[: FIRST_SEEN.bound])
 
 
 @pytest.mark.parametrize("owner", [*map(find_detector, detector_names()), *map(find_question, ACCUMULATORS), Ladder])

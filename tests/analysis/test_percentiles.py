@@ -42,16 +42,6 @@ def test_against_numpy(values: list[int], quantile: float) -> None:
     assert abs(found[0] - expected) <= abs(expected) * RELATIVE_ERROR
 
 
-def test_groups_are_separate_in_any_order() -> None:
-    group = numbers([1, 0, 1, 0, 2])
-    buckets = numbers([10, 3, 20, 1, 7])
-    counts = numbers([1, 9, 99, 1, 5])
-    half, most = percentiles(group, buckets, counts, [0.5, 0.05], 3)
-    assert half.tolist() == [3, 20, 7]
-    assert most.tolist() == [1, 20, 7]
-    assert [one.tolist() for one in percentiles(group[:0], buckets[:0], counts[:0], [0.5], 0)] == [[]]
-
-
 def test_ranks() -> None:
     for size in (1, 2, 99, 100, 101):
         values = numbers(list(range(1, size + 1)))

@@ -262,16 +262,6 @@ def test_only_files_of_the_folder_are_read(kind: str, name: str, tmp_path: Path)
             Export.open(str(tmp_path)).start_ns()
 
 
-@pytest.mark.parametrize("path", ["../out/" + PATH, "/" + PATH, PATH.replace("exchanges", "records"), "exchanges/x"])
-def test_names_of_other_files(path: str, tmp_path: Path) -> None:
-    export_of(tmp_path, exchanges(1))
-    reported = json.loads((tmp_path / "manifest.json").read_text())
-    reported["tables"]["exchanges"]["files"][0]["path"] = path
-    (tmp_path / "manifest.json").write_text(json.dumps(reported))
-    with pytest.raises(CaptureError, match="is not a file of exchanges"):
-        Export.open(str(tmp_path))
-
-
 @pytest.mark.parametrize("table", TABLES)
 def test_own_files_are_within_the_bounds(table: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({name: [None] for name in TABLES[table].names}, TABLES[table]), tmp_path / "file")

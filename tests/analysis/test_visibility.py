@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.parameters import make_parameters
-from kafkasniff.analysis.visibility import HIGH, OVER_TLS, REASONS, TLS, Visibility, VisibleTraffic
+from kafkasniff.analysis.visibility import HIGH, REASONS, TLS, Visibility, VisibleTraffic
 from kafkasniff.tables.rows import PROBLEMS
-from tests.analysis.tables import SCHEMAS, START_NS, Row, batch_of, connection, exchange
+from tests.analysis.tables import SCHEMAS, Row, connection, exchange
 
 Rows = tuple[str, Row]
 
@@ -94,11 +94,6 @@ def test_responses_of_one_sided_connections_are_no_orphans_besides() -> None:
     assert undecoded(*rows, orphan(6)) == {"broker-to-client-only": (1, 100), "orphan-responses": (None, 10)}
 
 
-def test_overhead_of_tls_is_no_traffic() -> None:
-    found = visible(stream(decoded=100, skipped=40, protocol=OVER_TLS))
-    assert (found.share, found.bytes) == (1.0, 100)
-
-
 def test_other_protocols_count_only_if_nothing_was_decoded() -> None:
     http = stream("not_kafka", protocol="HTTP", size=500)
     beside = visible(GOOD, http, stream("not_kafka", size=1))
@@ -143,10 +138,3 @@ def test_order_batches_and_merging_change_nothing() -> None:
         first.merge(Visibility.from_state(second.state()))
         assert first.visible() == expected.visible()
         assert first.result() == expected.result()
-
-
-def test_the_span_of_the_connections() -> None:
-    made = Visibility(make_parameters(Visibility, {}))
-    assert made.span() == (None, None)
-    made.update(batch_of([connection(5.0), connection(1.0)], "connections"), "connections")
-    assert made.span() == (START_NS + 1_000_000_000, START_NS + 5_000_000_000)

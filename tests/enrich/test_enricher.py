@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,56 +12,13 @@ from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.enricher import MAX_KINDS
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.model import Endpoint, Message, Summary
-from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
-from tests.enrich.talks import OFFSETS, ORDERS, admin, both, consumer, events, exchanges, messages
-
-CAPTURES = Path(__file__).resolve().parents[2] / "captures"
+from tests.enrich.talks import ORDERS, admin, both, consumer, events, exchanges, messages
 
 
 def topics(message: Message, field: str) -> list[tuple[str, str | None]]:
     assert message.body is not None
     return [(one["topic_id"], one.get("_topic_name")) for one in message.body[field]]
-
-
-def test_names_are_known_from_the_message_that_gave_them() -> None:
-    found = events(both())
-    requests, responses = messages(found, "request", "Fetch"), messages(found, "response", "Fetch")
-    assert topics(requests[0], "topics") == [(ORDERS[1], None)]
-    assert topics(responses[0], "responses") == [(ORDERS[1], None)]
-    assert topics(requests[2], "topics") == [(OFFSETS[1], "__consumer_offsets")]
-    assert topics(requests[2], "forgotten_topics_data") == [(ORDERS[1], "orders")]
-    assert topics(responses[2], "responses") == [(OFFSETS[1], "__consumer_offsets")]
-
-
-def test_given_names_are_known_from_the_beginning() -> None:
-    found = events(both(), Catalog({ORDERS[1]: "given", OFFSETS[1]: "offsets"}))
-    requests = messages(found, "request", "Fetch")
-    assert topics(requests[0], "topics") == [(ORDERS[1], "given")]
-    assert topics(requests[2], "forgotten_topics_data") == [(ORDERS[1], "orders")], "the traffic's word counts first"
-
-
-def test_an_existing_name_is_not_repeated() -> None:
-    found = events(admin().packets)
-    asked, reported = messages(found, "request", "Metadata"), messages(found, "response", "Metadata")
-    assert topics(reported[0], "topics") == [(ORDERS[1], None), (OFFSETS[1], None)]
-    assert topics(asked[0], "topics")[0][1] is None
-    # The request by id, and the answer that has no name.
-    assert topics(asked[1], "topics") == topics(reported[1], "topics") == [(ORDERS[1], "orders")]
-
-
-def test_sessions() -> None:
-    found = events(both())
-    first, second, third, last = messages(found, "request", "Fetch")
-    assert [one.body.get("_session") for one in (first, second, third, last)] == [  # type: ignore[union-attr]
-        None, {"partitions": 2}, {"partitions": 2}, None,
-    ]  # fmt: skip
-    assert [one.session_topics for one in (first, second, third, last)] == [
-        (), ("orders",), ("orders", "__consumer_offsets"), (),
-    ]  # fmt: skip
-    (_, empty, *_) = exchanges(found, "Fetch")
-    assert list(mentions(empty.request, empty.response).topics) == ["orders"]
-    assert not mentions(empty.request, empty.response).partitions
 
 
 def test_partitions_if_the_name_was_learnt_between_request_and_response() -> None:
@@ -77,29 +33,11 @@ def test_partitions_if_the_name_was_learnt_between_request_and_response() -> Non
     ]
 
 
-def test_records_of_the_brokers_own_topics() -> None:
-    found = events(both())
-    response = messages(found, "response", "Fetch")[2]
-    assert response.body is not None
-    first, second = response.body["responses"][0]["partitions"][0]["records"]["batches"][0]["records"]
-    assert first["_key"]["value"] == {"group": "billing", "topic": "orders", "partition": 0}
-    assert first["_value"]["value"]["offset"] == 42
-    assert "_key" not in second
-    assert [problem.kind for problem in response.problems] == ["internal-record"]
-    inspector = Inspector()
-    enricher = Enricher(summary=inspector.summary)
-    enricher.feed([*inspector.feed(batch(both())), *inspector.close()])
-    assert inspector.summary.problems == 1
-    (exchange,) = [one for one in exchanges(found, "Fetch") if one.response is response]
-    assert exchange.response is response
-
-
 def test_exchanges_have_broker_and_software() -> None:
     found = events(both())
     fetches = exchanges(found, "Fetch")
     assert [one.broker_id for one in fetches] == [None, 3, 3, 3]
     assert {(one.software_name, one.software_version) for one in fetches} == {("craft-consumer", "1.0")}
-    assert {(one.software_name, one.broker_id) for one in exchanges(found, "Metadata")} == {(None, 3)}
 
 
 def test_names_from_a_first_pass_are_known_before() -> None:
@@ -169,26 +107,6 @@ def test_messages_in_an_envelope() -> None:
     assert asked["body"]["topics"] == [{"topic_id": ORDERS[1], "_topic_name": "orders"}]  # type: ignore[index]
 
 
-def test_a_zookeeper_mode_controller_gives_names() -> None:
-    enricher = Enricher()
-    state = {"topic_name": "orders", "topic_id": ORDERS[1], "partition_states": []}
-    ends = [{"port": 9092, "host": "10.0.0.9", "listener": "PLAIN"}, {"port": 9093, "host": "kafka-5", "listener": "X"}]
-    body = {"controller_id": 1, "topic_states": [state], "live_brokers": [{"id": 5, "endpoints": ends, "rack": None}]}
-    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=7, body=body)])
-    assert enricher.catalog.topic(ORDERS[1]) == "orders"
-    assert [(one.id, one.host, one.port) for one in enricher.catalog.brokers] == [
-        (5, "10.0.0.9", 9092),
-        (5, "kafka-5", 9093),
-    ]
-    old = {
-        "controller_id": 1,
-        "ungrouped_partition_states": [],
-        "live_brokers": [{"id": 6, "v0_host": "h", "v0_port": 1}],
-    }
-    enricher.feed([Message("request", 9, api_key=6, api="UpdateMetadata", api_version=0, body=old)])
-    assert enricher.catalog.brokers[-1].id == 6
-
-
 @pytest.mark.parametrize("version", [0, 4])
 def test_coordinators_give_their_addresses(version: int) -> None:
     place = {"node_id": 2, "host": "10.0.0.9", "port": 9092, "error_code": 0}
@@ -204,20 +122,6 @@ def test_topics_that_are_odd(topics: Any) -> None:
         body = {"responses": copy.deepcopy(topics)}
         message = Message("response", 9, api_key=1, api="Fetch", api_version=version, body=body)
         assert Enricher().feed([message])[0].body == {"responses": topics}
-
-
-def test_records_of_the_brokers_own_topics_after_others() -> None:
-    key = kafka.int16(1) + kafka.string("billing") + kafka.string("orders") + kafka.int32(0)
-
-    def topic(name: str) -> dict[str, Any]:
-        batch = {"records": [{"offset": 0, "key": key, "value": None}]}
-        return {"topic": name, "partitions": [{"partition_index": 0, "records": {"batches": [batch]}}]}
-
-    body = {"responses": [topic("orders"), topic("__consumer_offsets")]}
-    Enricher().feed([Message("response", 9, api_key=1, api="Fetch", api_version=4, body=body)])
-    others, own = (one["partitions"][0]["records"]["batches"][0]["records"][0] for one in body["responses"])
-    assert "_key" not in others
-    assert own["_key"]["value"] == {"group": "billing", "topic": "orders", "partition": 0}
 
 
 def test_truncated_and_wrong_bodies() -> None:

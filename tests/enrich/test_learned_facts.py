@@ -46,15 +46,6 @@ def test_the_collector_does_not_matter(facts: list[tuple[object, ...]], draw: st
     assert gathered(draw.draw(st.permutations(facts))) == merged
 
 
-def test_which_broker_listens() -> None:
-    found = LearnedFacts(hosts={"10.0.0.7": "KAFKA-7.example."})
-    ends = ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("localhost", 9093), ("kafka-7.example", 9092)
-    for end, number, time in zip(ends, (3, 4, 3, 5, 7), (50, 70, None, 1, 2), strict=True):
-        found.broker(end, number, time)
-    asked = ("10.0.0.9", 9092), ("10.0.0.9", 9093), ("::1", 9093), ("10.0.0.7", 9092)
-    assert [found.broker_at(*end) for end in asked] == [[(BEFORE, 3), (70, 4)], [], [(1, 5)], [(2, 7)]]
-
-
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_FACTS", 2)
     found = LearnedFacts()
@@ -68,3 +59,12 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     found.merge(other)
     assert [len(found.topics), len(found.brokers), len(found.kafka), len(found.software), len(found.hosts)] == [2] * 5
     assert len(found.brokers["h", 0]) == 2
+
+
+def test_which_broker_listens() -> None:
+    found = LearnedFacts(hosts={"10.0.0.7": "KAFKA-7.example."})
+    ends = ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("10.0.0.9", 9092), ("localhost", 9093), ("kafka-7.example", 9092)
+    for end, number, time in zip(ends, (3, 4, 3, 5, 7), (50, 70, None, 1, 2), strict=True):
+        found.broker(end, number, time)
+    asked = ("10.0.0.9", 9092), ("10.0.0.9", 9093), ("::1", 9093), ("10.0.0.7", 9092)
+    assert [found.broker_at(*end) for end in asked] == [[(BEFORE, 3), (70, 4)], [], [(1, 5)], [(2, 7)]]

@@ -42,76 +42,6 @@ def test_every_topic_id_is_in_the_plan() -> None:
         assert seen == wanted, (key, version, direction)
 
 
-def named(plan: NamePlan | None, *path: str) -> NamePlan:
-    assert plan is not None
-    for field in path:
-        plan = dict(plan.children)[field]
-    return plan
-
-
-def of(key: int, version: int, direction: Direction) -> NamePlan:
-    found = message_plan(key, version, direction)
-    assert found is not None
-    return found[0]
-
-
-def test_some_plans_by_hand() -> None:
-    for version, topics in ((12, ("responses", "topic")), (13, None)):
-        assert named_topics(of(1, version, "response")) == topics
-    fetch = named(of(1, 13, "response"), "responses")
-    assert (fetch.topic, fetch.topic_id, fetch.records) == (None, "topic_id", (("partitions", "records"),))
-    fetch = named(of(1, 12, "response"), "responses")
-    assert (fetch.topic, fetch.topic_id) == ("topic", None)
-    produce = named(of(0, 9, "request"), "topic_data")
-    assert (produce.topic, produce.records) == ("name", (("partition_data", "records"),))
-    snapshot = named(of(59, 1, "response"), "topics")
-    assert snapshot.records == (("partitions", "unaligned_records"),)
-    broker = named(of(3, 9, "response"), "brokers")
-    assert (broker.node, broker.host, broker.port, broker.rack) == ("node_id", "host", "port", "rack")
-    # ZooKeeper's era: the number is in the struct around the addresses from v1 on.
-    live = named(of(6, 6, "request"), "live_brokers")
-    assert (live.node, live.host, live.rack) == ("id", None, "rack")
-    assert named(live, "endpoints").host == "host"
-    assert named(of(6, 0, "request"), "live_brokers").host == "v0_host"
-    assert named(of(62, 1, "request")).node == "broker_id"
-    quorum = of(55, 2, "response")
-    assert named(quorum, "nodes").node == "node_id"
-    assert named(quorum, "nodes", "listeners").host == "host"
-
-
-def test_sources_of_names() -> None:
-    """Clients ask; responses and the controller give names."""
-    telling = {
-        (key, direction)
-        for key, version, direction in PAIRS
-        if (found := message_plan(key, version, direction)) and found[1] and direction == "request"  # type: ignore[arg-type]
-    }
-    assert {key for key, _ in telling} == {4, 6, 62, 70}
-    # No client message contains the name of the broker that it is for; UpdateRaftVoter and the like are not in the
-    # plan.
-    for key, version, direction in PAIRS:
-        found = message_plan(key, version, direction)  # type: ignore[arg-type]
-        if found and not found[1]:
-            assert all(one.host is None for one in plans(found[0]))
-
-
-def test_records() -> None:
-    plan = data_plan("TopicRecord", 0)
-    assert plan is not None
-    assert (plan.topic, plan.topic_id) == ("name", "topic_id")
-    plan = data_plan("RegisterBrokerRecord", 3)
-    assert plan is not None
-    assert (plan.node, plan.rack) == ("broker_id", "rack")
-    assert named(plan, "end_points").port == "port"
-    # Its `topic_name` has no entity in the definition.
-    plan = named(data_plan("ConsumerGroupPartitionMetadataValue", 0), "topics")
-    assert (plan.topic, plan.topic_id) == ("topic_name", "topic_id")
-    assert data_plan("ShareSnapshotKey", None) is not None
-    assert data_plan("ShareSnapshotKey", 17) is None
-    assert data_plan("Nonsense", 0) is None
-    assert data_plan("OffsetCommitKey", None) is None
-
-
 class _KnowsAll(Catalog):
     def topic(self, topic_id: object) -> str | None:
         return "__consumer_offsets"
@@ -148,3 +78,41 @@ def _message(vector: Vector) -> Message | None:
         return None
     kind = "request" if vector.kind == "request" else "response"
     return Message(kind, 0, api_key=vector.key, api_version=vector.version, body=decoded.body, exchange=1)
+
+
+def named(plan: NamePlan | None, *path: str) -> NamePlan:
+    assert plan is not None
+    for field in path:
+        plan = dict(plan.children)[field]
+    return plan
+
+
+def of(key: int, version: int, direction: Direction) -> NamePlan:
+    found = message_plan(key, version, direction)
+    assert found is not None
+    return found[0]
+
+
+def test_some_plans_by_hand() -> None:
+    for version, topics in ((12, ("responses", "topic")), (13, None)):
+        assert named_topics(of(1, version, "response")) == topics
+    fetch = named(of(1, 13, "response"), "responses")
+    assert (fetch.topic, fetch.topic_id, fetch.records) == (None, "topic_id", (("partitions", "records"),))
+    fetch = named(of(1, 12, "response"), "responses")
+    assert (fetch.topic, fetch.topic_id) == ("topic", None)
+    produce = named(of(0, 9, "request"), "topic_data")
+    assert (produce.topic, produce.records) == ("name", (("partition_data", "records"),))
+    snapshot = named(of(59, 1, "response"), "topics")
+    assert snapshot.records == (("partitions", "unaligned_records"),)
+    broker = named(of(3, 9, "response"), "brokers")
+    assert (broker.node, broker.host, broker.port, broker.rack) == ("node_id", "host", "port", "rack")
+    # ZooKeeper's era: the number is in the struct around the addresses from v1 on.
+    live = named(of(6, 6, "request"), "live_brokers")
+    assert (live.node, live.host, live.rack) == ("id", None, "rack")
+    assert named(live, "endpoints").host == "host"
+    assert named(of(6, 0, "request"), "live_brokers").host == "v0_host"
+    assert named(of(62, 1, "request")).node == "broker_id"
+    quorum = of(55, 2, "response")
+    assert named(quorum, "nodes").node == "node_id"
+    assert named(quorum, "nodes", "listeners").host == "host"
+    assert data_plan("Nonsense", 0) is None

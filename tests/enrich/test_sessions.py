@@ -72,21 +72,6 @@ def test_a_session_is_what_its_first_request_named_and_later_ones_changed() -> N
     assert session.topics == {ORDERS: {0}}
 
 
-def test_names_come_as_they_are_learnt() -> None:
-    found, known = opened({ORDERS: [0], PAYMENTS: [0]}), Catalog()
-    session = request(found, BROKER, 2, fetch(7, 1))
-    assert session is not None
-    assert session.names(known) == ()
-    known.learn_topic(PAYMENTS, "payments")
-    assert session.names(known) == ("payments",)
-    known.learn_topic(ORDERS, "orders")
-    names = session.names(known)
-    assert names == ("orders", "payments")
-    assert session.names(known) is names
-    request(found, BROKER, 3, fetch(7, 2, {}, {ORDERS: [0]}))
-    assert session.names(known) == ("payments",)
-
-
 def test_a_large_session_names_no_topics_with_each_request() -> None:
     """20,000 topics with each request of 60 bytes made gigabytes of a megabyte."""
     large = {f"{number:022}": [0] for number in range(MAX_NAMED + 1)}
@@ -109,30 +94,6 @@ def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
     assert session is not None
     assert len(session.topics) == 1
     assert sys.getsizeof(session.topics) < 1_000
-
-
-def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
-    """A session opened by name whose later request uses ids, which a broker refuses (KIP-516)."""
-    known = Catalog()
-    known.learn_topic(ORDERS, "orders")
-    seen = []
-    for is_asked in (False, True):
-        found = FetchSessions()
-        body = fetch(0, 0)
-        body["topics"] = [{"topic": "payments", "partitions": [{"partition": 0}]}]
-        request(found, BROKER, 1, body)
-        respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
-        session = request(found, BROKER, 2, fetch(7, 1, {ORDERS: [], "A" * 22: [3]}))
-        assert session is not None
-        assert not session.by_id, "topics without partitions, and without an id, count for nothing"
-        if is_asked:
-            assert session.names(known) == ("payments",)
-        found.followed.add((BROKER, 7))
-        assert request(found, BROKER, 3, fetch(7, 2, {}, {PAYMENTS: [5]})) is session
-        assert found.stale == [(BROKER, 7)], "a reader who keeps the names hears of it"
-        request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
-        seen.append((session.by_id, session.partitions, session.names(known)))
-    assert seen == [(True, 2, ("orders",))] * 2
 
 
 @pytest.mark.parametrize(
@@ -161,14 +122,6 @@ def test_sessions_that_are_gone() -> None:
         request(found, BROKER, 1, fetch(0, 0, {ORDERS: [0]}))
         respond(found, BROKER, 1, answer)
         assert held(found, 2, fetch(7, 1)) is None
-
-
-def test_a_number_that_is_given_again() -> None:
-    found = opened({ORDERS: [0, 1, 2]})
-    request(found, BROKER, 2, fetch(0, 0, {PAYMENTS: [0]}))
-    respond(found, BROKER, 2, {"error_code": 0, "session_id": 7})
-    assert held(found, 3, fetch(7, 1)) == 1
-    assert found._partitions == 1
 
 
 def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,3 +220,27 @@ def test_a_smaller_memory_budget_holds_fewer() -> None:
     assert loss is not None
     assert "fetch sessions" in loss
     assert enricher.take_loss() is None
+
+
+def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
+    """A session opened by name whose later request uses ids, which a broker refuses (KIP-516)."""
+    known = Catalog()
+    known.learn_topic(ORDERS, "orders")
+    seen = []
+    for is_asked in (False, True):
+        found = FetchSessions()
+        body = fetch(0, 0)
+        body["topics"] = [{"topic": "payments", "partitions": [{"partition": 0}]}]
+        request(found, BROKER, 1, body)
+        respond(found, BROKER, 1, {"error_code": 0, "session_id": 7})
+        session = request(found, BROKER, 2, fetch(7, 1, {ORDERS: [], "A" * 22: [3]}))
+        assert session is not None
+        assert not session.by_id, "topics without partitions, and without an id, count for nothing"
+        if is_asked:
+            assert session.names(known) == ("payments",)
+        found.followed.add((BROKER, 7))
+        assert request(found, BROKER, 3, fetch(7, 2, {}, {PAYMENTS: [5]})) is session
+        assert found.stale == [(BROKER, 7)], "a reader who keeps the names hears of it"
+        request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
+        seen.append((session.by_id, session.partitions, session.names(known)))
+    assert seen == [(True, 2, ("orders",))] * 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import struct
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -40,21 +39,6 @@ def has(one: Mapping[str, Any], fields: Mapping[str, Any]) -> bool:
 def to_bytes(value: Any) -> bytes:
     """A value of type bytes of a line."""
     return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
-
-
-def consumer_assignment(data: bytes) -> set[str]:
-    """Partitions in a ConsumerProtocolAssignment: version, topics, partitions of each (all versions begin so)."""
-    found = set()
-    (topics,) = struct.unpack_from(">i", data, 2)
-    position = 6
-    for _ in range(topics):
-        (length,) = struct.unpack_from(">h", data, position)
-        topic = data[position + 2 : position + 2 + length].decode()
-        (count,) = struct.unpack_from(">i", data, position + 2 + length)
-        position += 6 + length
-        found |= {f"{topic}-{one}" for one in struct.unpack_from(f">{count}i", data, position)}
-        position += 4 * count
-    return found
 
 
 class Decoded:
@@ -129,22 +113,6 @@ class Decoded:
             for batch in (one.get("records") or {"batches": []})["batches"]
             for record in batch["records"]
         ]
-
-    def assignments(self, client_id: str | None) -> list[set[str]]:
-        """Partitions that coordinators assigned to a client, each time."""
-        found = [
-            consumer_assignment(to_bytes(line["body"]["assignment"]))
-            for line in self.messages("SyncGroup", "response", client_id)
-            if line["body"]["assignment"]
-        ]
-        for line in self.messages("ConsumerGroupHeartbeat", "response", client_id):
-            if line["body"]["assignment"]:
-                parts = [
-                    (self.topics[one["topic_id"]], one["partitions"])
-                    for one in line["body"]["assignment"]["topic_partitions"]
-                ]
-                found.append({f"{topic}-{number}" for topic, numbers in parts for number in numbers})
-        return found
 
     def offsets(self, apis: str, kind: str, field: str, group: str) -> dict[str, set[int]]:
         """All values of an offset field by partition, within bodies that name the group."""

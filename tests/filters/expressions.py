@@ -10,7 +10,6 @@ from kafkasniff.filters import Candidate, compiled
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.fields import FIELDS
 from kafkasniff.filters.tree import Predicate
-from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem
 from tests.conftest import ROOT
 from tests.sinks.messages import message
@@ -101,7 +100,3 @@ def at(value: Any, *path: str) -> list[Any]:
 
 
 PAGE = (ROOT / "docs" / "filters.md").read_text()
-
-
-def names(fields: tuple[FieldDefinition, ...]) -> dict[str, Any]:
-    return {field.name: names(field.fields) if field.fields else None for field in fields}

@@ -7,9 +7,9 @@ import functools
 from hypothesis import given
 
 import kafkasniff
-from kafkasniff.filters import Candidate, Compare, compiled
+from kafkasniff.filters import Candidate, compiled
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.filters.fields import ALL, LATE
+from kafkasniff.filters.fields import LATE
 from kafkasniff.model import Exchange
 from tests.conftest import ROOT
 from tests.filters.expressions import ANSWERED, ATOMS, ORPHAN, REFUSED, UNANSWERED, exchange, expressions, holds
@@ -60,14 +60,6 @@ def test_each_comparison() -> None:
 @given(expressions())
 def test_not_is_the_complement_and_the_request_decides_for_good(expression: str) -> None:
     atoms_hold_for_every_exchange(expression)
-
-
-def test_fields_of_the_request_are_decided_at_the_request() -> None:
-    for name in sorted(ALL - LATE):
-        test = compiled(Compare(name, "exists"))
-        for of in real_exchanges():
-            if of.request is not None:
-                assert test(Candidate(request=of.request, unknown=LATE)) is not None, name
 
 
 def test_only_the_start_of_a_long_value_is_searched() -> None:

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from kafkasniff.errors import UsageError
-from kafkasniff.filters import Compare, Moment, Selector, needs_records
+from kafkasniff.filters import Compare, Moment, needs_records
 from kafkasniff.filters.expression import MAX_PATTERN, parse_filter
 from kafkasniff.filters.fields import FIELDS
 from kafkasniff.filters.literals import MAX_DIGITS
 from kafkasniff.filters.syntax import MAX_LENGTH
 from kafkasniff.filters.tree import needs_topic_names
-from kafkasniff.model import Problem, SaslToken
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 from tests.filters.expressions import ANSWERED, ORPHAN, PAGE, REFUSED, UNANSWERED, ask, at, exchange, holds
-from tests.sinks.messages import BROKER, CLIENT, PRODUCE, TIME_NS, message
+from tests.sinks.messages import PRODUCE, TIME_NS, message
 
 
 @pytest.mark.parametrize(
@@ -154,21 +153,6 @@ def test_times_that_become_definite_with_the_first_packet() -> None:
     assert ask(same, ANSWERED) is False
 
 
-def test_tokens_and_problems() -> None:
-    token = SaslToken("request", 17, "PLAIN", None, 3, "a.pcap", TIME_NS, CLIENT, BROKER, 9)
-    gap, other = Problem("tcp-gap", "x", connection=3), Problem("capture-cut", "x")
-
-    def passed(expression: str) -> list[Any]:
-        return Selector(parse_filter(expression)).feed([token, gap, other])
-
-    assert passed('client == "10.0.0.5" and size == 17') == [token, gap, other]
-    assert passed("connection != 3") == [other]
-    assert passed('problems == "tcp-gap"') == [gap]
-    assert passed('api == "Fetch"') == [gap, other]
-    assert passed('not api == "Fetch"') == [token, gap, other]
-    assert passed("request.acks == 1 and response.throttle_time_ms > 0") == [gap, other]
-
-
 def test_requirements_of_an_expression() -> None:
     records = "request.topic_data.partition_data.records.batches.records.key == 'a'"
     assert needs_records(parse_filter(f"api == 0 or not ({records})"))
@@ -188,34 +172,10 @@ def test_trees_can_be_pickled() -> None:
     assert ask(again, REFUSED, start_ns=0) is True
 
 
-def text_of(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 JSON_CASES: dict[str, tuple[str, Any]] = {
     "java-errors": (
         'response.responses.partition_responses.error_code != "NONE"',
         lambda request, response: any(at(response["body"], "responses", "partition_responses", "error_code")),
-    ),
-    "java-codecs": (
-        "request.topic_data.partition_data.records.batches.records.value =~ '數據 .$' and request_size > 410B",
-        lambda request, response: (
-            request["size"] > 410
-            and any(
-                text_of(value).endswith("數據 ✓")
-                for value in at(
-                    request["body"], "topic_data", "partition_data", "records", "batches", "records", "value"
-                )
-            )
-        ),
-    ),
-    "java-transactions": (
-        'request.transactional_id =~ "." and not response.results_by_topic_v3_and_below and api_version in (2,3,4,5,6)',
-        lambda request, response: (
-            any(at(request["body"], "transactional_id"))
-            and not at(response["body"], "results_by_topic_v3_and_below")
-            and request["api_version"] in {2, 3, 4, 5, 6}
-        ),
     ),
     "java-admin": (
         "request.validate_only == false or response.topics.num_partitions > 1 or error",

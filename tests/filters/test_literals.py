@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from kafkasniff import filters
 from kafkasniff.errors import UsageError
-from kafkasniff.filters import Compare, Moment
+from kafkasniff.filters import Compare
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.literals import SIZES
-from tests.filters.asking import ask
 from tests.filters.expressions import PAGE
-from tests.sinks.messages import TIME_NS, message
+from tests.sinks.messages import TIME_NS
 
 
 def test_sizes() -> None:
@@ -76,19 +75,6 @@ def test_times(text: str, nanoseconds: int) -> None:
 def test_times_match_datetime(moment: datetime) -> None:
     wanted = int(moment.replace(microsecond=0, tzinfo=UTC).timestamp()) * 10**9 + moment.microsecond * 1000
     assert filters.parse_moment(moment.isoformat() + "Z") == wanted
-
-
-def test_relative_times_wait_for_the_first_packet() -> None:
-    assert filters.parse_moment("+10s") == Moment(offset_ns=10_000_000_000)
-    assert filters.parse_moment("+10") == Moment(offset_ns=10_000_000_000)
-    assert filters.parse_moment("04:00:01.5") == Moment(day_ns=14_401_500_000_000)
-    late = Compare("time", ">=", filters.parse_moment("+1ms"))
-    assert ask(late, message(), start_ns=TIME_NS - 1_000_000) is True
-    assert ask(late, message(), start_ns=TIME_NS - 999_999) is False
-    assert ask(late, message()) is False
-    clock = filters.parse_moment("04:00:00.123456789")
-    assert ask(Compare("time", ">=", clock), message(), start_ns=TIME_NS - 3_600_000_000_000) is True
-    assert ask(Compare("time", "<", clock), message(), start_ns=TIME_NS - 3_600_000_000_000) is False
 
 
 def test_invalid_times_and_durations() -> None:

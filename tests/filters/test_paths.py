@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.filters.paths import RECORDS
 from kafkasniff.filters.places import _producer_paths, values_at
 from kafkasniff.kafka.apis import dissectors
 from tests.choice import one_in
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
-from tests.filters.expressions import at, exchange, holds, names
+from tests.filters.expressions import at, exchange, holds
 from tests.sinks.messages import message
 
 BODIES = st.recursive(
@@ -33,30 +32,6 @@ def test_paths_through_anything(body: Any, path: tuple[str, ...]) -> None:
     holder = message(body={"_x": body})
     for comparison in ("== 1", '!= "a"', "=~ 'a'", "> 0", "in (1, 'a', true)", "!~ 'b'", "== true", "== null"):
         assert holds(f"request._x.{'.'.join(path)} {comparison}", exchange(holder, None)) in (True, False)
-
-
-def test_paths_into_records_match_the_existing_ones() -> None:
-    expected = names(RECORDS)
-
-    def compare(value: Any, known: Any) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict) and known is not None:
-                reported = {name for name in one if not name.startswith("_")}
-                assert reported <= set(known)
-                for name in reported:
-                    seen.add(name)
-                    compare(one[name], known[name])
-
-    seen: set[str] = set()
-    for name in ("java-codecs", "java-transactions", "java-0.9", "sarama"):
-        capture = ROOT / "captures" / f"{name}.pcap"
-        for line in command("decode", "-q", "--format", "json", capture).objects:
-            if line.get("api") in {"Produce", "Fetch"}:
-                side = ("topic_data", "partition_data") if line["type"] == "request" else ("responses", "partitions")
-                for records in at(line["body"], *side, "records"):
-                    compare(records, expected)
-    batch = set(expected["batches"])
-    assert seen >= batch | {"truncated_bytes"} | set(expected["batches"]["records"])
 
 
 def lines(capture: str, expression: str) -> list[dict]:

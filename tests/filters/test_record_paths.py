@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.expression import parse_filter
-from kafkasniff.filters.record_paths import MAX_JSON, RecordPath, record_path
-from kafkasniff.filters.tree import needs_records
+from kafkasniff.filters.record_paths import MAX_JSON, record_path
 from kafkasniff.model import Exchange
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
@@ -34,23 +32,6 @@ def _fetched(*records: dict[str, Any]) -> Exchange:
     body = {"responses": [{"topic": "t", "partitions": [{"partition_index": 0, "records": _records(*records)}]}]}
     fetch = {"api_key": 1, "api": "Fetch", "api_version": 12}
     return exchange(message(body={}, **fetch), message("response", body=body, **fetch))
-
-
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        ("record.key", RecordPath("key", None, None)),
-        ('record.header["a.b c"]', RecordPath("header", "a.b c", None)),
-        ("record.header[ce-type]", RecordPath("header", "ce-type", None)),
-        ("record.value.$", RecordPath("value", None, ())),
-        ("record.value.$.order-no.id", RecordPath("value", None, ("order-no", "id"))),
-        ("record.value.$.'a.b'.\"c d\"", RecordPath("value", None, ("a.b", "c d"))),
-        ("record.header['h'].$.x", RecordPath("header", "h", ("x",))),
-    ],
-)
-def test_names(name: str, path: RecordPath) -> None:
-    assert record_path(name) == path
-    assert needs_records(parse_filter(f"has {name}"))
 
 
 @pytest.mark.parametrize("name", ["record.", "record.topic", "record.header", "record.header[]", "record.offset.$.a"])

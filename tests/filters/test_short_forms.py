@@ -27,21 +27,6 @@ def test_apis_by_name_key_and_comma_lists() -> None:
             filters.api_filter([wrong])
 
 
-@pytest.mark.parametrize(
-    ("text", "predicate"),
-    [
-        ("10.0.0.5", Compare("host", "==", "10.0.0.5")),
-        ("10.0.0.5:9092", Compare("host", "==", "10.0.0.5:9092")),
-        ("::1", Compare("host", "==", "::1")),
-        ("[::1]", Compare("host", "==", "::1")),
-        ("[::1]:9092", Compare("host", "==", "[::1]:9092")),
-        ("2001:DB8:0:0::1", Compare("host", "==", "2001:db8::1")),
-    ],
-)
-def test_hosts(text: str, predicate: Compare) -> None:
-    assert filters.host_filter(text) == predicate
-
-
 @given(st.ip_addresses(), st.integers(0, 65535))
 def test_hosts_match_the_endpoints_they_name(address: ipaddress.IPv4Address, port: int) -> None:
     end = Endpoint(str(address), port)

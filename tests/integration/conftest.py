@@ -80,14 +80,6 @@ def encrypted_run(made: Path | str) -> Path:
 
 
 @pytest.fixture
-def secured_run(made: Path | str) -> Path:
-    """The folder of the run with SASL and ACLs; `test_real_broker.test_there_was_a_run` reports why a run failed."""
-    if isinstance(made, str):
-        pytest.skip("there is no run to inspect")
-    return made / side_by_side.SECURED
-
-
-@pytest.fixture
 def real_run(attempt: Run | str) -> Run:
     """The run; `test_there_was_a_run` reports why it failed."""
     if isinstance(attempt, str):

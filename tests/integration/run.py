@@ -27,12 +27,11 @@ from captures.record.distribution import (
     python_with,
 )
 from captures.record.journal import Entry, LogParser, java_log, kafka_python_log, rdkafka_log, read_reports
-from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES
+from captures.record.programs import CLIENTS, CONFLUENT, KAFKA_PYTHON_PACKAGES, python_program
 from captures.record.registry import registry_program
 from captures.record.sniffer import Sniffer, SniffOptions
 from tests.evidence.compare import Line
 from tests.evidence.kafka_classes import RELEASES
-from tests.integration.broker_log import Handled, handled
 from tests.integration.processes import ClientError, finished, live, process, write
 from tests.spark.delta import delta_jars, spark_for_delta
 
@@ -78,10 +77,10 @@ PROGRAMS = (
         ],
         java_log,
     ),
-    Program("librdkafka", lambda _: [python_with(*CONFLUENT), str(FOLDER / "librdkafka_workload.py")], rdkafka_log),
+    Program("librdkafka", lambda _: python_program(CONFLUENT, "librdkafka_group.py", "classic")(), rdkafka_log),
     Program(
         "python",
-        lambda _: [python_with(*KAFKA_PYTHON_PACKAGES), str(FOLDER / "kafka_python_workload.py")],
+        lambda _: python_program(KAFKA_PYTHON_PACKAGES, "kafka_python_client.py", "codecs")(),
         kafka_python_log,
     ),
 )
@@ -99,7 +98,6 @@ class Account:
     """The program's own reports."""
     logged: tuple[Entry, ...]
     """Requests and responses in the client's own log."""
-    stderr: str
     lines: tuple[Line, ...]
     """The lines of `kafkasniff live`."""
 
@@ -116,8 +114,6 @@ class Run:
     """Its stderr."""
     exit_code: int
     accounts: tuple[Account, ...]
-    handled: tuple[Handled, ...]
-    """Requests of these programs that the broker finished, from its own log."""
 
     def account(self, name: str) -> Account:
         """The account of the program with this name."""
@@ -166,7 +162,7 @@ def make(folder: Path, broker: RealBroker, wait_until_ready: Callable[[], object
     write(folder / "run.json", {"ports": ports, "exit_code": exit_code, "seconds": seconds})
 
 
-def load(folder: Path, broker_log: Path) -> Run:
+def load(folder: Path) -> Run:
     """Load the files of a run."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     lines = tuple(json.loads(line) for line in (folder / "live.out").read_bytes().splitlines())
@@ -179,13 +175,11 @@ def load(folder: Path, broker_log: Path) -> Run:
                 program.name,
                 tuple(read_reports(folder / f"{program.name}.out")),
                 tuple(program.log(stderr.splitlines())),
-                stderr,
                 tuple(line for line in lines if line["type"] != "problem" and line["broker"].endswith(end)),
             )
         )
     said = (folder / "live.err").read_text(encoding="utf-8")
-    reported = tuple(one for one in handled(broker_log) if one.listener in LISTENERS)
-    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts), reported)
+    return Run(folder, facts["ports"], lines, said, facts["exit_code"], tuple(accounts))
 
 
 def _compiler(classes: Path) -> list[str]:

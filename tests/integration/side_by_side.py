@@ -9,19 +9,15 @@ from pathlib import Path
 
 from captures.record import certificates
 from captures.record.broker import Listener, RealBroker
-from captures.record.programs import AUTHORIZER, QUICK_GROUPS, SCRAM_USERS
-from tests.integration import encrypted, run, secured
-from tests.integration.broker_log import REQUEST_LOG
+from captures.record.programs import QUICK_GROUPS
+from tests.integration import encrypted, run
 
 WORKLOAD = "workload"
 ENCRYPTED = "encrypted"
-SECURED = "secured"
 """Folders of the runs in the common folder."""
 
 PROPERTIES = {
     **QUICK_GROUPS,
-    # Clients without SASL may do everything.
-    **AUTHORIZER,
     # Frequent heartbeats, but no member is removed because the machine is busy.
     "group.consumer.session.timeout.ms": "30000",
     # The records' timestamps are from 2023, so a broker that runs for longer than 30 s would begin to delete them.
@@ -37,13 +33,12 @@ def make(folder: Path) -> None:
     broker = RealBroker(
         folder / "broker",
         version=run.RELEASE,
-        listeners=[*listeners, *encrypted.SERVED, secured.SERVED],
+        listeners=[*listeners, *encrypted.SERVED],
         properties=PROPERTIES,
-        storage_options=SCRAM_USERS,
-        java_options=[REQUEST_LOG, *run.UNVERIFIED],
+        java_options=run.UNVERIFIED,
     )
     broker.choose_ports()
-    for name in (WORKLOAD, ENCRYPTED, SECURED):
+    for name in (WORKLOAD, ENCRYPTED):
         (folder / name).mkdir()
     with ExitStack() as stack:
         stack.callback(broker.stop)
@@ -51,10 +46,9 @@ def make(folder: Path) -> None:
         starting = threads.submit(broker.start)
         run.make(folder / WORKLOAD, broker, starting.result)
         encrypted.make(folder / ENCRYPTED, broker)
-        secured.make(folder / SECURED, broker)
     shutil.rmtree(broker.data_directory)
 
 
 def load_workload(folder: Path) -> run.Run:
     """Load the files of the run without failures."""
-    return run.load(folder / WORKLOAD, folder / "broker" / "server.log")
+    return run.load(folder / WORKLOAD)

@@ -11,10 +11,9 @@ import pytest
 
 from tests.cli.console import kafkasniff
 from tests.evidence.compare import Line, line_differences
-from tests.evidence.decoded import Decoded
 from tests.evidence.kafka_classes import ask
 from tests.evidence.wire import walk
-from tests.integration import compare, latencies
+from tests.integration import compare
 from tests.integration.processes import OWN_STATE
 from tests.integration.run import PROGRAMS, RELEASE, Run
 
@@ -59,11 +58,7 @@ def test_every_line_is_of_one_of_the_clients(real_run: Run) -> None:
     assert others.keys() <= {"request-unanswered", "stream-cut", "tcp-rst-ignored"} | OWN_STATE
     requests = {line["exchange"] for line in real_run.lines if line["type"] == "request"}
     answered = {line["exchange"] for line in real_run.lines if line["type"] == "response"}
-    wants_nothing = {
-        line["exchange"] for line in real_run.lines if line["type"] == "request" and line["body"].get("acks") == 0
-    }
-    assert len(requests - answered - wants_nothing) == others["request-unanswered"]
-    assert len(wants_nothing) == 2
+    assert len(requests - answered) == others["request-unanswered"]
 
 
 @every_client
@@ -71,54 +66,37 @@ def test_client_and_kafkasniff_agree(real_run: Run, name: str) -> None:
     assert list(compare.differences(real_run.account(name))) == []
 
 
-@every_client
+EXPECTED = {
+    "java": ({"produced": 41, "consumed": 42, "committed": 4, "transaction": 3}, "OffsetCommit EndTxn", 20),
+    "librdkafka": ({"consumed": 4}, "JoinGroup Heartbeat OffsetCommit LeaveGroup", 4),
+    "python": ({"produced": 30, "consumed": 30}, "CreateTopics", 8),
+}
+"""Numbers of reports, APIs beside those of every client, and connections."""
+
+
+@pytest.mark.parametrize("name", EXPECTED)
 def test_the_client_did_the_expected_work(real_run: Run, name: str) -> None:
     """Otherwise, an empty account would agree with anything."""
-    account = real_run.account(name)
+    account, (reports, apis, connections) = real_run.account(name), EXPECTED[name]
     kinds = Counter(entry["kind"] for entry in account.reports)
-    wanted = {"created": 4, "produced": 41, "consumed": 42, "assigned": 3, "revoked": 3, "committed": 4, "left": 2}
-    wanted |= {"transaction": 3, "failed": 3}
-    assert {kind: kinds[kind] for kind, number in wanted.items() if kinds[kind] < number} == {}
-    seen = Decoded(account.lines, ())
-    assert {one.batch["compression"] for one in seen.produced} == {"none", "gzip", "snappy", "lz4", "zstd"}
-    apis = {line["api"] for line in account.lines if line["type"] == "response"}
-    assert apis >= {"ApiVersions", "Metadata", "Produce", "Fetch", "FindCoordinator", "OffsetCommit", "EndTxn"}
-    assert len({line["connection"] for line in account.lines}) > 20
+    assert {kind: kinds[kind] for kind, number in reports.items() if kinds[kind] < number} == {}
+    answered = {line["api"] for line in account.lines if line["type"] == "response"}
+    assert answered >= {"ApiVersions", "Metadata", "Produce", "Fetch", *apis.split()}
+    assert len({line["connection"] for line in account.lines}) > connections
 
 
-@every_client
-def test_responses_arrived_while_the_client_waited(real_run: Run, name: str) -> None:
-    assert list(latencies.longer_than_logged(real_run.account(name), name)) == []
-
-
-def test_the_broker_logs_the_same_requests_for_no_longer(real_run: Run) -> None:
-    """The log has each request with its client's port, which identifies the request, even if it is duplicated."""
-    listeners = {program.listener for program in PROGRAMS}
-    assert list(latencies.broker_differs(real_run.lines, real_run.handled, listeners)) == []
-    assert len(real_run.handled) > 500
-
-
-@every_client
-def test_clients_connect_as_often_as_they_log(real_run: Run, name: str) -> None:
-    assert list(latencies.connections_differ(real_run.account(name), name)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "client_id", "api"),
-    [("java", "java-idle", "Fetch"), ("librdkafka", "rdkafka-idle", "Produce"), ("python", "python-idle", "Produce")],
-)
-def test_a_client_that_reconnects(real_run: Run, name: str, client_id: str, api: str) -> None:
+def test_a_client_that_reconnects(real_run: Run) -> None:
     """The same client continues on a new connection after it has closed its old one."""
     times = defaultdict(list)
-    for line in real_run.account(name).lines:
-        if line["client_id"] == client_id and line["api"] == api:
+    for line in real_run.account("java").lines:
+        if line["client_id"] == "java-idle" and line["api"] == "Fetch":
             times[line["connection"]].append(datetime.fromisoformat(line["time"]))
     first, *_, last = sorted(times)
     assert max(times[first]) < min(times[last])
 
 
 def test_the_saved_packets_decode_to_the_same_messages(real_run: Run) -> None:
-    """In each stream, one by one; only times and numbers given across streams may differ from the live run."""
+    """In each stream, one by one; numbers given across streams may differ from the live run, and times a little."""
     result = kafkasniff("decode", "--quiet", "--format", "json", real_run.capture)
     assert (result.code, result.err) == (0, "")
     live, kept = streams(real_run.lines), streams(result.objects)
@@ -128,6 +106,7 @@ def test_the_saved_packets_decode_to_the_same_messages(real_run: Run) -> None:
         for one, other in zip(lines, kept[stream], strict=True):
             apart = datetime.fromisoformat(one["time"]) - datetime.fromisoformat(other["time"])
             assert abs(apart.total_seconds()) < 1
+            assert one.get("latency_ms") == pytest.approx(other.get("latency_ms"), abs=1)
     assert problems(real_run.lines) == problems(result.objects)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -39,63 +39,6 @@ def parts_of(marks: One, *, network: int | None, wait: Wait | None, throttle_ns:
     return found.one(0, wait)
 
 
-PLAIN = One(1000, 1010, 1110, 1115)
-THOUGHT = PLAIN._replace(before_done=700, quiet_since=700)
-LOST = PLAIN._replace(before_done=1030, quiet_since=1030, resent_at=1050)
-BEHIND = PLAIN._replace(before_done=1080, quiet_since=1080)
-SENT = {"request": 10, "response": 5}
-
-
-@pytest.mark.parametrize(
-    ("marks", "options", "expected"),
-    [
-        (THOUGHT, {"network": 30}, {"think": 300, "network": 30, "broker": 70}),
-        # The way is never longer than what there is.
-        (THOUGHT, {"network": 500}, {"think": 300, "network": 100}),
-        (BEHIND, {}, {"behind": 70, "broker": 30}),
-        # Both responses came in one packet.
-        (BEHIND._replace(before_done=1110), {}, {"behind": 100}),
-        # The broker has the request when it was sent again; what was answered meanwhile held up nothing.
-        (LOST, {"network": 5}, {"resent": 40, "network": 5, "broker": 55}),
-        (LOST._replace(before_done=1070), {}, {"resent": 40, "behind": 20, "broker": 40}),
-        # KIP-219: the broker answered at once and does not read; the client waits, or sends and is not heard.
-        (THOUGHT._replace(muted_until=900), {}, {"think": 300, "throttled": 200, "broker": 100}),
-        (THOUGHT._replace(muted_until=1050), {}, {"think": 300, "throttled": 300, "muted": 40, "broker": 60}),
-        (
-            THOUGHT._replace(muted_until=1050),
-            {"throttle_ns": 50},
-            {"think": 300, "throttled": 300, "muted": 40, "broker": 60},
-        ),
-        # Before KIP-219 it held the response back.
-        (PLAIN, {"throttle_ns": 80, "at_once": False}, {"held": 80, "broker": 20}),
-        # It came sooner: a newer broker answered an old version at once.
-        (PLAIN, {"throttle_ns": 101, "at_once": False}, {"broker": 100}),
-    ],
-)
-def test_known_parts(marks: One, options: dict[str, Any], expected: dict[str, int]) -> None:
-    found = parts_of(marks, **{"network": None, "wait": None, "throttle_ns": 0, "at_once": True, **options})
-    shown = {name: getattr(found, name) for name in (*PARTS, "throttled", "may_wait") if getattr(found, name)}
-    assert shown == expected | SENT
-    assert found.think == expected.get("think")
-
-
-@pytest.mark.parametrize(
-    ("wait", "expected"),
-    [
-        (Wait("data", 60, sure=True), {"wait": 60, "broker": 30}),
-        (Wait("data", 60, sure=False), {"broker": 90, "may_wait": 60}),
-        (Wait("data", 100, sure=True), {"wait": 90}),
-        (Wait("data", 500, sure=True), {"broker": 90, "may_wait": 90}),
-        (Wait("members", 500, sure=True), {"wait": 90}),
-        (Wait("leader", None, sure=True), {"wait": 90}),
-    ],
-)
-def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
-    found = parts_of(One(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
-    assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
-    assert (found.network, found.reason) == (10, wait.reason)
-
-
 def test_times_that_go_backwards() -> None:
     found = parts_of(One(1000, 1010, 990, 1020, 700, 700), network=5, wait=None, throttle_ns=0, at_once=True)
     assert found == TimeParts(think=300)
@@ -121,3 +64,20 @@ def test_parts_add_up_to_the_duration(
     assert min(values) >= 0
     assert 0 <= found.may_wait <= found.broker  # type: ignore[operator]
     assert 0 <= found.throttled <= (found.think or 0)
+
+
+@pytest.mark.parametrize(
+    ("wait", "expected"),
+    [
+        (Wait("data", 60, sure=True), {"wait": 60, "broker": 30}),
+        (Wait("data", 60, sure=False), {"broker": 90, "may_wait": 60}),
+        (Wait("data", 100, sure=True), {"wait": 90}),
+        (Wait("data", 500, sure=True), {"broker": 90, "may_wait": 90}),
+        (Wait("members", 500, sure=True), {"wait": 90}),
+        (Wait("leader", None, sure=True), {"wait": 90}),
+    ],
+)
+def test_waits_that_were_asked_for(wait: Wait, expected: dict[str, int]) -> None:
+    found = parts_of(One(1000, 1000, 1100, 1100), network=10, wait=wait, throttle_ns=0, at_once=True)
+    assert {name: getattr(found, name) for name in ("wait", "broker", "may_wait") if getattr(found, name)} == expected
+    assert (found.network, found.reason) == (10, wait.reason)

@@ -19,9 +19,7 @@ from kafkasniff.values.readers import file_reader
 from kafkasniff.values.registries import FolderRegistry
 from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 from tests.values.avro_bytes import long
-from tests.values.registered import CAPTURE, journal, put, write_folder
-
-FRAMED = ("avro-orders", "json-orders", "protobuf-orders", "header-orders")
+from tests.values.registered import CAPTURE, put, write_folder
 
 
 @pytest.fixture(scope="module")
@@ -42,20 +40,6 @@ def events(schemas: ValueSchemas, rows: int | None = None) -> Iterator[Any]:
         yield from values.feed(enricher.feed(found))
 
 
-def produced(schemas: ValueSchemas, topic: str) -> list[dict[str, Any]]:
-    """The records that were sent to a topic."""
-    return [
-        record
-        for one in events(schemas)
-        if type(one) is Message and one.api == "Produce" and one.type == "request" and one.body is not None
-        for data in one.body["topic_data"]
-        if data["name"] == topic
-        for partition in data["partition_data"]
-        for batch in partition["records"]["batches"]
-        for record in batch["records"]
-    ]
-
-
 def fed(
     record: dict[str, Any], schemas: ValueSchemas, topic: str = "t"
 ) -> tuple[dict[str, Any], list[Problem], Message]:
@@ -68,39 +52,6 @@ def fed(
     *problems, message = ValueDecoder(schemas, summary).feed([message])
     assert summary.problems == len(problems) + len(message.problems)
     return record, problems, message
-
-
-@pytest.mark.parametrize("topic", FRAMED)
-def test_values_are_what_was_sent(topic: str, folder: Path) -> None:
-    sent = [
-        one for one in journal() if one["kind"] == "produced" and one["topic"] == topic and one["value"] is not None
-    ]
-    found = {one["timestamp"]: one["_value"] for one in produced(ValueSchemas(FolderRegistry(folder)), topic)
-             if one["value"] is not None}  # fmt: skip
-    assert len(sent) == len(found) > 0
-    for one in sent:
-        value = found[one["timestamp"]]
-        wanted = one.get("means")
-        if wanted is None:
-            wanted = {"text": "one lamp"} if one["message_indexes"] == [1, 1] else value["value"]
-            assert value["name"] == ("shop.Invoice.Line" if one["message_indexes"] == [1, 1] else "shop.Order")
-        assert value["value"] == wanted
-        assert value["schema_type"] == one["value_format"].upper()
-        if not one.get("ids_in_headers"):
-            assert value["schema_id"] == one["value_schema_id"]
-
-
-def test_keys_and_guids(folder: Path) -> None:
-    schemas = ValueSchemas(FolderRegistry(folder))
-    assert {one["_key"]["value"] for one in produced(schemas, "avro-orders")} == {"order-1", "order-70000"}
-    for one in produced(schemas, "header-orders"):
-        assert one["_key"]["value"] in {"order-1", "order-70000"}
-        assert one["_key"]["schema_guid"] == "9baa9e35-1170-4c98-990a-9f7880664864"
-
-
-def test_numbers_are_not_decoded(folder: Path) -> None:
-    for one in produced(ValueSchemas(FolderRegistry(folder)), "plain"):
-        assert one.keys().isdisjoint(("_key", "_value"))
 
 
 def test_batches_change_nothing(folder: Path, tmp_path: Path) -> None:

@@ -43,21 +43,6 @@ def test_the_published_example_of_brunner_and_munzel() -> None:
     assert probability(*found, expected=0.5) == pytest.approx(0.0057862086661515377, rel=1e-9)
 
 
-def test_spans_count_rather_than_exchanges() -> None:
-    """Repeating each value ten times within its span adds no evidence; ten times as many spans do."""
-    before, after = (one_span_each(values, [1, 2, 3, 4, 5]) for values in PAIN)
-    once, often, apart = (
-        superiority(before, after),
-        superiority(before * 10, after * 10),
-        superiority(np.repeat(before, 10, axis=0), np.repeat(after, 10, axis=0)),
-    )
-    assert once is not None
-    assert often is not None
-    assert apart is not None
-    assert probability(*often, expected=0.5) == pytest.approx(probability(*once, expected=0.5))
-    assert probability(*apart, expected=0.5) < probability(*once, expected=0.5) / 1000
-
-
 @pytest.mark.parametrize(
     ("freedom", "share", "value"),
     [
@@ -68,16 +53,8 @@ def test_spans_count_rather_than_exchanges() -> None:
 def test_student_s_t_as_in_printed_tables(freedom: int, share: float, value: float) -> None:
     assert student_quantile(share, freedom) == pytest.approx(value, abs=6e-4)
     assert student_tail(value, freedom) == pytest.approx(1 - share, rel=2e-3)
-
-
-def test_student_s_t_in_closed_form() -> None:
-    for deviation in (0.0, 0.01, 0.5, 1.0, 3.0, 40.0, 1e4):
-        assert student_tail(deviation, 1) == pytest.approx(0.5 - math.atan(deviation) / math.pi, rel=1e-6, abs=1e-15)
-        of_two = 0.5 - deviation / (2 * math.sqrt(2 + deviation**2))
-        assert student_tail(deviation, 2) == pytest.approx(of_two, rel=1e-6, abs=1e-12)
-        assert student_tail(-deviation, 2) == pytest.approx(1 - of_two)
-    # Converges to the normal distribution.
-    assert student_tail(1.96, 1e6) == pytest.approx(0.5 * math.erfc(1.96 / math.sqrt(2)), rel=1e-4)
+    assert student_tail(-value, freedom) == pytest.approx(share, rel=2e-3)
+    assert student_tail(0.0, freedom) == pytest.approx(0.5)
 
 
 def test_a_ratio_of_sums() -> None:

@@ -17,8 +17,6 @@ from kafkasniff.analysis.partials import Shape
 from tests.analysis.comparison.traffic import side
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
-ORPHAN = exchange(None, status="orphan", request_size=None)
-
 
 def counted(*rows: Row) -> Side:
     return side(batch_of(rows))
@@ -26,39 +24,6 @@ def counted(*rows: Row) -> Side:
 
 def totals(sums: Any) -> dict[str, int]:
     return {name: int(values.sum()) for name, values in sums.items()}
-
-
-def test_exchanges_of_apis() -> None:
-    made = counted(
-        exchange("Metadata", request_size=10, response_size=20, api_version=9),
-        exchange("Metadata", at=5, request_size=1, response_size=None, status="unanswered", api_version=9),
-        exchange("Metadata", at=9, request_size=2, response_size=3, api_version=12),
-        exchange(None, api_key=5000, api_version=1),
-        ORPHAN,
-    )
-    found = made.apis()
-    assert totals(found["Metadata"]) == {
-        "exchanges": 3,
-        "requests": 3,
-        "responses": 2,
-        "request_bytes": 13,
-        "response_bytes": 23,
-    }
-    assert found.keys() == {"Metadata", "5000"}, "an orphan belongs to no API, an unknown API is named by its number"
-    assert made.versions() == {"Metadata": {9: 2, 12: 1}, "5000": {1: 1}}
-    assert made.exchanges == 5
-
-
-def test_latencies_without_what_the_broker_is_not_responsible_for() -> None:
-    made = counted(
-        exchange("Metadata", latency_us=1000),
-        exchange("Metadata", at=1, latency_us=5000, behind_us=1000, muted_us=500),
-        exchange("Metadata", at=2, latency_us=None, response_size=None),
-        exchange("Fetch", latency_us=900_000, wait_us=None, waits_for="data"),
-    )
-    (api, found) = made.latencies().popitem()
-    assert (api, found.low, found.high, int(found.counts.sum())) == ("Metadata", 1000, 3500, 2)
-    assert made.latencies().keys() == {"Metadata"}, "how long the Fetch was allowed to wait is unknown"
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,6 @@ def cluster(talk: Talk, name: str | None) -> None:
         talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name})
 
 
-def others() -> list[Conversation]:
-    """A broker of another cluster."""
-    talk = Talk(port=50_009, broker=C)
-    cluster(talk, "other")
-    return [talk.ended()]
-
-
 def sequences(*clusters: str | None) -> list[Conversation]:
     """An idempotent producer at two brokers, with the same producer id and sequence numbers."""
     talks: list[Conversation] = []

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from typing import Any, Final
 
 from tests.analysis.detectors.scenes import heartbeat, produce, records
 from tests.analysis.detectors.talks import SECOND, Talk
-from tests.craft.conversation import Conversation, Side
+from tests.craft.conversation import Conversation
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
-from tests.tls.endpoints import Flight, Pair
 
 OTHER = ("10.0.0.10", 9092)
-SECURE = ("10.0.0.9", 9093)
 TOPICS = {"topics": [{"name": "orders"}]}
 
 
@@ -58,21 +55,6 @@ def refused() -> list[Conversation]:
     return [talk.ended(), *(Attempt(number, refused=True) for number in range(3))]
 
 
-def unanswered() -> list[Conversation]:
-    return [asking([OTHER], 1).ended(), Attempt(1, refused=False), Attempt(3, refused=False)]
-
-
-def refused_at_first() -> list[Conversation]:
-    """The broker was starting, and the client connects a little later.
-
-    An endpoint that no broker advertises refuses, too.
-    """
-    late = Talk(port=51_400, after=9, broker=OTHER)
-    produce(late, records())
-    elsewhere = Attempt(7, refused=True, broker=("10.0.0.77", 80))
-    return [asking([BROKER, OTHER], 1).ended(), Attempt(1, refused=True), elsewhere, late.ended()]
-
-
 # -- brokers that disappear
 
 
@@ -84,7 +66,7 @@ def working(address: str, port: int, *, after: float = 0, seconds: float = 5) ->
     return talk
 
 
-def dying(*, back: bool) -> list[Conversation]:
+def killed() -> list[Conversation]:
     """Three clients lose their broker at once and are refused while they retry."""
     talks: list[Conversation] = []
     for number in range(3):
@@ -92,19 +74,12 @@ def dying(*, back: bool) -> list[Conversation]:
         talk.reset()
         talks.append(talk)
     talks += [Attempt(number, refused=True, broker=BROKER) for number in (6, 7, 8)]
-    talks.append(Attempt(6.5, refused=False, broker=BROKER, address="10.0.0.6"))
-    if back:
-        talks += [working(f"10.0.0.{5 + number}", 53_000 + number, after=12 + number).ended() for number in range(3)]
-    return talks
-
-
-def killed() -> list[Conversation]:
-    return dying(back=False)
+    return [*talks, Attempt(6.5, refused=False, broker=BROKER, address="10.0.0.6")]
 
 
 def three_listeners() -> list[Conversation]:
     """A node with three listeners dies, and its other listeners' clients are refused, too; another node stays."""
-    talks = dying(back=False)
+    talks = killed()
     for number, listener in enumerate(((BROKER[0], 9093), (BROKER[0], 9094))):
         for client in range(3):
             talk = Talk("10.0.0.8", 54_000 + 10 * number + client, broker=listener)
@@ -118,10 +93,6 @@ def three_listeners() -> list[Conversation]:
     for _ in range(10):
         heartbeat(other, then=1)
     return [*talks, other.ended()]
-
-
-def restarted() -> list[Conversation]:
-    return dying(back=True)
 
 
 def restarted_unseen() -> list[Conversation]:
@@ -155,27 +126,6 @@ def listed_again() -> list[Conversation]:
 def beat(talk: Talk, node: int, epoch: int) -> None:
     """A broker's heartbeat to its controller."""
     talk.ask("BrokerHeartbeat", 0, {"broker_id": node, "broker_epoch": epoch}, {}, then=1)
-
-
-def registered_again() -> list[Conversation]:
-    """The controller's listener shows the broker's heartbeats in its first epoch, registration and next epoch."""
-    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
-    for _ in range(3):
-        beat(controller, 0, 17)
-    controller.pause(6)
-    listener = {"name": "CLIENT", "host": BROKER[0], "port": BROKER[1], "security_protocol": 0}
-    controller.ask("BrokerRegistration", 0, {"broker_id": 0, "listeners": [listener]}, {"broker_epoch": 40})
-    beat(controller, 0, 40)
-    return [controller.ended(), *killed()]
-
-
-def restarted_by_its_epochs() -> list[Conversation]:
-    controller = Talk("10.0.0.9", 50_600, broker=("10.0.0.11", 9093))
-    for epoch in (17, 17, 17, 17, 17, 40, 40):
-        beat(controller, 2, epoch)
-        if epoch == 17:
-            beat(controller, 1, 16)
-    return [controller.ended()]
 
 
 def restarted_by_its_fetches() -> list[Conversation]:
@@ -260,15 +210,6 @@ def upgraded() -> list[Conversation]:
     return offers(*_DIFFERENT, clusters=[_of("one", BROKER, OTHER)])
 
 
-def upgraded_without_id() -> list[Conversation]:
-    return offers(*_DIFFERENT, clusters=[_of(None, BROKER, OTHER)])
-
-
-def perhaps_upgraded() -> list[Conversation]:
-    """Nothing shows whether the two brokers belong to one cluster."""
-    return offers(*_DIFFERENT)
-
-
 def of_clusters_without_ids() -> list[Conversation]:
     """Old responses without a cluster id, each listing one broker: two clusters, or two listeners of one."""
     return offers(*_DIFFERENT, clusters=[_of(None, BROKER), _of(None, OTHER)])
@@ -293,37 +234,7 @@ def short_lived(count: int, seconds: float) -> list[Conversation]:
     return talks
 
 
-def churning() -> list[Conversation]:
-    return short_lived(25, 0.01)
-
-
-def staying() -> list[Conversation]:
-    return short_lived(25, 30)
-
-
 # -- authentication and protocols
-
-
-def wrong_password() -> list[Conversation]:
-    talks = []
-    for number in range(2):
-        talk = Talk(port=51_000 + number, after=number)
-        talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"mechanisms": ["SCRAM-SHA-256"]})
-        talk.ask("SaslAuthenticate", 0, {"auth_bytes": b"x"}, {"error_code": 58})
-        talk.close("broker")
-        talks.append(talk)
-    return talks
-
-
-def mechanism_refused(port: int, after: float) -> Talk:
-    talk = Talk(port=port, after=after)
-    talk.ask("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}, {"error_code": 33, "mechanisms": ["PLAIN"]})
-    talk.close("broker")
-    return talk
-
-
-def churning_for_a_mechanism() -> list[Conversation]:
-    return [mechanism_refused(40_000 + number, number) for number in range(25)]
 
 
 def right_password() -> list[Conversation]:
@@ -344,128 +255,36 @@ def closed_after_a_token() -> list[Conversation]:
     return [talk]
 
 
-def plain(address: str = "10.0.0.5") -> Talk:
+def plain() -> Talk:
     """A client that uses the right protocol."""
-    talk = Talk(address, 50_000)
+    talk = Talk(port=50_000)
     heartbeat(talk, then=0.5)
     produce(talk, records())
     return talk.ended()
 
 
-def web_server() -> list[Conversation]:
-    """A Kafka client connects to a web server."""
-    talk = Talk()
-    talk.ask("ApiVersions", 0, {}, None)
-    talk.send("broker", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-    talk.close("broker")
-    return [talk]
-
-
-def client_hello() -> bytes:
-    """The ClientHello of the standard library."""
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    side = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).wrap_bio(incoming, outgoing, server_hostname="broker")
-    try:
-        side.do_handshake()
-    except ssl.SSLWantReadError:
-        return outgoing.read()
-    raise AssertionError("nobody answered")
-
-
-def tls_at_plaintext() -> list[Conversation]:
-    talk = Talk("10.0.0.8", 45_000, after=5)
-    talk.send("client", client_hello())
-    talk.close("broker")
-    return [plain(), talk]
-
-
-def early_end(address: str, port: int, *, after: float = 0, by: Side = "broker") -> Talk:
-    """A connection that ends before the client's greeting is answered."""
-    talk = Talk(address, port, after=after)
-    talk.ask("ApiVersions", 0, {}, None)
-    talk.acknowledge("broker")
-    talk.close(by)
-    return talk
-
-
-def refused_at(
-    api: str, version: int, port: int, *, after: float, first: bool = False, pause: float = 0, **asked: Any
-) -> Talk:
-    """The broker closes on a request. `first`: it has answered only a greeting before."""
-    talk = Talk("10.0.0.8", port, after=after)
-    if first:
-        talk.ask("ApiVersions", 0, {}, {"api_keys": [{"api_key": 3, "min_version": 0, "max_version": 12}]})
-    else:
-        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), then=pause)
-    talk.ask(api, version, asked, None)
-    talk.acknowledge("broker")
-    talk.close("broker")
-    return talk
-
-
-def old_version_at_a_dying_broker() -> list[Conversation]:
-    """Its request was the last to arrive."""
-    return [*killed(), refused_at("Produce", 2, 45_000, after=2, pause=3.2, acks=1)]
-
-
 def old_version_that_others_use() -> list[Conversation]:
     """A broker that accepts the version closes a connection for another reason."""
-    other = Talk("10.0.0.6", 50_300)
+    other, closed = Talk("10.0.0.6", 50_300), Talk("10.0.0.8", 45_000, after=2)
     answer = {"responses": [{"name": "orders", "partition_responses": [{"index": 0}]}]}
     other.ask("Produce", 2, {"acks": 1}, answer)
-    return [other.ended(), plain(), refused_at("Produce", 2, 45_000, after=2, acks=1)]
-
-
-# -- TLS without keys
-
-V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
-SECRET_ALERT = b"\x17\3\3\0\x13" + bytes(19)
-
-
-def handshake(version: ssl.TLSVersion) -> tuple[Flight, Flight]:
-    """The first two flights of a handshake."""
-    first, second = Pair(version=version).talk([], ends=False).flights[:2]
-    return first, second
-
-
-def secure(*flights: Flight, number: int = 0, address: str = "10.0.0.5", by: Side = "client") -> Conversation:
-    """A connection to a listener with TLS."""
-    talk = Talk(address, 51_000 + number, after=number, broker=SECURE)
-    for side, data in flights:
-        talk.send(side, data)
-    talk.close(by)
-    return talk
-
-
-def refusing_with_an_encrypted_alert() -> list[Conversation]:
-    """The same with an encrypted alert."""
-    return [secure(*handshake(V13), ("client", SECRET_ALERT), number=number) for number in range(2)]
-
-
-def leaving_in_the_handshake() -> list[Conversation]:
-    return [secure(*handshake(V13), number=number) for number in range(3)]
-
-
-def tls_where_tls_works() -> list[Conversation]:
-    """An unanswered ClientHello to a listener that answers others."""
-    whole = Pair(version=V13).talk([("client", b"something"), ("broker", b"else")], ends=False).flights
-    silent = secure(("client", client_hello()), number=5, address="10.0.0.8", by="broker")
-    return [secure(*whole, address="10.0.0.6"), silent]
+    closed.ask("Metadata", 1, TOPICS, advertised(BROKER))
+    closed.ask("Produce", 2, {"acks": 1}, None)
+    closed.acknowledge("broker")
+    closed.close("broker")
+    return [other.ended(), plain(), closed]
 
 
 def nothing_but_closed() -> list[Conversation]:
     """The broker closes every connection at its first message."""
-    return [early_end("10.0.0.5", 50_000), early_end("10.0.0.5", 50_001, after=1)]
-
-
-def closed_though_others_work() -> list[Conversation]:
-    return [plain(), early_end("10.0.0.8", 45_000, after=2), plain("10.0.0.6")]
-
-
-def accepted_by_a_dying_broker() -> list[Conversation]:
-    """A killed broker: the kernel accepts clients, then resets them."""
-    last = early_end("10.0.0.7", 52_900, after=5.3)
-    return [*killed(), last]
+    talks: list[Conversation] = []
+    for number in range(2):
+        talk = Talk(port=50_000 + number, after=number)
+        talk.ask("ApiVersions", 0, {}, None)
+        talk.acknowledge("broker")
+        talk.close("broker")
+        talks.append(talk)
+    return talks
 
 
 # -- speed and the network
@@ -480,14 +299,6 @@ def brokers(milliseconds: tuple[float, ...], count: int = 25) -> list[Conversati
             talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=time / 1000)
         talks.append(talk.ended())
     return talks
-
-
-def one_is_slow() -> list[Conversation]:
-    return brokers((10, 60, 12))
-
-
-def all_alike() -> list[Conversation]:
-    return brokers((10, 14, 12))
 
 
 def lossy(every: int, delay: float) -> list[Conversation]:
@@ -506,14 +317,6 @@ def lossy(every: int, delay: float) -> list[Conversation]:
     return [talk.ended()]
 
 
-def losses() -> list[Conversation]:
-    return lossy(5, 0.25)
-
-
-def a_single_loss() -> list[Conversation]:
-    return lossy(40, 0.25)
-
-
 def slow_reader() -> list[Conversation]:
     """The client's receive window is closed for two seconds while the broker wants to send."""
     talk = Talk()
@@ -525,25 +328,6 @@ def slow_reader() -> list[Conversation]:
     talk.acknowledge("client")
     produce(talk, records())
     return [talk.ended()]
-
-
-def far_away(way: float, work: float) -> list[Conversation]:
-    """A handshake that takes `way` seconds, and answers that take `way` plus `work`."""
-    talk = Talk()
-    talk.packets[1] = talk.packets[1].but(time_ns=talk.packets[0].time_ns + round(way * SECOND))
-    talk.packets[2] = talk.packets[2].but(time_ns=talk.packets[1].time_ns + 10_000)
-    talk.pause(way)
-    for _ in range(10):
-        talk.ask("Metadata", 1, TOPICS, advertised(BROKER), wait=way + work, then=0.1)
-    return [talk.ended()]
-
-
-def another_continent() -> list[Conversation]:
-    return far_away(0.08, 0.001)
-
-
-def busy_broker() -> list[Conversation]:
-    return far_away(0.008, 0.1)
 
 
 # -- partitions
@@ -565,11 +349,3 @@ def produced_to(*counts: int, known: int | None = None) -> list[Conversation]:
             answer = {"responses": [{"name": "orders", "partition_responses": [{"index": partition}]}]}
             talk.ask("Produce", 5, asked, answer)
     return [talk.ended()]
-
-
-def hot_partition() -> list[Conversation]:
-    return produced_to(1, 16, 1, 2, known=6)
-
-
-def spread() -> list[Conversation]:
-    return produced_to(4, 8, 4, 4)

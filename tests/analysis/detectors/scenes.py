@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from tests.analysis.detectors.talks import Talk
 from tests.craft.kafka_bytes import (
@@ -14,7 +14,6 @@ from tests.craft.kafka_bytes import (
     metadata_response_with_ids,
     record,
 )
-from tests.craft.packet import Packet
 from tests.enrich.talks import ORDERS
 from tests.kafka.records_craft import COMPRESSORS, batch
 
@@ -23,11 +22,6 @@ METADATA: tuple[dict[str, Any], dict[str, Any]] = ({"topics": [{"name": "orders"
 NOT_LEADER = 6
 OUT_OF_ORDER = 45
 CONCURRENT_TRANSACTIONS = 51
-
-
-def metadata_error(error: int, topic: str = "orders") -> dict[str, Any]:
-    """A Metadata response with an error for a topic."""
-    return {"topics": [{"error_code": error, "name": topic}]}
 
 
 def heartbeat(talk: Talk, then: float = 0) -> None:
@@ -61,112 +55,6 @@ def produce(
 # -- requests and their answers
 
 
-def unanswered() -> list[Talk]:
-    """Two requests that the broker leaves unanswered for 40 and 39 seconds."""
-    talk = Talk()
-    heartbeat(talk)
-    for _ in range(2):
-        talk.ask("Metadata", 1, *METADATA[:1], None, then=1)
-    talk.pause(38)
-    return [talk.ended()]
-
-
-def one_direction() -> list[Talk]:
-    """Only the client's direction."""
-    talk = Talk()
-    for _ in range(2):
-        talk.ask("Metadata", 1, *METADATA, then=1)
-    talk.pause(40)
-    talk.close()
-    talk.packets = _sent_by_client(talk)
-    return [talk]
-
-
-def _sent_by_client(talk: Talk) -> list[Packet]:
-    return [packet for packet in talk.packets if packet.dport == talk.packets[0].dport]
-
-
-def other_direction() -> list[Talk]:
-    """Only the broker's direction; it acknowledges the last request."""
-    talk = Talk()
-    for _ in range(4):
-        talk.ask("Metadata", 1, *METADATA, then=1)
-    talk.close()
-    talk.packets = [packet for packet in talk.packets if packet not in _sent_by_client(talk)]
-    return [talk]
-
-
-def stopped() -> list[Talk]:
-    """Two requests to a stopped process: its kernel acknowledges them, but nothing answers."""
-    talk = Talk()
-    for _ in range(2):
-        talk.ask("Metadata", 1, METADATA[0], None)
-        talk.acknowledge("broker")
-        talk.pause(1)
-    talk.pause(39)
-    return [talk.ended()]
-
-
-def cut_off(by: Literal["client", "broker"], *, again: bool = False) -> Scene:
-    """A connection that ends, on one side first, with an open request; the client may come back a second later."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        heartbeat(talk, 0.1)
-        talk.ask("Metadata", 1, METADATA[0], None, then=0.1)
-        talk.close(by)
-        later = Talk(port=51_335, after=1)
-        heartbeat(later)
-        return [talk, later.ended()] if again else [talk]
-
-    return scene
-
-
-def member_id_asked(refusals: int) -> Scene:
-    """A member that is refused until it comes with the id that the broker gave it (KIP-394)."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for turn in range(refusals + 1):
-            refused = turn < refusals
-            asked = {"group_id": "g", "member_id": "" if refused else "m", "protocol_type": "consumer"}
-            answer = {"error_code": 79 if refused else 0, "generation_id": -1 if refused else 1, "member_id": "m"}
-            talk.ask("JoinGroup", 5, asked, answer)
-        return [talk.ended()]
-
-    return scene
-
-
-def silent_by_request() -> list[Talk]:
-    """A producer that wants no answers (acks=0), in a capture of the clients' direction."""
-    talk = Talk()
-    for _ in range(3):
-        produce(talk, records(), acks=0)
-    talk.pause(40)
-    talk.packets = _sent_by_client(talk)
-    return [talk]
-
-
-def lost_midway() -> list[Talk]:
-    """Both directions until the broker's packets are no longer captured; the client acknowledges what it receives."""
-    talk = Talk()
-    heartbeat(talk)
-    for _ in range(3):
-        talk.ask("Metadata", 1, *METADATA, then=1)
-    talk.pause(40)
-    client = _sent_by_client(talk)
-    talk.packets = [packet for index, packet in enumerate(talk.packets) if packet in client or index < 8]
-    return [talk]
-
-
-def waiting_consumer() -> list[Talk]:
-    """A Fetch that may wait for 5 s; it was abandoned with its connection before that."""
-    talk = Talk()
-    heartbeat(talk)
-    talk.ask("Fetch", 4, {"replica_id": -1, "max_wait_ms": 5000, "min_bytes": 1, "topics": []}, None, then=4)
-    return [talk.ended()]
-
-
 def late() -> list[Talk]:
     talk = Talk()
     for seconds in (2, 2, 2, 2, 2, 4):
@@ -189,24 +77,6 @@ def patient() -> list[Talk]:
 # -- errors, leaders, metadata
 
 
-def hidden() -> list[Talk]:
-    """OFFSET_METADATA_TOO_LARGE for one partition in a response without a top-level error."""
-    talk = Talk()
-    for _ in range(2):
-        talk.ask("OffsetCommit", 2, {"group_id": "g", "topics": []}, partitions("OffsetCommit", 12))
-    return [talk.ended()]
-
-
-def transient_errors() -> list[Talk]:
-    """COORDINATOR_NOT_AVAILABLE twice, and a member that leaves a group from which it was removed."""
-    talk = Talk()
-    missing = {"coordinators": [{"key": "g", "error_code": 15}]}
-    for _ in range(2):
-        talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, missing)
-    talk.ask("LeaveGroup", 3, {"group_id": "g", "members": []}, {"error_code": 25})
-    return [talk.ended()]
-
-
 def joins(*codes: int, clients: int = 1, then: float = 0.1) -> Scene:
     """Members that join a group of their own, one after the other, with these outcomes."""
 
@@ -219,21 +89,6 @@ def joins(*codes: int, clients: int = 1, then: float = 0.1) -> Scene:
                 talk.ask("JoinGroup", 5, asked, {"error_code": code}, then=then)
             talks.append(talk.ended())
         return talks
-
-    return scene
-
-
-def coordinator_missing(times: int, *, found: bool) -> Scene:
-    """COORDINATOR_NOT_AVAILABLE every second, and in the end perhaps the coordinator."""
-
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for _ in range(times):
-            missing = {"coordinators": [{"key": "g", "error_code": 15, "error_message": "Not yet."}]}
-            talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, missing, then=1)
-        if found:
-            talk.ask("FindCoordinator", 4, {"coordinator_keys": ["g"]}, {"coordinators": [{"key": "g"}]})
-        return [talk.ended()]
 
     return scene
 
@@ -251,31 +106,6 @@ def asked_for_groups(times: int) -> Scene:
     return scene
 
 
-def deleted_topic() -> list[Talk]:
-    """A topic that two clients keep using after it was deleted: by name, and by id."""
-    one, other = Talk(), Talk("10.0.0.6", 50_000)
-    for turn in range(36):
-        produce(one, records(), error=3, then=0.5)
-        one.ask("Metadata", 1, METADATA[0], metadata_error(3), then=0.5)
-        fetched = [{"topic_id": ORDERS[0], "partitions": [{"partition_index": 0, "error_code": 100}]}]
-        if turn == 0:
-            other.exchange(
-                metadata_request_by_id(900, [(NO_ID, "orders")]),
-                metadata_response_with_ids(900, [(ORDERS[0], "orders")], [(1, "10.0.0.9", 9092)]),
-            )
-        other.ask("Fetch", 13, {"topics": [{"topic_id": ORDERS[0]}]}, {"responses": fetched}, then=1)
-    return [one.ended(), other.ended()]
-
-
-def failed_disk() -> list[Talk]:
-    """A producer gets KAFKA_STORAGE_ERROR, and many more times no leader from Metadata."""
-    talk = Talk()
-    produce(talk, records(), error=56)
-    for _ in range(40):
-        talk.ask("Metadata", 1, METADATA[0], metadata_error(5), then=1)
-    return [talk.ended()]
-
-
 def stale() -> list[Talk]:
     """A producer refused every second for eight seconds, with two metadata requests in between."""
     talk = Talk()
@@ -284,15 +114,6 @@ def stale() -> list[Talk]:
         if turn in (2, 4):
             talk.ask("Metadata", 1, *METADATA)
         talk.pause(0.5)
-    return [talk.ended()]
-
-
-def moved() -> list[Talk]:
-    """A leader that has moved: one refusal, one metadata request, success."""
-    talk = Talk()
-    produce(talk, records(), error=NOT_LEADER)
-    talk.ask("Metadata", 1, *METADATA)
-    produce(talk, records())
     return [talk.ended()]
 
 
@@ -480,16 +301,6 @@ def in_time() -> list[Talk]:
     return [talk.ended()]
 
 
-def fenced(count: int, error: int = 47) -> Scene:
-    def scene() -> list[Talk]:
-        talk = Talk()
-        for _ in range(count):
-            transaction(talk, 0.1, ends=False, error=error)
-        return [talk.ended()]
-
-    return scene
-
-
 # -- consumers and quotas
 
 
@@ -517,15 +328,6 @@ def refused(talk: Talk, *partitions: dict[str, Any]) -> None:
     talk.ask("Produce", 8, {"acks": -1, "topic_data": []}, response)
 
 
-def refused_record() -> list[Talk]:
-    """The message of a record is more specific than that of its partition."""
-    talk = Talk()
-    errors = [{"batch_index": 0, "batch_index_error_message": "the record has no key"}]
-    for _ in range(2):
-        refused(talk, {"index": 0, "error_code": 87, "record_errors": errors, "error_message": "one or more records"})
-    return [talk.ended()]
-
-
 def hostile_message() -> list[Talk]:
     talk = Talk()
     refused(talk, {"index": 0, "error_code": 87, "error_message": HOSTILE})
@@ -535,13 +337,6 @@ def hostile_message() -> list[Talk]:
 def message_without_an_error() -> list[Talk]:
     talk = Talk()
     refused(talk, {"index": 0, "error_code": 0, "error_message": "all went well"})
-    return [talk.ended()]
-
-
-def refused_coordinator(key: str, key_type: int) -> list[Talk]:
-    talk = Talk()
-    answer = {"coordinators": [{"key": key, "error_code": 53 if key_type else 30, "error_message": "Not authorized."}]}
-    talk.ask("FindCoordinator", 4, {"coordinator_keys": [key], "key_type": key_type}, answer)
     return [talk.ended()]
 
 

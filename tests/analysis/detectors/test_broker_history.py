@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import broker_history
-from kafkasniff.analysis.detectors.absences import Absence, Spans, TcpLink, closed_at_once, links_shape
+from kafkasniff.analysis.detectors.absences import Absence, TcpLink, closed_at_once, links_shape
 from kafkasniff.analysis.detectors.broker_gone import NODE_NS, BrokerGone, _by_node
 from kafkasniff.analysis.detectors.broker_history import BrokerHistory
 from tests.steps import steps
 
-
-@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))), st.integers(-1, 21), st.integers(-1, 21))
-def test_spans_match_a_naive_search(spans: list[tuple[int, int]], first: int, last: int) -> None:
-    assert Spans(spans).surround(first, last) == any(start < first and end > last for start, end in spans)
-
-
 SECOND = 1_000_000_000
-TIMES = st.integers(0, 12)
-SPANS = st.tuples(TIMES, TIMES).map(sorted)
 
 
 def add(detector: BrokerGone, part: str, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -33,79 +22,6 @@ def add(detector: BrokerGone, part: str, rows: Sequence[Mapping[str, Any]]) -> N
     if rows:
         names = rows[0].keys()
         detector.parts[part].add({**{name: [row[name] for row in rows] for name in names}, "count": [1] * len(rows)})
-
-
-@given(st.lists(st.tuples(SPANS, st.sampled_from(["1", "1,2", "2", "2,10"]))), st.sampled_from([1, 2, 3, 10]), TIMES)
-def test_listed_again(rows: list[tuple[list[int], str]], node: int, since: int) -> None:
-    """A list with a node counts after a list without it, both after a given time."""
-    detector = BrokerGone()
-    # Each row has a key of its own, so that none are merged.
-    add(
-        detector,
-        "listed",
-        [
-            {"cluster": None, "broker": "10.0.0.9:9092", "nodes": nodes, "second": number, "first": first, "last": last}
-            for number, ((first, last), nodes) in enumerate(rows)
-        ],
-    )
-    seen = sorted({(time, nodes) for times, nodes in rows for time in times if time >= since})
-    missing, expected = False, None
-    for time, nodes in seen:
-        there = str(node) in nodes.split(",")
-        if there and missing:
-            expected = time
-            break
-        missing = missing or not there
-    assert BrokerHistory(detector).listed_again((None, node), since) == expected
-
-
-@given(
-    st.dictionaries(st.tuples(st.integers(0, 2), st.integers(-1, 3)), TIMES, max_size=12),
-    st.integers(0, 3),
-    TIMES,
-    st.none() | TIMES,
-)
-def test_new_leaders(rows: dict[tuple[int, int], int], node: int, since: int, until: int | None) -> None:
-    """Partitions that a node led, by the first leader named within the time."""
-    detector = BrokerGone()
-    add(
-        detector,
-        "leaders",
-        [
-            {"cluster": None, "topic": "t", "partition": partition, "leader": leader, "first": first, "last": first}
-            for (partition, leader), first in rows.items()
-        ],
-    )
-    expected: Counter[int] = Counter()
-    for partition in range(3):
-        later = [
-            (first, leader)
-            for (number, leader), first in rows.items()
-            if number == partition and leader >= 0 and since <= first <= (99 if until is None else until)
-        ]
-        if rows.get((partition, node), since) < since and later and min(later)[1] != node:
-            expected[min(later)[1]] += 1
-    assert BrokerHistory(detector).new_leaders((None, node), since, until) == expected
-
-
-@given(st.dictionaries(st.integers(1, 9), TIMES), TIMES, st.none() | TIMES)
-def test_new_epochs(rows: dict[int, int], since: int, until: int | None) -> None:
-    detector = BrokerGone()
-    add(
-        detector,
-        "epochs",
-        [
-            {"cluster": None, "node": 1, "epoch": epoch, "first": first, "last": first + 1}
-            for epoch, first in rows.items()
-        ],
-    )
-    later = [
-        (first, epoch)
-        for epoch, first in rows.items()
-        if epoch != min(rows) and since <= first <= (99 if until is None else until)
-    ]
-    found = BrokerHistory(detector).new_epoch((None, 1), since, until)
-    assert (None if found is None else (found["first"], found["epoch"])) == min(later, default=None)
 
 
 def test_outdated_metadata_of_another_broker_does_not_count() -> None:
@@ -121,29 +37,6 @@ def test_outdated_metadata_of_another_broker_does_not_count() -> None:
     back = {"cluster": None, "broker": "a", "nodes": "1,2", "second": 5, "first": 5, "last": 5}
     add(detector, "listed", [back])
     assert BrokerHistory(detector).listed_again((None, 2), 1) == 5
-
-
-@pytest.mark.parametrize(
-    ("lists", "reported"), [(("1,2", "1", "1"), True), (("1,2", "1", "1,2"), False), (("1",), False)]
-)
-def test_metadata_shows_who_is_missing(lists: Sequence[str], reported: bool) -> None:
-    """A partition lost broker 2, which is not listed from second 1 on, came back, or was never there."""
-    detector = BrokerGone()
-    for time, nodes in enumerate(lists):
-        seen = {"cluster": None, "first": time * SECOND, "last": time * SECOND}
-        add(detector, "listed", [{**seen, "broker": "a", "nodes": nodes, "second": time}])
-        if nodes == "1":
-            add(detector, "short", [{**seen, "node": 2, "topic": "orders", "partition": 0}])
-    found = [(one.severity, one.subject["broker"], one.values["topics"]) for one in detector.findings()]
-    assert found == ([("warning", "2", ["orders"])] if reported else [])
-
-
-def test_an_endpoint_of_two_brokers_is_ambiguous() -> None:
-    detector = BrokerGone()
-    rows = [("[::1]:9092", 1), ("10.0.0.1:9092", 2), ("10.0.0.1:9092", 3)]
-    add(detector, "nodes", [{"node": node, "broker": broker} for broker, node in rows])
-    history = BrokerHistory(detector)
-    assert [history.node_at(name) for name in ("[::1]:9092", "10.0.0.1:9092", "10.0.0.1:9")] == [1, None, None]
 
 
 def restless(brokers: int, absences: int) -> BrokerGone:

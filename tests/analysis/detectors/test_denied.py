@@ -12,69 +12,50 @@ from tests.analysis.tables import batch_of, connection, exchange, partition
 DENIED = 29
 
 
-def found(*exchanges: dict[str, Any], principals: tuple[str | None, ...] = ("alice",)) -> list[tuple[Any, ...]]:
+def found(*exchanges: dict[str, Any]) -> list[tuple[Any, ...]]:
     detectors = Detectors(only=["denied", "hidden-errors"])
     detectors.update(batch_of(exchanges))
-    rows = [connection(connection_id=number, principal=name) for number, name in enumerate(principals, 1)]
-    detectors.update(batch_of(rows, "connections"), "connections")
-    return [
-        (
-            one.detector,
-            one.subject.get("principal"),
-            one.subject.get("resource_type"),
-            one.subject.get("resource"),
-            one.count,
-        )
-        for one in detectors.findings()
-    ]
+    detectors.update(batch_of([connection(connection_id=1, principal="alice")], "connections"), "connections")
+    names = ("principal", "resource_type", "resource")
+    return [(one.detector, *map(one.subject.get, names), one.count) for one in detectors.findings()]
 
 
 def denied(api: str, body: dict[str, Any], count: int = 1, code: int = DENIED, **values: Any) -> dict[str, Any]:
     return exchange(api, error_code=code, error_count=count, response_body=body, **values)
 
 
-def test_several_partitions_of_a_topic_are_one_denial_of_an_exchange() -> None:
-    parts = [partition("x", number, error_code=DENIED) for number in (0, 1)]
-    body = {
-        "responses": [
-            {"name": "x", "partition_responses": [{"index": 0, "error_code": 29}, {"index": 1, "error_code": 29}]}
-        ]
-    }
-    assert found(denied("Produce", body, 2, partitions=parts)) == [("denied", "alice", "topic", "x", 1)]
-
-
-def test_the_topic_of_an_error() -> None:
-    body = {"topics": [{"name": "a", "error_code": 0}, {"name": "b", "error_code": 29}]}
-    row = denied("Metadata", body, topics=["a", "b"])
-    assert found(row) == [("denied", "alice", "topic", "b", 1)]
-    # 3 may be the answer about a topic that must not be described, and is mostly not.
-    other = denied("Metadata", {"topics": [{"name": "b", "error_code": 3}]}, code=3, topics=["b"])
-    assert "denied" not in [one[0] for one in found(other)]
+TOPICS = {"topics": [{"name": "a", "error_code": 0}, {"name": "b", "error_code": 29}]}
+PARTITIONS = [{"index": 0, "error_code": 29}, {"index": 1, "error_code": 29}]
+REFUSED = [partition("x", number, error_code=DENIED) for number in (0, 1)]
+CUT = {"response_body": '{"error_code": 3'}
 
 
 @pytest.mark.parametrize(
-    ("api", "code", "values", "resource"),
+    ("row", "resource"),
     [
-        ("JoinGroup", 30, {"group_id": "g"}, ("group", "g")),
-        ("InitProducerId", 53, {"transactional_id": "t"}, ("transactional id", "t")),
-        ("CreateAcls", 31, {}, ("cluster", None)),
-        ("Fetch", 29, {"topics": ["x", "y"]}, ("topic", None)),
+        # Several partitions of a topic are one denial of an exchange.
+        (denied("Produce", {"responses": [{"name": "x", "partition_responses": PARTITIONS}]}, 2, partitions=REFUSED),
+         ("topic", "x")),
+        (denied("Metadata", TOPICS, topics=["a", "b"]), ("topic", "b")),
+        (denied("JoinGroup", {"error_code": 30}, code=30, group_id="g"), ("group", "g")),
+        (denied("InitProducerId", {"error_code": 53}, code=53, transactional_id="t"), ("transactional id", "t")),
+        (denied("CreateAcls", {"error_code": 31}, code=31), ("cluster", None)),
+        (denied("Fetch", {"error_code": 29}, topics=["x", "y"]), ("topic", None)),
+        # Without bodies, or with one that is cut, the columns decide.
+        (exchange("JoinGroup", error_code=30, error_count=1, group_id="g"), ("group", "g")),
+        (exchange("JoinGroup", error_code=30, error_count=1, group_id="g") | CUT, ("group", "g")),
+        (exchange("Produce", error_code=DENIED, error_count=1, partitions=REFUSED[:1]), ("topic", "x")),
     ],
-)
-def test_errors_of_whole_responses(
-    api: str, code: int, values: dict[str, Any], resource: tuple[str, str | None]
-) -> None:
-    row = denied(api, {"error_code": code}, code=code, **values)
+)  # fmt: skip
+def test_what_is_denied(row: dict[str, Any], resource: tuple[str, str | None]) -> None:
     assert found(row) == [("denied", "alice", *resource, 1)]
 
 
-def test_without_bodies_the_columns_decide() -> None:
-    assert found(exchange("JoinGroup", error_code=30, error_count=1, group_id="g")) == [
-        ("denied", "alice", "group", "g", 1)
-    ]
-    parts = [partition("x", 0, error_code=DENIED)]
-    row = exchange("Produce", error_code=DENIED, error_count=1, partitions=parts)
-    assert found(row) == [("denied", "alice", "topic", "x", 1)]
+def test_other_errors() -> None:
+    # 3 may be the answer about a topic that must not be described, and is mostly not.
+    other = denied("Metadata", {"topics": [{"name": "b", "error_code": 3}]}, code=3, topics=["b"])
+    assert "denied" not in [one[0] for one in found(other)]
+    assert found(denied("Metadata", {"topics": [{"name": "b", "error_code": 5}], "x": 129}, code=5)) == []
 
 
 def refused(*who: tuple[int, str, str], group: str = "g") -> list[dict[str, Any]]:
@@ -113,12 +94,6 @@ def test_many_clients_and_many_topics_are_one_finding() -> None:
     [one] = detectors.findings()
     assert one.title.startswith("300 clients may not use topics t000, t001, t002")
     assert (one.severity, one.count, one.values["clients"]) == ("error", 300, 300)
-
-
-def test_a_body_that_is_cut_or_of_other_errors() -> None:
-    cut = exchange("JoinGroup", error_code=30, error_count=1, group_id="g") | {"response_body": '{"error_code": 3'}
-    assert found(cut) == [("denied", "alice", "group", "g", 1)]
-    assert found(denied("Metadata", {"topics": [{"name": "b", "error_code": 5}], "x": 129}, code=5)) == []
 
 
 def test_administration_that_is_denied_is_a_warning() -> None:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from kafkasniff.analysis.detectors import run
 from tests.conftest import ROOT
+from tests.craft.packet import Packet
+from tests.craft.read import read_packets
+from tests.craft.write import write_pcap
 
-Packet = tuple[bytes, int, bytes]
-"""Time, size on the wire, data."""
-_HEADER: Final = 24
-
-
-def packets_of(data: bytes) -> list[Packet]:
-    found, at = [], _HEADER
-    while at < len(data):
-        kept, size = struct.unpack_from("<II", data, at + 8)
-        found.append((data[at : at + 8], size, data[at + 16 : at + 16 + kept]))
-        at += 16 + kept
-    return found
+Disturb = Callable[[Sequence[Packet]], Sequence[Packet]]
 
 
-def disturbed(name: str, path: Path, disturb: Callable[[Sequence[Packet]], Sequence[Packet]]) -> Path:
-    data = (ROOT / "captures" / name).read_bytes()
-    packets = disturb(packets_of(data))
-    records = (time + struct.pack("<II", len(kept), size) + kept for time, size, kept in packets)
-    path.write_bytes(data[:_HEADER] + b"".join(records))
-    return path
+def disturbed(name: str, path: Path, disturb: Disturb) -> str:
+    return str(write_pcap(path, disturb(read_packets(ROOT / "captures" / name)), nanoseconds=True))
 
 
 def thinned(packets: Sequence[Packet]) -> list[Packet]:
@@ -41,7 +27,7 @@ def thinned(packets: Sequence[Packet]) -> list[Packet]:
 
 def snapped(packets: Sequence[Packet]) -> list[Packet]:
     """Only headers of packets, and some bytes."""
-    return [(time, size, data[:100]) for time, size, data in packets]
+    return [one.but(payload=one.payload[:40], cut=one.cut + len(one.payload[40:])) for one in packets]
 
 
 def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
@@ -51,7 +37,7 @@ def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
 
 def test_connections_on_which_nothing_was_seen_may_be_idle(tmp_path: Path) -> None:
     path = disturbed("faults/connections-idle.pcap", tmp_path / "a.pcap", from_the_middle)
-    assert not run([str(path)], only=["broker-gone"]).findings
+    assert not run([path], only=["broker-gone"]).findings
 
 
 @pytest.mark.parametrize(
@@ -63,10 +49,8 @@ def test_connections_on_which_nothing_was_seen_may_be_idle(tmp_path: Path) -> No
         ("librdkafka-sasl.pcap", snapped, "unanswered-requests"),
     ],
 )
-def test_what_is_missing_is_no_trouble(
-    tmp_path: Path, name: str, disturb: Callable[[Sequence[Packet]], Sequence[Packet]], detector: str
-) -> None:
-    found = run([str(disturbed(name, tmp_path / name, disturb))], only=[detector])
+def test_what_is_missing_is_no_trouble(tmp_path: Path, name: str, disturb: Disturb, detector: str) -> None:
+    found = run([disturbed(name, tmp_path / name, disturb)], only=[detector])
     assert found.visible.share is None or found.visible.share < 0.95, "nothing is missing"
     assert [one for one in found.findings if one.severity != "note"] == []
 
@@ -74,7 +58,7 @@ def test_what_is_missing_is_no_trouble(
 @pytest.mark.parametrize("first", [92, 145, 216])
 def test_what_came_before_the_capture_excuses_nothing(tmp_path: Path, first: int) -> None:
     path = disturbed("faults/broker-frozen.pcap", tmp_path / "a.pcap", lambda packets: packets[first:])
-    (found,) = run([str(path)], only=["late-answers"]).findings
+    (found,) = run([path], only=["late-answers"]).findings
     assert found.severity == "warning"
     assert "answered nothing from 08:08:52.768 to 08:08:56.668" in found.title
 
@@ -82,13 +66,13 @@ def test_what_came_before_the_capture_excuses_nothing(tmp_path: Path, first: int
 def test_an_offset_of_a_topic_whose_name_is_not_captured(tmp_path: Path) -> None:
     """ListOffsets names it, Fetch does not."""
     path = disturbed("faults/offset-beyond-end.pcap", tmp_path / "a.pcap", lambda some: some[len(some) * 4 // 9 :])
-    (one,) = run([str(path)], only=["offsets-out-of-range"]).findings
+    (one,) = run([path], only=["offsets-out-of-range"]).findings
     assert one.severity == "note"
     assert "it continued at 100" in one.title
 
 
 def test_batches_that_are_cut_off_may_have_been_sent_again(tmp_path: Path) -> None:
     path = disturbed("faults/batch-split.pcap", tmp_path / "a.pcap", snapped)
-    (one,) = run([str(path)], only=["oversized-messages"]).findings
+    (one,) = run([path], only=["oversized-messages"]).findings
     assert (one.severity, one.values["unknown"]) == ("warning", one.count)
     assert "largest" not in one.title

@@ -35,45 +35,10 @@ def _with(**changes: Any) -> Connection:
     return msgspec.structs.replace(CONNECTION, **changes)
 
 
-def test_what_tells_them_apart() -> None:
-    other = Endpoint("10.0.0.2", 50_000)
-    changes: list[dict[str, Any]] = [
-        *({"client": other}, {"broker": other}, {"client_ids": (b"\xff",)}, {"software_name": "x"}),
-        {"tls": TlsHandshake(0x0303, 0xC02F), "protocol": "Kafka over TLS"},
-    ]
-    found = _counted(CONNECTION, *(_with(**one) for one in changes)).found.values()
-    assert len(found) == 1 + len(changes)
-    assert any(one.client_ids == ("\\xff",) for one in found)
-
-
-@pytest.mark.parametrize(
-    ("changes", "shown"),
-    [
-        ({"verdict": "not_kafka", "protocol": "HTTP"}, 0),
-        ({"verdict": "undecided", "protocol": None}, 0),
-        ({"verdict": "not_kafka", "protocol": "TLS", "tls": TlsHandshake()}, 1),
-        # Another protocol than Kafka was agreed on.
-        ({"verdict": "not_kafka", "protocol": "TLS with ALPN", "tls": TlsHandshake(alpn="h2")}, 0),
-    ],
-)
-def test_connections_of_other_protocols(changes: dict[str, Any], shown: int) -> None:
-    assert len(_counted(_with(**changes)).found) == shown
-
-
-def test_authentication() -> None:
-    def of(login: Login, **changes: Any) -> str:
-        (one,) = _counted(_with(**changes), login=login).found.values()
-        return one.authentication
-
-    served, failed = Login(), Login()
-    served.served, failed.outcome = True, "failed"
-    assert of(served) == "none"
-    assert of(Login()) == "unserved"
-    assert of(served, syn_seen=False) == of(Login(), syn_seen=False) == "unknown"
-    assert of(failed, syn_seen=False) == "failed"
-    tls = {"tls": TlsHandshake(0x0304, 0x1301), "protocol": "TLS", "verdict": "not_kafka"}
-    assert of(Login(), **tls) == "hidden"
-    assert of(served, **{**tls, "protocol": "Kafka over TLS", "verdict": "kafka"}) == "none"
+def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
+    counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))
+    assert (len(counted.found), counted.beyond) == (2, 1)
 
 
 def test_handshakes() -> None:
@@ -86,9 +51,3 @@ def test_handshakes() -> None:
     assert of(TlsHandshake(0x0303, 0x000A)).cipher == "0x000a"
     assert of(TlsHandshake(0x0301)).version == "TLS 1.0"
     assert of(TlsHandshake(certificate=b"garbage")).certificate_note == "not readable"
-
-
-def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
-    counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))
-    assert (len(counted.found), counted.beyond) == (2, 1)

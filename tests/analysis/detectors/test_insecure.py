@@ -67,10 +67,6 @@ def test_what_only_looks_like_a_finding(changes: dict[str, Any]) -> None:
     assert _kinds(**changes) == {}
 
 
-def test_a_listener_without_authentication() -> None:
-    assert _kinds(mechanism=None, credentials=False, authentication="none") == {"without-authentication": "note"}
-
-
 @pytest.mark.parametrize(
     ("changes", "kind"),
     [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import pytest
 
 from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.finding import Finding
@@ -15,10 +17,6 @@ def found(name: str, *rows: Row) -> list[Finding]:
     detector = find_detector(name)()
     detector.update(batch_of([{**row, "exchange_id": place} for place, row in enumerate(rows)]))
     return list(detector.findings())
-
-
-def severities(name: str, *rows: Row) -> list[str]:
-    return [one.severity for one in found(name, *rows)]
 
 
 def fetch(at: float, offset: int, end: int = 0, **values: Any) -> Row:
@@ -36,61 +34,6 @@ def heartbeat(at: float, member: str, epoch: int = 5, code: int = 0) -> Row:
     return exchange("ConsumerGroupHeartbeat", at, request_body=body, response_body={"member_epoch": 5}, **named)
 
 
-def test_a_name_that_is_not_released() -> None:
-    """Two programs, if the member that holds the name is still there; otherwise one that was killed."""
-    rows = [heartbeat(0, "old", 0), heartbeat(2, "new", 0, 111)]
-    (one,) = found("shared-instances", *rows)
-    assert (one.severity, one.subject["instance"]) == ("note", "one")
-    assert "not released" in one.title
-    assert severities("shared-instances", *rows, heartbeat(3, "old")) == ["error"]
-
-
-def test_starts_at_one_offset() -> None:
-    starts = [fetch(place, 7, connection_id=place) for place in range(3)]
-    (one,) = found("repeated-starts", MEMBER, *starts)
-    assert (one.subject, one.values["offset"], one.count) == ({"group_id": "g"}, 7, 3)
-    assert found("repeated-starts", MEMBER, *starts[:2], fetch(2, 8, connection_id=2)) == []
-    assert found("repeated-starts", *starts) == [], "not in a group"
-    assert found("repeated-starts", MEMBER, *(fetch(place, 7, connection_id=1) for place in range(3))) == []
-    idle = [fetch(place, 7, record_count=0, connection_id=place) for place in range(3)]
-    assert found("repeated-starts", MEMBER, *idle) == []
-
-
-def test_returns_to_one_offset() -> None:
-    """An error if the consumer does not get beyond it. Fetches without records do not count."""
-    returns = [fetch(place, 7, connection_id=1) for place in range(5)]
-    (one,) = found("repeated-starts", MEMBER, *returns)
-    assert (one.severity, one.subject, one.values["offset"], one.count) == ("error", {"group_id": "g"}, 7, 5)
-    (one,) = found("repeated-starts", *returns, fetch(6, 8, connection_id=1))
-    assert (one.severity, one.subject["client_ip"]) == ("warning", "10.0.0.5")
-    assert found("repeated-starts", MEMBER, *returns[:4]) == []
-    assert found("repeated-starts", *(fetch(place, 7, connection_id=1, record_count=0) for place in range(9))) == []
-
-
-def commit(at: float, offset: int) -> Row:
-    return exchange("OffsetCommit", at, group_id="g", partitions=[partition(offset=offset)])
-
-
-def test_offsets_that_a_group_has_lost() -> None:
-    """A group without offsets may be new, so only those that it had committed before are lost."""
-    nothing = exchange("OffsetFetch", 3, group_id="g", partitions=[partition(offset=-1)])
-    body = {"topics": [{"name": "orders", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
-    latest = exchange("ListOffsets", 4, partitions=[partition(offset=50)], request_body=body)
-    (one,) = found("offsets-out-of-range", commit(1, 10), commit(2, 20), nothing, latest)
-    assert (one.severity, one.values["offset"], one.values["skipped"]) == ("error", 20, 30)
-    assert "no committed offset of group g" in one.title
-    assert found("offsets-out-of-range", nothing, latest, commit(5, 20)) == []
-
-
-def test_members_that_leave_and_come_back() -> None:
-    """In the newer protocols members give no reason; one that ends or subscribes anew does not come back later."""
-    late = [heartbeat(at, "slow", epoch) for at, epoch in ((0, 0), (3, -1), (5, 0))]
-    (one,) = found("lost-members", *late)
-    assert (one.severity, one.values["poll_timeouts"]) == ("warning", 1)
-    assert found("lost-members", *late[:2]) == []
-    assert found("lost-members", *late[:2], heartbeat(3.05, "slow", 0)) == []
-
-
 def consumer(speed: int, every: int, seconds: int = 60) -> Iterator[Row]:
     """100 records a second are produced; the group commits `speed` of them, once in `every` seconds."""
     for second in range(seconds):
@@ -100,84 +43,15 @@ def consumer(speed: int, every: int, seconds: int = 60) -> Iterator[Row]:
             yield exchange("OffsetCommit", second + 0.5, group_id="g", partitions=[committed])
 
 
-def test_growth_of_lag() -> None:
-    waiting = [heartbeat(place, "reader") for place in range(40)]
-    ends = [fetch(place, 7, 100 * place, client_id="reader", record_count=0) for place in range(40)]
-    (one,) = found("growing-lag", *waiting, *ends)
-    assert one.severity == "warning", "it never moved, as if a transaction were open"
-    (one,) = found("growing-lag", *consumer(50, 1))
-    assert (one.severity, one.subject) == ("warning", {"group_id": "g"})
-    assert 2000 < one.values["lag"] - one.values["before"] < 3000
-    assert found("growing-lag", *consumer(100, 1)) == []
-    assert found("growing-lag", *consumer(100, 25)) == [], "it commits rarely"
-    assert found("growing-lag", *consumer(50, 1, 10)) == [], "too short"
-
-
-def test_a_consumer_that_hangs() -> None:
-    """It commits nothing more, and its heartbeats continue; if these end, too, its program has ended."""
-    hangs = [row for row in consumer(100, 1) if row["api"] == "Produce" or row["time_ns"] < START_NS + 20 * SECOND]
-    beats = [exchange("Heartbeat", second, group_id="g", member_id="m") for second in range(60)]
-    (one,) = found("growing-lag", *hangs, *beats)
-    assert one.values["lag"] > 3000
-    assert found("growing-lag", *hangs, *beats[:20]) == []
-    assert found("growing-lag", *consumer(100, 1), *beats) == []
-
-
 def share(deliveries: int, last: int = 0, **values: Any) -> Row:
     acquired = {"first_offset": 0, "last_offset": last, "delivery_count": deliveries}
     body = {"responses": [{"topic_id": "id", "partitions": [{"partition_index": 0, "acquired_records": [acquired]}]}]}
     return exchange("ShareFetch", 0, group_id="g", response_body=body, partitions=[partition(topic_id="id")], **values)
 
 
-def test_deliveries_of_share_groups() -> None:
-    assert severities("repeated-deliveries", share(1)) == []
-    assert severities("repeated-deliveries", share(2)) == ["note"]
-    assert severities("repeated-deliveries", share(2, 9)) == ["warning"]
-    (one,) = found("repeated-deliveries", share(5))
-    assert (one.severity, one.subject["topic"]) == ("error", "orders")
-    assert severities("repeated-deliveries", share(2, 2**63 - 1)) == ["warning"]
-    rejected = {"first_offset": 0, "last_offset": 11, "acknowledge_types": [3]}
-    body = {"topics": [{"topic_id": "id", "partitions": [{"acknowledgement_batches": [rejected]}]}]}
-    (one,) = found("repeated-deliveries", exchange("ShareAcknowledge", 0, group_id="g", request_body=body))
-    assert (one.severity, one.values["rejected"]) == ("warning", 12)
-
-
 def reset(at: float, number: int, offset: int, timestamp: int = -2) -> Row:
     asked = {"topics": [{"name": "orders", "partitions": [{"partition_index": number, "timestamp": timestamp}]}]}
     return exchange("ListOffsets", at, request_body=asked, partitions=[partition(number=number, offset=offset)])
-
-
-def test_offsets_out_of_range() -> None:
-    """All partitions of a topic are one finding, whose worst one is named."""
-    refused = [fetch(1, 10, -1, number=number, error_code=1) for number in range(3)]
-    (one,) = found("offsets-out-of-range", *refused, *(reset(2, number, 10 + 50 * number) for number in range(3)))
-    assert (one.severity, one.count) == ("error", 3)
-    assert "orders-2 at offset 10" in one.title
-    assert one.values == {
-        "partition": 2,
-        "offset": 10,
-        "reset": 110,
-        "start": 110,
-        "end": None,
-        "skipped": 150,
-        "again": 0,
-        "offsets": 3,
-    }
-    assert severities("offsets-out-of-range", refused[0], reset(2, 0, 10)) == ["note"]
-    assert severities("offsets-out-of-range", refused[0], reset(0, 0, 10)) == ["error"], "it did not continue"
-    assert "it did not continue" in found("offsets-out-of-range", refused[0])[0].title
-
-
-def test_topics_that_come_and_go() -> None:
-    unknown = [
-        exchange("Produce", at, partitions=[partition(error_code=3)], error_code=3, error_count=1) for at in (1, 2, 3)
-    ]
-    (one,) = found("missing-topics", *unknown)
-    assert (one.severity, one.values["deleted"]) == ("error", False)
-    (one,) = found("missing-topics", fetch(0, 5), *unknown)
-    assert (one.severity, one.values["deleted"]) == ("error", True)
-    assert severities("missing-topics", unknown[0]) == ["note"]
-    assert found("missing-topics", *unknown, fetch(4, 5)) == [], "it was created"
 
 
 ONE = {"10.0.0.9:9092": "a"}
@@ -194,21 +68,118 @@ def unread(rows: list[Row], *, brokers: dict[str, str] = ONE, until: float = 9) 
     return [one.severity for one in detector.findings()]
 
 
-def test_a_member_without_an_offset_that_reads_nothing() -> None:
-    assert unread([MEMBER, ABSENT]) == ["error"]
-    left = exchange("LeaveGroup", 1.1, group_id="g", member_id="m")
-    assert unread([MEMBER, ABSENT, left], until=1.2) == ["error"]
-    assert unread([MEMBER, ABSENT], brokers={"10.0.0.9:9092": "a", "kafka-1:9092": "a"}) == ["error"], "the same broker"
+STARTS = [fetch(place, 7, connection_id=place) for place in range(3)]
+RETURNS = [fetch(place, 7, connection_id=1) for place in range(5)]
+AWAY = [heartbeat(at, "slow", epoch) for at, epoch in ((0, 0), (3, -1), (5, 0))]
+BEATS = [exchange("Heartbeat", second, group_id="g", member_id="m") for second in range(60)]
+# It commits nothing more after 20 seconds.
+HANGS = [row for row in consumer(100, 1) if row["api"] == "Produce" or row["time_ns"] < START_NS + 20 * SECOND]
+REFUSED = [fetch(1, 10, -1, number=number, error_code=1) for number in range(3)]
 
 
-def test_a_member_without_an_offset_that_may_read() -> None:
-    assert unread([MEMBER, ABSENT, fetch(1.1, 0)]) == []
-    assert unread([MEMBER, ABSENT, exchange("ListOffsets", 1.1)]) == []
-    assert unread([MEMBER, ABSENT], until=1.2) == [], "the capture ends"
-    assert unread([ABSENT]) == [], "an administrator asks"
-    others = {"10.0.0.9:9092": "a", "10.0.0.8:9092": "a"}
-    assert unread([MEMBER, ABSENT], brokers=others) == [], "it may read at a broker that is not in the capture"
-    assert unread([MEMBER, ABSENT], brokers={f"kafka-{number}:9092": "a" for number in range(3)}) == []
+@pytest.mark.parametrize(
+    ("name", "rows", "expected"),
+    [
+        ("repeated-starts", [MEMBER, *STARTS], ["error"]),
+        ("repeated-starts", [MEMBER, *STARTS[:2], fetch(2, 8, connection_id=2)], []),
+        ("repeated-starts", STARTS, []),
+        ("repeated-starts", [MEMBER, *RETURNS[:3]], []),
+        ("repeated-starts", [MEMBER, *(fetch(at, 7, record_count=0, connection_id=at) for at in range(3))], []),
+        # Returns: an error if the consumer does not get beyond the offset. Fetches without records do not count.
+        ("repeated-starts", [MEMBER, *RETURNS], ["error"]),
+        ("repeated-starts", [*RETURNS, fetch(6, 8, connection_id=1)], ["warning"]),
+        ("repeated-starts", [MEMBER, *RETURNS[:4]], []),
+        ("repeated-starts", [fetch(at, 7, connection_id=1, record_count=0) for at in range(9)], []),
+        # In the newer protocols members give no reason; one that ends or subscribes anew does not come back later.
+        ("lost-members", AWAY, ["warning"]),
+        ("lost-members", AWAY[:2], []),
+        ("lost-members", [*AWAY[:2], heartbeat(3.05, "slow", 0)], []),
+        ("growing-lag", consumer(50, 1), ["warning"]),
+        ("growing-lag", consumer(100, 1), []),
+        ("growing-lag", consumer(100, 25), []),
+        ("growing-lag", consumer(50, 1, 10), []),
+        # A consumer that hangs, unless its heartbeats end, too.
+        ("growing-lag", [*HANGS, *BEATS], ["warning"]),
+        ("growing-lag", [*HANGS, *BEATS[:20]], []),
+        ("growing-lag", [*consumer(100, 1), *BEATS], []),
+        ("repeated-deliveries", [share(1)], []),
+        ("repeated-deliveries", [share(2)], ["note"]),
+        ("repeated-deliveries", [share(2, 9)], ["warning"]),
+        ("repeated-deliveries", [share(2, 2**63 - 1)], ["warning"]),
+        ("repeated-deliveries", [share(5)], ["error"]),
+        ("offsets-out-of-range", [REFUSED[0], reset(2, 0, 10)], ["note"]),
+        ("offsets-out-of-range", [REFUSED[0], reset(0, 0, 10)], ["error"]),
+    ],
+)
+def test_severities(name: str, rows: Sequence[Row], expected: list[str]) -> None:
+    assert [one.severity for one in found(name, *rows)] == expected
+
+
+def test_lag_that_never_moved() -> None:
+    """As if a transaction were open."""
+    waiting = [heartbeat(place, "reader") for place in range(40)]
+    ends = [fetch(place, 7, 100 * place, client_id="reader", record_count=0) for place in range(40)]
+    (one,) = found("growing-lag", *waiting, *ends)
+    assert one.severity == "warning"
+    (one,) = found("growing-lag", *consumer(50, 1))
+    assert 2000 < one.values["lag"] - one.values["before"] < 3000
+
+
+def test_rejected_records() -> None:
+    rejected = {"first_offset": 0, "last_offset": 11, "acknowledge_types": [3]}
+    body = {"topics": [{"topic_id": "id", "partitions": [{"acknowledgement_batches": [rejected]}]}]}
+    (one,) = found("repeated-deliveries", exchange("ShareAcknowledge", 0, group_id="g", request_body=body))
+    assert (one.severity, one.values["rejected"]) == ("warning", 12)
+
+
+def test_offsets_of_a_topic_are_one_finding() -> None:
+    """Its worst partition is named."""
+    (one,) = found("offsets-out-of-range", *REFUSED, *(reset(2, number, 10 + 50 * number) for number in range(3)))
+    assert (one.severity, one.count) == ("error", 3)
+    assert "orders-2 at offset 10" in one.title
+    values = {"partition": 2, "offset": 10, "reset": 110, "start": 110, "end": None, "skipped": 150, "again": 0}
+    assert one.values == {**values, "offsets": 3}
+
+
+@pytest.mark.parametrize(
+    ("rows", "brokers", "until", "expected"),
+    [
+        ([MEMBER, ABSENT], {}, 9, ["error"]),
+        ([MEMBER, ABSENT, exchange("LeaveGroup", 1.1, group_id="g", member_id="m")], {}, 1.2, ["error"]),
+        ([MEMBER, ABSENT], {"kafka-1:9092": "a"}, 9, ["error"]),
+        ([MEMBER, ABSENT, fetch(1.1, 0)], {}, 9, []),
+        ([MEMBER, ABSENT, exchange("ListOffsets", 1.1)], {}, 9, []),
+        ([MEMBER, ABSENT], {}, 1.2, []),
+        ([ABSENT], {}, 9, []),
+        ([MEMBER, ABSENT], {"10.0.0.8:9092": "a"}, 9, []),
+        ([MEMBER, ABSENT], {"kafka-2:9092": "a", "kafka-3:9092": "a"}, 9, []),
+    ],
+    ids=[
+        "reads-nothing",
+        "left",
+        "same-broker",
+        "reads",
+        "asks",
+        "capture-ends",
+        "administrator",
+        "elsewhere",
+        "names",
+    ],
+)
+def test_a_member_without_an_offset(
+    rows: list[Row], brokers: dict[str, str], until: float, expected: list[str]
+) -> None:
+    """It may read at a broker that is not in the capture."""
+    assert unread(rows, brokers={**ONE, **brokers}, until=until) == expected
+
+
+def test_a_name_that_is_not_released() -> None:
+    """Two programs, if the member that holds the name is still there; otherwise one that was killed."""
+    rows = [heartbeat(0, "old", 0), heartbeat(2, "new", 0, 111)]
+    (one,) = found("shared-instances", *rows)
+    assert (one.severity, one.subject["instance"]) == ("note", "one")
+    assert "not released" in one.title
+    assert [one.severity for one in found("shared-instances", *rows, heartbeat(3, "old"))] == ["error"]
 
 
 def test_a_member_that_joins_again_on_its_connection_did_not_poll() -> None:

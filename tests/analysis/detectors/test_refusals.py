@@ -46,14 +46,6 @@ def test_several_principals_at_once(tries: list[tuple[str, bool]], expected: str
     assert expected in words
 
 
-@pytest.mark.parametrize("others", [[("dave", True)], [("alice", True), ("dave", True)]])
-def test_others_are_accepted_meanwhile(others: list[tuple[str, bool]]) -> None:
-    """Then their passwords are wrong, or those of a program."""
-    (words,) = attempts(*((user, False) for user in USERS), *others)
-    assert "principals" not in words
-    assert "the password or token is wrong" in words
-
-
 @pytest.mark.parametrize(
     ("mechanism", "by_token", "advice"),
     [

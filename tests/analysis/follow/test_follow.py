@@ -149,34 +149,11 @@ def test_an_acknowledgement_without_an_offset(tmp_path: Path) -> None:
     assert (way.steps[2].offset, way.unknown) == (None, [])
 
 
-def test_a_client_in_several_groups(tmp_path: Path) -> None:
-    """Its deliveries belong to either of them."""
-    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
-    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
-    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
-        ("delivered", None, None),
-        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
-    ]
-
-
-def test_without_acknowledgements(tmp_path: Path) -> None:
-    exchanges = [produce(1, 0, status="no_response", acks=0), fetch(1, 1, 3)]
-    way = one(tmp_path, exchanges, [produced(1, 0), fetched(1, 1, 3)])
-    assert (way.offset, kinds(way), way.unknown) == (3, ["produced", "delivered"], ["acknowledgement"])
-    assert (way.steps[0].matched, way.steps[1].after) == ("content", 0)
-
-
 def test_a_later_request_is_not_what_was_delivered_before(tmp_path: Path) -> None:
     exchanges = [produce(1, 2, status="no_response", acks=0), fetch(1, 1, 3)]
     ways = followed(tmp_path, exchanges, [produced(1, 2), fetched(1, 1, 3)]).ways
     assert [(way.offset, kinds(way)) for way in ways] == [(3, ["delivered"]), (None, ["produced"])]
     assert ways[0].unknown == ["producer"]
-
-
-def test_a_topic_that_was_created_again(tmp_path: Path) -> None:
-    exchanges = [produce(1, 0, 3), produce(2, 5, 3)]
-    ways = followed(tmp_path, exchanges, [produced(1, 0, value=b"old"), produced(2, 5)], at("orders-0@3")).ways
-    assert [way.value_bytes for way in ways] == [3, 5]
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])
@@ -330,14 +307,6 @@ def test_rows_that_another_program_wrote(tmp_path: Path, name: str) -> None:
     assert found == expected
 
 
-def test_traces(tmp_path: Path) -> None:
-    wanted = Wanted.parse(None, None, "ABCD")
-    ids = [["abcd"], None, ["other", "abcd"], ["other"]]
-    exchanges = [produce(number, number, number) for number in range(4)]
-    records = [produced(number, number, trace_ids=one) for number, one in enumerate(ids)]
-    assert [way.offset for way in followed(tmp_path, exchanges, records, wanted).ways] == [0, 2]
-
-
 def test_the_first_records_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exchanges = [produce(number, number, number) for number in range(20)]
     records = [produced(number, number) for number in range(20)]
@@ -380,18 +349,17 @@ def test_what_is_asked() -> None:
         Wanted.parse(None, "o-0@1", None, ("o",))
 
 
-def test_nothing_found(tmp_path: Path) -> None:
-    export = Export.open(
-        str(write_export(tmp_path / "some", exchanges=[fetch(1, 1, 3)], records=[fetched(1, 1, 3), fetched(1, 1, 9)]))
-    )
+def test_a_client_in_several_groups(tmp_path: Path) -> None:
+    """Its deliveries belong to either of them."""
+    exchanges = [fetch(1, 1, 17), commit(1, 2, 18), commit(2, 3, 18, group="h"), commit(3, 4, 18, "other", "i")]
+    way = one(tmp_path, exchanges, [fetched(1, 1, 17)])
+    assert [(step.kind, step.group_id, step.after) for step in way.steps] == [
+        ("delivered", None, None),
+        *(("committed", "g", 0), ("committed", "h", 0), ("committed", "i", None)),
+    ]
 
-    def said(wanted: Wanted) -> str | None:
-        return nothing_found(export, wanted, follow(export, wanted, 1).records)
 
-    assert said(Wanted(key=b"x")) == "no record matches key x; 2 rows of records, topics: orders"
-    assert said(at("orders-0@4")) == "no record matches offset orders-0@4; fetched of orders-0: 3 to 9"
-    assert said(at("other-0@4")) == "no record matches offset other-0@4; 2 rows of records, topics: orders"
-    assert said(Wanted(trace="ab")) == "no record matches trace ab; 0 of 2 rows of records have trace ids"
+def test_an_export_without_records(tmp_path: Path) -> None:
     empty = Export.open(str(write_export(tmp_path / "empty", exchanges=[fetch(1, 1, 3)], records=[])))
     assert nothing_found(empty, KEY, follow(empty, KEY, 1).records) == "no records in 1 exchanges"
     bare = Export.open(str(write_export(tmp_path / "bare", exchanges=[fetch(1, 1, 3)])))

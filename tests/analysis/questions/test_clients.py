@@ -5,55 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.errors import UsageError
-from tests.analysis.tables import SECOND, START_NS, answers, asked, connection, exchange, moment, partition, pick
-
-COUNTED = ("error_code", "error", "api", "client_id", "topic", "errors", "exchanges")
-NOT_LEADER = {"error_code": 6, "error": "NOT_LEADER_OR_FOLLOWER"}
-
-
-def test_codes_of_partitions_with_their_topics() -> None:
-    rows = [
-        exchange(
-            "Produce",
-            1,
-            error_code=6,
-            error_count=2,
-            partitions=[partition("a", **NOT_LEADER), partition("b", **NOT_LEADER)],
-        ),
-        exchange(
-            "Produce", 5, error_code=6, error_count=1, partitions=[partition("a", 0), partition("a", 1, **NOT_LEADER)]
-        ),
-        exchange("Produce", 9, partitions=[partition("a")]),
-    ]
-    found = answers("errors", rows)
-    assert pick(found, *COUNTED) == [
-        (6, "NOT_LEADER_OR_FOLLOWER", "Produce", "app", "a", 2, 2),
-        (6, "NOT_LEADER_OR_FOLLOWER", "Produce", "app", "b", 1, 1),
-    ]
-    assert pick(found, "first", "last") == [(moment(1), moment(5)), (moment(1), moment(1))]
-
-
-def test_several_codes_of_one_topic_in_one_exchange() -> None:
-    two = [partition("a", 0, **NOT_LEADER), partition("a", 1, **NOT_LEADER)]
-    (found,) = answers("errors", [exchange("Produce", error_code=6, error_count=2, partitions=two)])
-    assert (found["errors"], found["exchanges"]) == (2, 1)
-
-
-def test_other_codes_are_read_from_the_body() -> None:
-    body = {
-        "topics": [{"name": "x", "error_code": 36}, {"name": "y", "error_code": 17}, {"name": "z", "error_code": 0}]
-    }
-    found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=2, response_body=body)])
-    assert pick(found, *COUNTED[:2], "topic") == [
-        (17, "INVALID_TOPIC_EXCEPTION", "y"),
-        (36, "TOPIC_ALREADY_EXISTS", "x"),
-    ]
-
-
-def test_fields_that_are_not_on_the_wire_are_not_counted() -> None:
-    body = {"error_code": 3, "_value": {"error_code": 7}}
-    found = answers("errors", [exchange("Metadata", error_code=3, error_count=1, response_body=body)])
-    assert pick(found, "error_code", "errors") == [(3, 1)]
+from tests.analysis.tables import answers, asked, exchange, pick
 
 
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
@@ -62,91 +14,10 @@ def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
     assert pick(found, "error_code", "error", "errors") == [(None, None, 2), (36, "TOPIC_ALREADY_EXISTS", 1)]
 
 
-def test_an_unknown_code_has_no_name() -> None:
-    (found,) = answers("errors", [exchange("Heartbeat", error_code=30_000, error_count=1)])
-    assert (found["error_code"], found["error"]) == (30_000, None)
-
-
-def test_the_topic_is_not_a_dimension() -> None:
-    with pytest.raises(UsageError, match="topic"):
-        asked("errors", by="topic")
-
-
-def test_versions_that_4_0_removed() -> None:
-    """KIP-896:
-
-    Kafka 4.0 removed the versions that only clients older than 2.1 use, and the ZooKeeper APIs between brokers.
-    """
-    rows = [
-        exchange("Produce", 1, api_version=2, client_id="old"),
-        exchange("Produce", 2, api_version=2, client_id="old"),
-        exchange("Produce", 3, api_version=9, client_id="new"),
-        exchange("Produce", 3, api_version=13, client_id="newest"),
-        exchange("ApiVersions", 3, api_version=9, client_id="newest"),
-        exchange("LeaderAndIsr", 4, api_version=5, client_id="broker"),
-        exchange(None, 4, client_id="orphan", api_version=None),
-    ]
-    found = answers("versions", rows, target="4.0")
-    names = ("client_id", "api", "api_version", "verdict", "target_min", "target_max", "requests")
-    assert pick(found, *names) == [
-        ("broker", "LeaderAndIsr", 5, "removed", None, None, 1),
-        ("newest", "Produce", 13, "too-new", 3, 12, 1),
-        ("old", "Produce", 2, "too-old", 3, 12, 2),
-    ]
-    assert pick(found, "first", "last")[2] == (moment(1), moment(2))
-    assert answers("versions", rows[2:3], target="3.9") == []
-    assert pick(answers("versions", rows[2:3], target="3.9", all=True), "verdict") == [("supported",)]
-
-
-def test_an_api_that_is_not_released_yet() -> None:
-    rows = [exchange("ShareFetch", api_version=1), exchange(None, api_key=9999, api_version=0)]
-    assert pick(answers("versions", rows, target="2.0"), "api", "verdict") == [
-        ("9999", "not-yet"),
-        ("ShareFetch", "not-yet"),
-    ]
-
-
 @pytest.mark.parametrize("target", ["5.9", "", "four"])
 def test_an_unknown_release(target: str) -> None:
     with pytest.raises(UsageError, match="is unknown"):
         asked("versions", target=target)
-
-
-def test_connections_by_client_and_minute() -> None:
-    begin = (60 - START_NS // SECOND % 60) % 60
-    rows = [connection(begin + number, lived=0.5, ended="rst", requests=0) for number in range(3)]
-    rows += [
-        connection(begin + 61, lived=3.5),
-        connection(begin + 1, client_ids=["job", "x"]),
-        connection(verdict="not_kafka"),
-    ]
-    rows.append(connection(begin + 2, client_ids=[], client_ip="10.0.0.6", requests=0))
-    found = answers("churn", connections=rows)
-    names = ("time", "client_ip", "client_id", "opened", "short", "reset", "without_requests", "requests")
-    assert pick(found, *names) == [
-        (moment(begin), "10.0.0.5", "app", 3, 3, 3, 3, 0),
-        (moment(begin), "10.0.0.5", "job", 1, 0, 0, 0, 3),
-        (moment(begin), "10.0.0.6", None, 1, 0, 0, 1, 0),
-        (moment(begin + 60), "10.0.0.5", "app", 1, 0, 0, 0, 3),
-    ]
-    assert found[0]["mean_life_us"] == 500_000
-    assert len(answers("churn", connections=rows, at_least=2)) == 1
-    assert answers("churn", connections=rows, short="4s")[-1]["short"] == 1
-
-
-ALL = {"topics": None, "allow_auto_topic_creation": True}
-
-
-def test_only_storms_are_listed() -> None:
-    begin = (10 - START_NS // SECOND % 10) % 10
-    rows = [exchange("Metadata", begin + number / 2, client_id="loop", request_body=ALL) for number in range(12)]
-    rows += [exchange("Metadata", begin + number * 3, client_id="calm") for number in range(4)]
-    rows += [exchange("Fetch", begin, client_id="calm")] * 30
-    found = answers("metadata-storms", rows)
-    names = ("client_id", "requests", "all_topics", "response_bytes", "errors", "time")
-    assert pick(found, *names) == [("loop", 12, 12, 2400, 0, moment(begin))]
-    lower = answers("metadata-storms", rows, at_least=4, every="1m")
-    assert sorted(pick(lower, "client_id", "requests")) == [("calm", 4), ("loop", 12)]
 
 
 def test_all_topics_in_version_0_and_after() -> None:
@@ -160,3 +31,8 @@ def test_all_topics_in_version_0_and_after() -> None:
     rows = [exchange("Metadata", request_body=body, api_version=version, error_count=1) for body, version in bodies]
     (found,) = answers("metadata-storms", rows, at_least=1, every="60m")
     assert (found["requests"], found["all_topics"], found["errors"]) == (5, 2, 5)
+
+
+def test_the_topic_is_not_a_dimension() -> None:
+    with pytest.raises(UsageError, match="topic"):
+        asked("errors", by="topic")

@@ -66,60 +66,9 @@ def test_the_last_member_that_had_the_partition() -> None:
     assert (found["client_id"], found["fetched_offset"], found["max_fetch_lag"]) == ("c2", 70, 70)
 
 
-def test_replicating_brokers_are_not_consumers() -> None:
-    assert answers("lag", [fetch(1, 10, 30, client="broker-1-fetcher-0")]) == []
-
-
-def test_past_the_last_watermark_there_is_no_lag() -> None:
-    (found,) = answers("lag", [fetch(1, 0, 50), commit(2, 60)])
-    assert found["commit_lag"] == 0
-
-
 @pytest.mark.parametrize(("at_least", "shown"), [(0, 1), (50, 1), (51, 0)])
 def test_only_large_lags(at_least: int, shown: int) -> None:
     assert len(answers("lag", [fetch(1, 0, 50)], at_least=at_least)) == shown
-
-
-FETCHES = [
-    exchange(
-        "Fetch",
-        topics=["a", "b"],
-        latency_us=10,
-        partitions=[partition("a", bytes=1000, record_count=10), partition("b")],
-    ),
-    exchange("Fetch", topics=["a", "b"], latency_us=500),
-    exchange("Fetch", topics=["a", "b"], latency_us=300, error_count=1, error_code=6),
-    exchange("Fetch", latency_us=100),
-    exchange("Fetch", topics=["a"], status="open", error_count=None, latency_us=None),
-    exchange("Produce", topics=["a"], partitions=[partition("a", bytes=7, record_count=7)]),
-]
-EFFICIENCY = ("fetches", "empty", "failed", "bytes", "records", "empty_ratio", "bytes_per_fetch", "empty_wait_us")
-
-
-def test_fetches_by_client_and_topic() -> None:
-    found = answers("fetch-efficiency", FETCHES)
-    assert pick(found, "client_id", "topic", *EFFICIENCY) == [
-        ("app", "a", 3, 1, 1, 1000, 10, 1 / 3, 1000.0, 500.0),
-        ("app", "b", 3, 2, 1, 0, 0, 2 / 3, None, 255.0),
-        ("app", None, 1, 1, 0, 0, 0, 1.0, None, 100.0),
-    ]
-
-
-def test_fetches_by_client_a_fetch_counts_once() -> None:
-    (found,) = answers("fetch-efficiency", FETCHES, by="client")
-    assert [found[name] for name in EFFICIENCY] == [4, 2, 1, 1000, 10, 0.5, 1000.0, 300.0]
-    assert "topic" not in found
-
-
-def test_fetches_by_topic_alone() -> None:
-    found = answers("fetch-efficiency", FETCHES, by="topic")
-    assert pick(found, "topic", "fetches") == [("a", 3), ("b", 3), (None, 1)]
-
-
-def test_a_topic_without_a_name_is_listed_by_its_id() -> None:
-    part = partition(None, topic_id="AAECAwQFBgcICQoLDA0ODw", bytes=5, record_count=1)
-    (found,) = answers("fetch-efficiency", [exchange("Fetch", partitions=[part])])
-    assert (found["topic"], found["bytes"]) == ("AAECAwQFBgcICQoLDA0ODw", 5)
 
 
 BROKERS = {"brokers": [{"node_id": 1, "host": "b1", "rack": "east"}, {"node_id": 2, "host": "b2", "rack": "west"}]}
@@ -146,16 +95,34 @@ def test_fetches_across_zones() -> None:
     ]
 
 
-def test_describe_cluster_reports_racks_too() -> None:
-    reported = exchange("DescribeCluster", response_body={"brokers": [{"broker_id": 1, "rack": "east"}]})
-    (found,) = answers("racks", [reported, exchange("Fetch", request_body={"rack_id": "west"})])
-    assert (found["broker_rack"], found["cross_zone"]) == ("east", True)
-
-
 @pytest.mark.parametrize("body", [None, "{", "[1]", '{"rack_id":{"base64":"//8="}}', '{"brokers":[7]}'])
 def test_invalid_bodies_name_no_rack(body: str | None) -> None:
     rows = [exchange("Metadata", response_body=body), exchange("Fetch", request_body=body)]
     assert pick(answers("racks", rows), "client_rack", "broker_rack", "cross_zone") == [(None, None, None)]
+
+
+FETCHES = [
+    exchange(
+        "Fetch",
+        topics=["a", "b"],
+        latency_us=10,
+        partitions=[partition("a", bytes=1000, record_count=10), partition("b")],
+    ),
+    exchange("Fetch", topics=["a", "b"], latency_us=500),
+    exchange("Fetch", topics=["a", "b"], latency_us=300, error_count=1, error_code=6),
+    exchange("Fetch", latency_us=100),
+    exchange("Fetch", topics=["a"], status="open", error_count=None, latency_us=None),
+    exchange("Produce", topics=["a"], partitions=[partition("a", bytes=7, record_count=7)]),
+]
+
+
+EFFICIENCY = ("fetches", "empty", "failed", "bytes", "records", "empty_ratio", "bytes_per_fetch", "empty_wait_us")
+
+
+def test_fetches_by_client_a_fetch_counts_once() -> None:
+    (found,) = answers("fetch-efficiency", FETCHES, by="client")
+    assert [found[name] for name in EFFICIENCY] == [4, 2, 1, 1000, 10, 0.5, 1000.0, 300.0]
+    assert "topic" not in found
 
 
 def share(api: str, asked: list[dict[str, Any]], answered: list[dict[str, Any]], **facts: Any) -> dict[str, Any]:

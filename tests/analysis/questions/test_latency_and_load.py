@@ -76,18 +76,9 @@ def test_by_topic_an_exchange_counts_for_each_topic() -> None:
     assert pick(found, "topic", "count") == [("a", 1), ("b", 2), (None, 1)]
 
 
-def test_an_api_without_a_name_is_listed_by_its_number() -> None:
-    assert pick(answers("latency", [exchange(None, api_key=999)]), "api") == [("999",)]
-
-
 def test_negative_latencies_stay_negative() -> None:
     (found,) = answers("latency", [exchange(latency_us=-20), exchange(latency_us=-10)])
     assert [found[name] for name in PERCENTILES] == [2, -20, -20, -10, -10, -10]
-
-
-def test_latency_of_no_rows() -> None:
-    assert answers("latency") == []
-    assert asked("latency").result().schema.names[0] == "api"
 
 
 def test_no_dimension_is_a_usage_error() -> None:
@@ -97,22 +88,6 @@ def test_no_dimension_is_a_usage_error() -> None:
 
 def answered(api: str, broker: int, latency: int, count: int, **values: Any) -> list[dict[str, Any]]:
     return [exchange(api, broker_id=broker, broker_ip=f"10.0.0.{broker}", latency_us=latency, **values)] * count
-
-
-def test_compared_with_the_median_of_the_others() -> None:
-    rows = answered("Produce", 1, 100, 30) + answered("Produce", 2, 120, 30) + answered("Produce", 3, 80, 30)
-    rows += answered("Produce", 4, 230, 30) + answered("Produce", 5, 9000, 3)
-    found = answers("slow-brokers", rows)
-    assert pick(found, "broker_id", "p50_us", "peers_p50_us", "slow") == [
-        (4, 230, 100, True),
-        (2, 120, 100, False),
-        (1, 100, 120, False),
-        (3, 80, 120, False),
-        (5, 9000, None, None),
-    ]
-    assert found[0]["ratio"] == 2.3
-    assert not any(row["slow"] for row in answers("slow-brokers", rows, factor=3))
-    assert answers("slow-brokers", rows, at_least=3)[0]["broker_id"] == 5
 
 
 def test_waiting_does_not_count_as_slow() -> None:
@@ -166,23 +141,9 @@ PENDING = [
 ]
 
 
-def test_the_longest_wait_comes_first() -> None:
-    found = answers("outstanding", PENDING)
-    assert pick(found, "api", "exchange_id", "age_us", "time", "broker") == [
-        ("Fetch", 1, 4_000_000, moment(1), "10.0.0.9:9092"),
-        ("Fetch", 2, 3_000_000, moment(2), "10.0.0.9:9092"),
-        ("Produce", 3, 2_000_000, moment(3), "10.0.0.9:9092"),
-    ]
-
-
 def test_requests_that_ended_in_chosen_ways() -> None:
     assert pick(answers("outstanding", PENDING, status="open"), "exchange_id") == [(1,), (3,)]
     assert pick(answers("outstanding", PENDING, status="unanswered,lost"), "status") == [("unanswered",), ("lost",)]
-
-
-def test_a_broker_with_an_ipv6_address() -> None:
-    rows = [exchange("Fetch", status="open", broker_ip="::1")]
-    assert pick(answers("outstanding", rows), "broker") == [("[::1]:9092",)]
 
 
 def test_throttled_clients() -> None:
@@ -199,23 +160,3 @@ def test_throttled_clients() -> None:
         ("app", "Produce", 3, 2, 400, 300, 200.0, moment(1), moment(3)),
         ("other", "Fetch", 1, 1, 7, 7, 7.0, moment(5), moment(5)),
     ]
-
-
-def test_bytes_and_shares() -> None:
-    rows = [
-        exchange("Produce", 0, client_id="big", request_size=700, response_size=50, record_count=5),
-        exchange(
-            "Produce", 3, client_id="big", request_size=100, response_size=None, status="unanswered", record_count=1
-        ),
-        exchange("Fetch", 1, client_id="small", request_size=50, response_size=100, error_count=2),
-        exchange(None, 2, client_id=None, request_size=None, response_size=0, status="orphan"),
-    ]
-    found = answers("talkers", rows, by="client")
-    names = ("client_id", "requests", "request_bytes", "response_bytes", "bytes", "records", "with_errors")
-    assert pick(found, *names) == [
-        ("big", 2, 800, 50, 850, 6, 0),
-        ("small", 1, 50, 100, 150, 0, 1),
-        (None, 0, 0, 0, 0, 0, 0),
-    ]
-    assert [row["share"] for row in found] == [0.85, 0.15, 0.0]
-    assert pick(found, "first", "last")[0] == (moment(0), moment(3))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.group_events import GROUP_APIS, HEARTBEATS, Event, event_of
-from tests.analysis.tables import START_NS, answers, exchange, moment, pick
+from kafkasniff.analysis.group_events import GROUP_APIS, Event, event_of
+from tests.analysis.tables import answers, exchange, moment, pick
 
 TOLD = ("generation", "members", "joined", "left", "lost", "cause")
 
@@ -30,11 +29,6 @@ def sync(at: float, member: str, generation: int, **values: Any) -> dict[str, An
 
 def leave(at: float, member: str, **values: Any) -> dict[str, Any]:
     return group("LeaveGroup", at, member, {"members": [{"member_id": member, **values}]}, {})
-
-
-def beat(at: float, member: str, asked: int, reported: int, error: int = 0) -> dict[str, Any]:
-    request, response = {"member_epoch": asked}, {"member_epoch": reported}
-    return group("ConsumerGroupHeartbeat", at, member, request, response, error_code=error)
 
 
 def group(api: str, at: float, member: str, request: Any, response: Any, **values: Any) -> dict[str, Any]:
@@ -102,11 +96,6 @@ def test_a_capture_that_begins_in_the_middle() -> None:
     ]
 
 
-def test_without_the_leaders_list_no_member_counts_as_lost() -> None:
-    found = answers("rebalances", [join(1, "a", 1), join(1, "b", 1), join(2, "a", 2)])
-    assert pick(found, "generation", "members", "lost") == [(1, None, []), (2, None, [])]
-
-
 def test_a_member_that_is_unknown_to_the_group() -> None:
     rows = [join(1, "a", 1, ["a"]), group("Heartbeat", 2, "a", {}, {}, error_code=25)]
     assert pick(answers("rebalances", rows), "generation", "lost", "cause")[1] == (
@@ -152,85 +141,9 @@ def test_without_bodies_syncs_separate_the_joins() -> None:
     assert pick(answers("rebalances", bare), "generation", "joined") == [(None, []), (None, ["b"])]
 
 
-def test_the_newer_protocol() -> None:
-    rows = [
-        beat(1, "a", 0, 1),
-        beat(1.5, "a", 1, 1),
-        beat(2, "b", 0, 1),
-        beat(2.5, "a", 1, 2),
-        beat(2.6, "b", 1, 2),
-        beat(3, "b", -1, -1),
-        beat(3.5, "a", 2, 3),
-        beat(4, "a", 3, 4),
-        beat(5, "a", 4, 0, error=110),
-    ]
-    found = answers("rebalances", rows)
-    assert pick(found, *TOLD) == [
-        (1, 1, ["a"], [], [], "id-a joined"),
-        (2, 2, ["b"], [], [], "id-b joined"),
-        (3, 1, [], ["b"], [], "id-b left"),
-        (4, 1, [], [], [], "assignment, subscription or topics changed"),
-        (None, 0, [], [], ["a"], "id-a gone without leaving"),
-    ]
-    assert {row["protocol"] for row in found} == {"consumer"}
-    assert found[1]["duration_us"] == 501_000
-
-
 def event(api: str, request: Any = None, response: Any = None, **values: Any) -> Event | None:
     row = exchange(api, group_id="g", member_id="m", duration_us=1000, request_body=request, response_body=response)
     return event_of({**row, "broker": "10.0.0.9:9092", **values})
-
-
-def seen(api: str, request: Any = None, response: Any = None, **values: Any) -> Event:
-    found = event(api, request, response, **values)
-    assert found is not None
-    return found
-
-
-def test_who_and_when() -> None:
-    found = seen("JoinGroup", client_id="app")
-    assert (found.group_id, found.member_id, found.client_id, found.cluster) == ("g", "m", "app", "10.0.0.9:9092")
-    assert (found.time_ns, found.done_ns) == (START_NS, START_NS + 1_000_000)
-    assert seen("JoinGroup", duration_us=None).done_ns == START_NS
-    assert seen("JoinGroup", time_ns=None).done_ns is None
-
-
-def test_a_join() -> None:
-    """The generation and the members are the coordinator's, who sends them to the leader only."""
-    request = {"member_id": "m", "reason": "why", "group_instance_id": "static"}
-    response = {"generation_id": 7, "members": [{"member_id": "m"}, {"member_id": "n"}]}
-    found = seen("JoinGroup", request, response)
-    assert (found.generation, found.everybody) == (7, ["m", "n"])
-    assert (found.reason, found.instance) == ("why", "static")
-    assert seen("JoinGroup", request, response, error_code=25).everybody is None
-    assert seen("JoinGroup", request, {"generation_id": 7, "members": []}).everybody is None
-
-
-@pytest.mark.parametrize(
-    ("request_", "leaving", "reason"),
-    [
-        ({"members": [{"member_id": "a", "reason": "closed"}, {"member_id": "b"}]}, ["a", "b"], "closed"),
-        # An administrator removes a static member by its name.
-        ({"members": [{"member_id": "", "group_instance_id": "static"}]}, ["static"], None),
-        # Versions before 3 have one member.
-        ({"member_id": "m"}, ["m"], None),
-        (None, ["m"], None),
-    ],
-)
-def test_a_leave(request_: Any, leaving: list[str], reason: str | None) -> None:
-    found = seen("LeaveGroup", request_)
-    assert (found.leaving, found.reason) == (leaving, reason)
-
-
-@pytest.mark.parametrize("api", HEARTBEATS)
-def test_heartbeats_of_the_newer_protocols(api: str) -> None:
-    assert event(api, {"member_epoch": 5}, {"member_epoch": 5}) is None
-    for asked, given_ in ((0, 1), (5, 6), (-1, -1), (0, 0)):
-        found = seen(api, {"member_epoch": asked}, {"member_epoch": given_})
-        assert (found.asked, found.generation) == (asked, given_)
-    # An error is a change, and so is what nobody saw.
-    assert seen(api, {"member_epoch": 5}, {"member_epoch": 5}, error_code=110).error_code == 110
-    assert seen(api, None, None).asked is None
 
 
 VALUES = st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3) | st.lists(st.none(), max_size=2)

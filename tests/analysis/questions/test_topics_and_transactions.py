@@ -89,25 +89,3 @@ def test_transactions_as_the_client_reports_them(name: str) -> None:
     assert [(one["transactional_id"], one["outcome"]) for one in found] == [
         (one["transactional_id"], outcomes[one["result"]]) for one in said
     ]
-
-
-def test_topics() -> None:
-    fetched = [partition("a", 1, record_count=4, bytes=40), partition(None, 0, topic_id="some-id", bytes=None)]
-    rows = [
-        *(produce(second, client_id=f"p{second}", transactional_id=None) for second in range(1, 8)),
-        exchange("Produce", 8, client_id="big", partitions=[partition("a", 2, record_count=1, bytes=1000)]),
-        exchange("Fetch", 9, client_id="reader", topics=["a", "empty"], partitions=fetched),
-        exchange("Fetch", 10, client_id="broker-2-fetcher-0", partitions=fetched[:1]),
-        exchange("OffsetCommit", 11, client_id="reader", group_id="g", partitions=[partition("a", 1)]),
-        exchange("Metadata", 12, topics=["a"]),
-    ]
-    a, empty, unnamed = answers("topics", rows)
-    assert (a["topic"], a["partitions"], a["first"], a["last"]) == ("a", 3, moment(1), moment(11))
-    assert [a[name] for name in ("producers", "consumers", "followers", "groups")] == [8, 1, 1, 1]
-    assert a["produced_by"] == ["big", "p1", "p2", "p3", "p4"]
-    assert (a["consumed_by"], a["group_ids"]) == (["reader"], ["g"])
-    sizes = ("produced_bytes", "consumed_records", "consumed_bytes")
-    assert [a[name] for name in sizes] == [7 * 90 + 1000, 4, 40]
-    assert (empty["topic"], empty["consumers"], empty["consumed_records"], empty["partitions"]) == ("empty", 1, 0, 0)
-    assert (unnamed["topic"], unnamed["consumed_bytes"]) == ("some-id", 0)
-    assert pick(answers("topics", rows, topic="e*"), "topic") == [("empty",)]

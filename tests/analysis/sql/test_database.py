@@ -108,10 +108,6 @@ def test_unneeded_columns_change_nothing(query: str, codecs: Path, database: Dat
     assert found
 
 
-def test_several_exports_are_one(export: Export, database: Database) -> None:
-    assert rows_of(database, "SELECT count(*) AS n FROM exchanges", export, export) == [{"n": 22}]
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
