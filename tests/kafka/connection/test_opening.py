@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, MAX_REFUSAL_NS, MAX_WAIT_NS, refusal
@@ -331,17 +329,3 @@ def test_connections_with_a_gap() -> None:
             assert reported(talk.packets[:place] + talk.packets[place + 1 :]) == []
             cut = packet.but(payload=packet.payload[:-3], cut=3)
             assert reported([*talk.packets[:place], cut, *talk.packets[place + 1 :]]) == []
-
-
-@given(st.data())
-def test_damaged_connections_yield_the_same_in_pieces(data: st.DataObject) -> None:
-    """Bytes changed anywhere in the response, or cut anywhere: no exception, and one batch equals many."""
-    answer = bytearray(kb.api_versions_response(1, 3))
-    for _ in range(data.draw(st.integers(0, 4))):
-        answer[data.draw(st.integers(0, len(answer) - 1))] = data.draw(st.integers(0, 255))
-    talk = begun()
-    talk.send("client", kb.api_versions_request(1, 3))
-    talk.send("broker", bytes(answer[: data.draw(st.integers(0, len(answer)))]), data.draw(st.integers(1, 40)))
-    if data.draw(st.booleans()):
-        talk.send("client", kb.metadata_request(2, None))
-    reported(closed(talk, data.draw(st.sampled_from(["fin", "rst"]))))

@@ -13,7 +13,6 @@ import pytest
 
 from kafkasniff.kafka.embedded.group_protocol import (
     assignment,
-    describe_groups_response,
     join_group_request,
     join_group_response,
     metadata,
@@ -47,19 +46,6 @@ def framed(vector: Vector, version: int | None = None) -> bytes:
 
 
 # Bytes written by Kafka's classes.
-
-
-@pytest.mark.parametrize(
-    "vector", SUBSCRIPTIONS + ASSIGNMENTS, ids=lambda one: f"{one.name}-{one.version}-{one.variant}"
-)
-def test_consumer_messages_of_all_versions(vector: Vector) -> None:
-    read = metadata if vector in SUBSCRIPTIONS else assignment
-    reported = context()
-    found = read(framed(vector), CONSUMER, reported, "here")
-    assert found is not None
-    assert (found["format"], found["version"]) == ("consumer", vector.version)
-    assert list(compare(vector.body, found["value"], "")) == []
-    assert reported.problems == []
 
 
 def partitions(topics: Iterable[dict[str, Any]]) -> list[str]:
@@ -391,19 +377,3 @@ def test_the_memory_is_bounded_and_keeps_recent_groups() -> None:
     assert memory.group_protocol("g0") == CONSUMER
     assert memory.group_protocol("g1") is None
     assert memory.group_protocol("g2") == CONSUMER
-
-
-def test_truncated_bodies() -> None:
-    for body in (
-        {},
-        {"group_id": b"\xff"},
-        {"group_id": "g", "protocol_type": b"\xff"},
-        {"group_id": "g", "protocols": None},
-    ):
-        for read in (join_group_request, join_group_response, sync_group_request, sync_group_response):
-            whole = dict(body)
-            read(whole, 5, context(ConnectionMemory()))
-            assert whole == body
-    groups = {"groups": [{"protocol_type": "consumer"}, {"members": [{}]}, {"members": None}]}
-    describe_groups_response(groups, 5, context())
-    assert groups == {"groups": [{"protocol_type": "consumer"}, {"members": [{}]}, {"members": None}]}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,6 @@ from kafkasniff.kafka.embedded.otlp import read_metrics
 from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES, push_telemetry_request
 from kafkasniff.kafka.messages.message import Decoded, decode_request
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Message
-from kafkasniff.sinks.jsonl import message_object
 from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
 from tests.kafka.embedded.metadata_craft import compact_bytes
 from tests.kafka.records_craft import COMPRESSORS
@@ -70,22 +66,6 @@ def test_every_codec() -> None:
     for codec, compress in COMPRESSORS.items():
         decoded, body = pushed(compress(data), codec)
         assert (decoded.problems, body["_metrics"]) == ((), found.metrics)
-
-
-def test_skipped_parts_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otlp, "MAX_PARTS", 10)
-    data = MetricsData()
-    metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="many")
-    for _ in range(10):
-        metric.gauge.data_points.add(as_double=math.nan)
-    decoded, body = pushed(data.SerializeToString())
-    (shown,) = body["_metrics"]["resources"][0]["metrics"]
-    # A resource, a scope and a metric count, too.
-    assert len(shown["points"]) == 10 - 3
-    assert kinds(decoded) == ["metrics-bound"]
-    assert "3 were skipped" in decoded.problems[0].detail
-    message = Message("request", 1, api_key=72, body=body)
-    assert '"NaN"' in json.dumps(message_object(message)["body"]["_metrics"])
 
 
 def test_no_metrics() -> None:
@@ -187,16 +167,6 @@ def test_every_kind_of_metric() -> None:
     data = MetricsData()
     data.resource_metrics.add().scope_metrics.add().metrics.add(name="y").sum.aggregation_temporality = 99
     assert metrics_of(data)["resources"][0]["metrics"][0]["temporality"] == 99
-
-
-def test_neighbours_with_the_same_attributes_are_one_resource() -> None:
-    data = MetricsData()
-    for rack in ("a", "a", "b", "a"):
-        resource = data.resource_metrics.add()
-        resource.resource.attributes.add(key="rack").value.string_value = rack
-        resource.scope_metrics.add().metrics.add(name=f"of-{rack}")
-    found = [(one["attributes"]["rack"], len(one["metrics"])) for one in metrics_of(data)["resources"]]
-    assert found == [("a", 2), ("b", 1), ("a", 1)]
 
 
 def test_values_that_nest_too_deep() -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_body import decode_body
@@ -96,24 +93,6 @@ def test_kafkas_messages_are_read_as_by_the_general_decoder() -> None:
     assert missed == 0
 
 
-def test_nothing_for_messages_with_more_to_report() -> None:
-    error = struct.pack(">ih", 5, 27)
-    clean = struct.pack(">ih", 5, 0)
-    for data, to, given_back in (
-        (clean, (12, 0), True),
-        (error, (12, 0), False),
-        (clean + b"\x00", (12, 0), False),
-        (clean[:-1], (12, 0), False),
-        (clean, (12, 99), False),
-        (clean, (999, 0), False),
-        # A refusal, which is in another version.
-        (struct.pack(">ihi", 5, 35, 0), (18, 3), False),
-    ):
-        context = DecodeContext(DecodeOptions())
-        decoded, body = both(data, DecodeOptions(), to, context)
-        assert check(decoded, body, context, DecodeOptions()) == given_back, data
-
-
 @pytest.mark.parametrize("records", ["full", "columns", "metadata", "batches"])
 def test_records_that_are_not_whole(records: Any) -> None:
     whole = batch_of([Record(0, 0, b"k", b"v")])
@@ -130,34 +109,3 @@ def test_records_that_are_not_whole(records: Any) -> None:
         assert check(*both(request, options, None, context), context, options) == of_produce
         response = kafka_bytes.fetch_response(1, "topic", held, 5)[4:]
         assert check(*both(response, options, (1, 4), context), context, options) == of_fetch
-
-
-HEADS = [b"session-key", b"connector-a", b"task-b-0", b"\0\0\0\0\x07schema", b"\0\0\0\0\x08", b"s", b"plain", b""]
-VALUES = [b'{"properties":{"database.password":"secret"}}', b'{"key":"c2VjcmV0"}', b"\0\0\0\0\x07payload", b"x", b"\0"]
-FIELDS = st.none() | st.sampled_from(HEADS) | st.sampled_from(VALUES)
-
-
-@given(
-    st.lists(st.lists(st.tuples(FIELDS, FIELDS), max_size=4), min_size=1, max_size=3),
-    st.booleans(),
-    st.integers(0, 3),
-)
-def test_records_that_interpreters_are_spared_have_nothing_for_them(
-    batches: list[list[tuple[bytes | None, bytes | None]]], show: bool, cut: int
-) -> None:
-    """Interpreters are called only if records look like theirs: calling them on all changes nothing."""
-    held = b"".join(
-        batch_of([Record(index, 0, key, value) for index, (key, value) in enumerate(pairs)]) for pairs in batches
-    )
-    options = DecodeOptions(show_secrets=show)
-    request = kafka_bytes.produce_request(1, "topic", held[: len(held) - cut])[4:]
-    response = kafka_bytes.fetch_response(1, "topic", held[: len(held) - cut], 5)[4:]
-    for decoded, plan in (
-        (decode_request(request, 0, len(request), options), request_plan(0, 3)),
-        (decode_response(response, 0, len(response), 1, 4, options), response_plan(1, 4)),
-    ):
-        assert decoded.body is not None
-        assert plan.interpret is not None
-        before = repr(decoded.body)
-        plan.interpret(decoded.body, plan.version, DecodeContext(options))
-        assert repr(decoded.body) == before

@@ -117,19 +117,6 @@ def programs() -> Programs:
     return Programs(kernel(), lambda plan: None if plan.schema is None else program_of(plan.schema.root))
 
 
-def test_pending_bodies_keep_their_programs() -> None:
-    """With other options each kind gets another program, while bodies of the previous one may be pending."""
-    found = programs()
-    first = found.get(12, 0, "request")
-    assert found.get(12, 0, "request") is first
-    found.clear()
-    second = found.get(12, 0, "request")
-    assert first is not None
-    assert second is not None
-    assert {first.address, second.address} == set(found.kept)
-    assert len(found.kept) == 2
-
-
 def test_versions_from_the_wire_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ahead, "MAX_KINDS", 10)
     found = programs()

@@ -6,8 +6,8 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_by_name, enum_names, enum_text
-from kafkasniff.kafka.schema.errors import error_by_code, error_by_name, error_codes, error_meaning, error_name
+from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_text
+from kafkasniff.kafka.schema.errors import error_by_code, error_codes, error_meaning, error_name
 from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_bytes, uuid_text
 
 
@@ -44,16 +44,6 @@ def test_advice_for_every_code() -> None:
     assert len(set(advice)) > 120
 
 
-def test_look_up() -> None:
-    error = error_by_code(6)
-    assert error is not None
-    assert (error.name, error.retriable, error.since) == ("NOT_LEADER_OR_FOLLOWER", True, "0.8.0")
-    assert error_by_name("not_leader_for_partition") is error
-    assert error_by_name("NOT_LEADER_OR_FOLLOWER") is error
-    assert error_by_name("nothing") is None
-    assert error_name(9999) is None
-
-
 @pytest.mark.parametrize(
     ("enum", "value", "name"),
     [
@@ -75,16 +65,6 @@ def test_look_up() -> None:
 )
 def test_enums(enum: str, value: object, name: str | None) -> None:
     assert enum_text(enum, value) == name
-
-
-def test_tables_of_enums() -> None:
-    assert enum_names(OPERATION_BITS) is enum_names("no such table") is None
-    assert enum_names("isolation_level") == {0: "READ_UNCOMMITTED", 1: "READ_COMMITTED"}
-    timestamps, features = enum_by_name("list_offsets_timestamp"), enum_by_name("feature_name")
-    assert timestamps is not None
-    assert features is not None
-    assert {value.name: value.since_version for value in timestamps.values}["MAX_TIMESTAMP"] == 7
-    assert {value.text: value.levels for value in features.values}["transaction.version"] == (0, 1, 2)
 
 
 def test_uuids() -> None:

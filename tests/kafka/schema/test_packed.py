@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from kafkasniff.kafka.apis.coverage import defined_pairs
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.program import FLAGS, KINDS, ops_of, program_of
+from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.walker import walk
@@ -21,7 +20,6 @@ from kafkasniff.native import kernel
 from tests.choice import DEEP
 from tests.kafka.encode import Encoder, Plan
 from tests.kafka.schemas import data_schemas, schemas_of
-from tests.native.kernel_and_walker import roots
 
 PARTS = 4
 """Tests of all APIs, which workers share."""
@@ -87,10 +85,6 @@ def test_longer_arrays() -> None:
             check(one, rng, {"count": count, "tagged": False, "unknown_tags": False, "nulls": False})
 
 
-def test_all_pairs_are_covered() -> None:
-    assert sum(len(list(schemas_of(key))) for key in api_keys()) == 2 * len(defined_pairs())
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 def test_cut_at_any_byte(part: int) -> None:
     for key in api_keys()[part::PARTS]:
@@ -137,17 +131,6 @@ def assert_part(part: object, whole: object) -> None:
         assert part == whole
 
 
-def test_every_layout_has_a_program_that_the_kernel_takes() -> None:
-    check = kernel().check
-    pairs = sum(len(found.versions) for key in api_keys() if (found := api(key)) is not None)
-    count = 0
-    for root in roots():
-        program = program_of(root)
-        assert check(program, len(program)) == 1
-        count += 1
-    assert count > 2 * pairs
-
-
 def test_programs_that_are_damaged_are_refused() -> None:
     """No index and no name of a program that is taken lies outside."""
     check = kernel().check
@@ -172,18 +155,3 @@ def test_programs_that_are_damaged_are_refused() -> None:
         changed = bytearray(program)
         changed[place : place + 4] = wrong.to_bytes(4, sys.byteorder)
         assert check(bytes(changed), len(changed)) == 0, place
-
-
-def test_ops_match_the_layout() -> None:
-    found = api(0)
-    assert found is not None
-    ops = ops_of(found.request(9).root)
-    assert [op.name for op in ops] == [
-        "",
-        *("transactional_id", "acks", "timeout_ms", "topic_data"),
-        *("name", "partition_data", "index", "records"),
-    ]
-    assert [op.next for op in ops] == [9, 2, 3, 4, 9, 6, 9, 8, 9]
-    assert {"watched", "compact"} <= {*ops[5].flags}
-    assert "payload" in ops[8].flags
-    assert all(op.kind in KINDS and {*op.flags} <= {*FLAGS} for op in ops)
