@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from kafkasniff import read
 from kafkasniff.kafka.embedded import otlp
 from kafkasniff.kafka.embedded.otlp import read_metrics
-from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES, push_telemetry_request
+from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES
 from kafkasniff.kafka.messages.message import Decoded, decode_request
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
 from tests.kafka.embedded.metadata_craft import compact_bytes
 from tests.kafka.records_craft import COMPRESSORS
-
-CAPTURE = Path(__file__).parents[3] / "captures" / "java-telemetry.pcap"
 
 
 def pushed(metrics: bytes, codec: int = 0, options: DecodeOptions | None = None) -> tuple[Decoded, dict[str, Any]]:
@@ -33,32 +29,6 @@ def kinds(decoded: Decoded) -> list[str]:
     return [problem.kind for problem in decoded.problems]
 
 
-def test_a_real_producer() -> None:
-    pushes = [
-        exchange.request.body
-        for exchange in read([CAPTURE])
-        if exchange.request is not None
-        and exchange.request.api == "PushTelemetry"
-        and exchange.request.body is not None
-    ]
-    assert len(pushes) == 2
-    sent = 0
-    for body in pushes:
-        assert body["compression_type"] == 4
-        (resource,) = body["_metrics"]["resources"]
-        by_name = {metric["name"]: metric for metric in resource["metrics"]}
-        # The subscription that the capture's admin client created asked for this prefix.
-        assert all(name.startswith("org.apache.kafka.producer.record") for name in by_name)
-        assert len(by_name) == 11
-        total = by_name["org.apache.kafka.producer.record.send.total"]
-        assert (total["type"], total["temporality"], total["monotonic"]) == ("sum", "delta", True)
-        (point,) = total["points"]
-        assert point["start_time_unix_nano"] < point["time_unix_nano"]
-        sent += point["value"]
-    # The producer wrote three records, one per second.
-    assert sent == 3
-
-
 def test_every_codec() -> None:
     data = everything().SerializeToString()
     found = read_metrics(data)
@@ -66,15 +36,6 @@ def test_every_codec() -> None:
     for codec, compress in COMPRESSORS.items():
         decoded, body = pushed(compress(data), codec)
         assert (decoded.problems, body["_metrics"]) == ((), found.metrics)
-
-
-def test_no_metrics() -> None:
-    decoded, body = pushed(b"")
-    assert ("_metrics" in body, decoded.problems) == (False, ())
-    context = DecodeContext(DecodeOptions())
-    cut: dict[str, Any] = {"client_instance_id": "A" * 22}
-    push_telemetry_request(cut, 0, context)
-    assert (list(cut), context.problems) == (["client_instance_id"], [])
 
 
 @pytest.mark.parametrize(
