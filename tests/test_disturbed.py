@@ -245,6 +245,7 @@ def test_the_originals_have_enough_to_lose(source: str) -> None:
 @pytest.mark.parametrize(("source", "name"), of_all_kinds(HARMLESS))
 def test_disturbances_without_losses_change_no_message(source: str, name: str) -> None:
     disturbed = HARMLESS[name](packets_of(source), seeded(source, name))
+    assert disturbed != packets_of(source)
     outcome = packets_outcome(disturbed)
     same(outcome.messages(), original(source).messages())
     assert kinds(outcome) == kinds(original(source))

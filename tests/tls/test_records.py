@@ -216,25 +216,6 @@ def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, ex
     assert found.take_flaws() == []
 
 
-@given(st.lists(st.integers(1, 60), max_size=12))
-def test_a_growing_file_gives_the_same_as_the_whole_file(cuts: list[int]) -> None:
-    data = LINE + b"bad\n" + LINE.replace(b"CLIENT_RANDOM", b"SERVER_TRAFFIC_SECRET_0")
-    parts, at = [], 0
-    for cut in cuts:
-        parts.append(data[at : at + cut])
-        at += cut
-    parts.append(data[at:])
-    waiting: list[bytes] = []
-    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
-    for part in parts:
-        if part:
-            waiting.append(part)
-        found.find("CLIENT_RANDOM", bytes(32), 0)
-    assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
-    assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == SECRET
-    assert found.take_flaws() == ["line 2 of the key log is not LABEL CLIENT_RANDOM SECRET"]
-
-
 def test_secrets_of_a_capture_count_from_their_place() -> None:
     found = KeyLog()
     assert not found.may_come(10**9)
