@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.apis.releases import (
-    dropped_in,
     find_release,
     first_release,
     is_stable,
-    removed_in,
     spoken,
-    spoken_by,
 )
 
 
@@ -33,15 +30,6 @@ def test_every_version_of_every_api_came_with_a_release_but_one() -> None:
     assert never == [("BrokerRegistration", 5)]
 
 
-def test_versions_removed_in_4_0() -> None:
-    # KIP-896 removed old versions in 4.0; KRaft removed the controller's requests of ZooKeeper mode.
-    assert [str(spoken_by(release)[key("Fetch")]) for release in ("3.9", "4.0")] == ["0-17", "4-17"]
-    for name in ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"):
-        assert removed_in(key(name)) == "4.0"
-        assert key(name) not in spoken_by("4.0")
-    assert removed_in(key("Fetch")) is None
-
-
 def test_versions_that_are_not_stable() -> None:
     assert [is_stable(key("ShareFetch"), version) for version in (0, 1)] == [False, True]
     # In 3.5 only with an opt-in, stable since 3.7.
@@ -51,10 +39,3 @@ def test_versions_that_are_not_stable() -> None:
 def test_find_release() -> None:
     texts = ("3.9", "3.9.1", "v3.9.1", "0.10.2.1", "9.9", "")
     assert [find_release(text) for text in texts] == ["3.9", "3.9", "3.9", "0.10.2", None, None]
-
-
-def test_versions_that_were_dropped() -> None:
-    """KIP-896: Kafka 4.0 dropped the versions of clients before 2.1."""
-    assert (dropped_in(0, 2), dropped_in(1, 3)) == (("4.0", 3), ("4.0", 4))
-    # Still accepted, in no release, kept, removed with the whole API, and no API.
-    assert {dropped_in(*pair) for pair in ((0, 3), (0, 99), (3, 0), (4, 0), (9_999, 0))} == {None}

@@ -6,6 +6,7 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
+from kafkasniff.kafka.embedded.operations import operation_names
 from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_text
 from kafkasniff.kafka.schema.errors import error_by_code, error_codes
 from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_bytes, uuid_text
@@ -67,3 +68,10 @@ def test_uuids() -> None:
     for bad in ("", "A" * 21, "!" * 22):
         with pytest.raises(ValueError, match="not a uuid"):
             uuid_bytes(bad)
+
+
+def test_sets_of_operations() -> None:
+    # `org.apache.kafka.common.acl.AclOperation`: READ is 3, DESCRIBE 8; `Utils.from32BitField`: bit n stands for n.
+    assert operation_names(1 << 3 | 1 << 8) == ("READ", "DESCRIBE")
+    assert operation_names(1 << 15 | 1 << 20) == ("TWO_PHASE_COMMIT", "bit 20")
+    assert (operation_names(0), len(operation_names(-1))) == ((), 32)
