@@ -167,13 +167,3 @@ def test_records_that_are_left_alone() -> None:
     assert ("_key" in record, record["_control"]["name"], problems) == (False, "COMMIT", [])
     (batch,), problems = interpreted("__consumer_offsets", (KEY, b""), records="batches")
     assert ("records" in batch, problems) == (False, [])
-
-
-def test_a_guess_is_dropped_once_the_name_is_known() -> None:
-    data = batch_of([Record(0, 0, b"\x00", b"\x00\x00")])
-    decoded = decode_records(data, 0, len(data), DecodeContext(DecodeOptions()))
-    (record,) = records_of(decoded)
-    record["_key"] = record["_value"] = {"format": "schema-registry", "schema_id": 1}
-    interpret_topic("__consumer_offsets", decoded, [])
-    assert "_key" not in record
-    assert "_value" not in record

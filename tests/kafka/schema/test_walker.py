@@ -1,4 +1,4 @@
-"""What only the walker does: spans, and failures in detail. test_packed compares it with the kernel."""
+"""What only the walker does: spans, and failures in detail. tests/native/test_bodies.py compares it with the kernel."""
 
 from __future__ import annotations
 
