@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture.live import capabilities, landlock
-from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, effective, mask
+from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_SETUID, effective, mask
 from kafkasniff.capture.live.dropping import Identity, acting_as
 from kafkasniff.capture.live.own_files import PARTS, unreadable
 from tests.conftest import ROOT, missing
@@ -162,6 +162,13 @@ def test_a_file_that_cannot_be_read(name: str, installed: Path) -> None:
 
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="capabilities are Linux only")
+
+
+def test_permitted_ones_become_effective() -> None:
+    with capabilities.lowered(0):
+        capabilities.make_effective(mask(CAP_SETUID, CAP_DAC_OVERRIDE))
+        found = effective()
+    assert found == (effective() or 0) & mask(CAP_SETUID, CAP_DAC_OVERRIDE)
 
 
 def test_lowered_is_restored_after_an_error() -> None:

@@ -19,6 +19,8 @@ def test_request_header_refuses_what_cannot_be_one() -> None:
     good = request(18, 2, b"", tags=b"")
     assert request_header(good, 0, len(good)) == RequestHeader(18, 2, 7, "app", 13)
     assert request_header(b"xx" + good + b"yy", 2, 2 + len(good)) == RequestHeader(18, 2, 7, "app", 13)
+    # ControlledShutdown 0 has no client id.
+    assert request_header(struct.pack(">hhi", 7, 0, 5), 0, 8) == RequestHeader(7, 0, 5, None, 8)
     for bad in (
         struct.pack(">hhih", -1, 0, 1, -1),
         struct.pack(">hhih", 18, -1, 1, -1),
