@@ -47,7 +47,7 @@ def _inputs(rng: random.Random) -> tuple[list[tuple[Kind, int, bytes]], dict[byt
         made = table(kind.key, kind.version, kind.direction)
         assert made is not None
         for encoder in (TameEncoder(Plan(rng)), TameEncoder(Plan(rng, count=5, nulls=False)), Encoder(Plan(rng))):
-            data = encoder.body(kind.root)[0]
+            data = encoder.body(kind.root)
             if len(data) <= ROOM:
                 found.append((kind, made.address, data))
             for topic_id in getattr(encoder, "ids", [])[::2]:

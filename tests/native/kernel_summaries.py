@@ -20,10 +20,9 @@ from kafkasniff.native.summaries import SummaryTable
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.paint import PLAIN
-from tests.craft.kafka_bytes import unsigned_varint
 from tests.evidence.decoded import objects
 from tests.kafka import records_craft as craft
-from tests.kafka.encode import Encoder, Plan
+from tests.kafka.encode import Encoder, Plan, null, sized
 from tests.native.kernel_and_walker import Kind, kinds, walked
 from tests.native.summary_caller import SummaryCaller
 
@@ -116,32 +115,27 @@ class TameEncoder(Encoder):
         self.ids: list[bytes] = []
         self.failing = failing
 
-    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+    def scalar(self, field: Field, nullable: bool) -> bytes:
         rng = self.rng
         if field.type == "error" or field.name == "throttle_time_ms":
             code = rng.choice([-1, 1, 3, 6, 6, 14, 74, 129, 999]) if rng.random() < self.failing else 0
-            return code.to_bytes(FORMATS[field.type][1], "big", signed=True), code
+            return code.to_bytes(FORMATS[field.type][1], "big", signed=True)
         if field.type == "uuid":
             raw = rng.choice([bytes(16), rng.randbytes(16)])
             if any(raw):
                 self.ids.append(raw)
-            return raw, None
+            return raw
         if field.type not in {"string", "records"}:
-            return super().scalar(field, path, nullable)
+            return super().scalar(field, nullable)
         if nullable and self.plan.flip(self.plan.nulls):
-            return b"\x00" if field.compact else b"\xff" * (2 if field.type == "string" else 4), None
+            return null(field)
         if field.type == "string":
             raw = rng.choice([b"a", b"orders", b"a b", b'x"y', b"", b"t" * 64, b"u" * 65, b"z" * 200, b"::1"])
         else:
             raw = b"".join(self._batch() for _ in range(rng.choice([0, 1, 1, 2, 5])))
             if raw and not field.whole and rng.random() < 0.3:
                 raw += raw[: rng.randrange(len(raw))]
-        size = (
-            unsigned_varint(len(raw) + 1)
-            if field.compact
-            else len(raw).to_bytes(2 if field.type == "string" else 4, "big")
-        )
-        return size + raw, None
+        return sized(field, raw)
 
     def _batch(self) -> bytes:
         rng = self.rng

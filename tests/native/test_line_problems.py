@@ -24,7 +24,7 @@ from tests.sinks.test_native_trees import message_of
 def damaged(rng: Random, options: DecodeOptions) -> Iterator[Seen]:
     """Messages of all versions, whole and with something wrong in their bodies."""
     for kind in kinds_with_tables():
-        body = TameEncoder(Plan(rng, unknown_tags=False)).body(kind.root)[0]
+        body = TameEncoder(Plan(rng, unknown_tags=False)).body(kind.root)
         flipped = bytearray(body)
         for _ in range(rng.randrange(1, 3) if body else 0):
             flipped[rng.randrange(len(body))] = rng.choice((0, 1, 0x7F, 0x80, 0xFF))

@@ -63,7 +63,7 @@ def test_every_version(caller: SummaryCaller) -> None:
     for kind in kinds_with_tables():
         for choices in rng.sample(CHOICES, fewer(2, len(CHOICES))):
             encoder = TameEncoder(Plan(rng, **choices), rng.choice([0, 0.2, 1]))
-            raw, _ = encoder.body(kind.root)
+            raw = encoder.body(kind.root)
             given = rng.choices(["orders", "a b", 'say "x"', "t" * 70], k=len(encoder.ids))
             names = dict(zip(encoder.ids, given, strict=True))
             caller.name_topics(names)
@@ -71,7 +71,7 @@ def test_every_version(caller: SummaryCaller) -> None:
             session = rng.choice([0, 1, 7])
             taken = agree_on_summary(caller, kind, data, 3, 3 + len(raw), names, session)
             assert taken, (kind.key, kind.version, kind.direction, raw.hex())
-        wild, _ = Encoder(Plan(rng, **rng.choice(CHOICES))).body(kind.root)
+        wild = Encoder(Plan(rng, **rng.choice(CHOICES))).body(kind.root)
         for whole in (raw, wild):
             for _ in range(fewer(3, 10)):
                 changed = bytearray(whole or b"\x00")

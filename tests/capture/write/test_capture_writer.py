@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -229,6 +230,11 @@ def test_tags_are_restored() -> None:
     kernel["vlan_type"][::2] = 0  # unspecified: the default
     blocks = packet_blocks(Frames.ethernet(raw_packets(bare), kernel))
     assert read_by_scapy(section(ETHERNET) + blocks.data) == [(*packet, 1) for packet in tagged]
+    # Merged, in the order of an index.
+    halves = [Frames.ethernet(raw_packets(bare[part]), kernel[part]) for part in (slice(3, None), slice(3))]
+    order = np.roll(np.arange(len(bare)), 3)
+    assert packet_blocks(Frames.merge(halves, order)).data == blocks.data
+    assert packet_blocks(Frames.merge(halves[::-1])).data == blocks.data
     some = kernel.copy()
     some["status"][3:] = 0
     blocks = packet_blocks(Frames.ethernet(raw_packets(bare), some))
@@ -251,3 +257,7 @@ def test_packets_without_link_headers_get_those_of_cooked_capture() -> None:
     described = [Interface(276, 0, "any", 262_164)]
     blocks = packet_blocks(Frames.cooked(raw_packets(bare, link=101), kernel))
     assert read_by_scapy(section(described) + blocks.data) == [(*packet, 276) for packet in cooked]
+    kernel = heads(1, status=1 << 4, vlan_control=100, protocol=0x86DD, interface=3, hardware=772)
+    blocks = packet_blocks(Frames.cooked(raw_packets(bare[:1], link=101), kernel))
+    ((data, *_),) = read_by_scapy(section(described) + blocks.data)
+    assert (data[:10], data[20:24]) == (struct.pack(">HHIH", 0x8100, 0, 3, 772), struct.pack(">HH", 100, 0x86DD))
