@@ -132,7 +132,7 @@ ALERTS: dict[str, tuple[Side, bytes, str]] = {
     ],
 )
 def test_handshakes_that_end_early(version: ssl.TLSVersion, flights: int, name: str) -> None:
-    """Reported instead of missing keys, also with the keys of others."""
+    """Reported instead of missing keys, even with the keys of others."""
     side, data, ending = ALERTS[name]
     packets = packets_of([*talk(version).flights[:flights], (side, data)])
     for log in (None, talk(version).key_log):
