@@ -11,22 +11,23 @@ PRODUCE, FETCH, METADATA, UNKNOWN = 0, 1, 3, 32_000
 
 
 @pytest.mark.parametrize(
-    ("level", "key", "is_request", "has_body", "kinds", "counted"),
+    ("level", "message", "has_body", "kinds", "counted"),
     [
-        (Level.NO_RECORDS, PRODUCE, True, True, ["records-skipped"], LeftOut(records=1)),
-        (Level.NO_RECORDS, FETCH, False, True, ["records-skipped"], LeftOut(records=1)),
-        (Level.NO_RECORDS, PRODUCE, False, True, [], LeftOut()),
-        (Level.NO_RECORDS, UNKNOWN, True, True, [], LeftOut()),
-        (Level.NO_BODIES, PRODUCE, True, False, ["body-skipped"], LeftOut(bodies=1)),
+        (Level.NO_RECORDS, (PRODUCE, True), True, ["records-skipped"], LeftOut(records=1)),
+        (Level.NO_RECORDS, (FETCH, False), True, ["records-skipped"], LeftOut(records=1)),
+        (Level.NO_RECORDS, (PRODUCE, False), True, [], LeftOut()),
+        (Level.NO_RECORDS, (UNKNOWN, True), True, [], LeftOut()),
+        (Level.NO_BODIES, (PRODUCE, True), False, ["body-skipped"], LeftOut(bodies=1)),
         # A broken message has no body either, but nothing was skipped.
-        (Level.NO_RECORDS, METADATA, False, False, [], LeftOut()),
+        (Level.NO_RECORDS, (METADATA, False), False, [], LeftOut()),
     ],
 )
 def test_skipped_parts_are_reported_and_counted(
-    level: Level, key: int, is_request: bool, has_body: bool, kinds: list[str], counted: LeftOut
+    level: Level, message: tuple[int, bool], has_body: bool, kinds: list[str], counted: LeftOut
 ) -> None:
     detail = Detail(DecodeOptions("full"))
     detail.set(level)
+    key, is_request = message
     problems = detail.omissions(key, is_request=is_request, has_body=has_body)
     assert [problem.kind for problem in problems] == kinds
     assert detail.left_out == counted
