@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.tls import handshake
 from kafkasniff.tls.certificates import shown_certificate
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import HandshakeBuffer
@@ -30,6 +31,11 @@ def test_messages_span_records(cuts: list[int]) -> None:
 def test_a_message_above_the_bound_is_skipped() -> None:
     buffer = HandshakeBuffer()
     assert list(buffer.add(b"\x0b\xff\xff\xff" + bytes(100))) == [(11, b"")]
+
+
+def test_a_certificate_that_is_cut() -> None:
+    assert handshake.certificate_of_13(b"\0\0\0\x0a\0\0\3der\0\0" + bytes(2)) == b"der"
+    assert handshake.certificate_of_13(b"\0\0\0\0") is None
 
 
 def offered() -> dict[int, dict[str, object]]:

@@ -11,12 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
 import pytest
 
 from kafkasniff.capture.live import capabilities, landlock
 from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_SETUID, effective, mask
 from kafkasniff.capture.live.dropping import Identity, acting_as
-from kafkasniff.capture.live.own_files import PARTS, unreadable
+from kafkasniff.capture.live.own_files import PARTS, own_files, unreadable
 from tests.conftest import ROOT, missing
 
 PROGRAM = """
@@ -129,6 +130,13 @@ def test_every_imported_package_is_checked() -> None:
     names = {name for name in imported() if name.partition(".")[0] not in NOT_OF_LIVE}
     assert len(names) > len(PARTS)
     assert [name for name in names if not any(f"{name}.".startswith(f"{part}.") for part in PARTS)] == []
+
+
+def test_places() -> None:
+    found = [os.path.realpath(path) for path in own_files()]
+    for path in (sys.executable, ROOT / "kafkasniff", ROOT / "dissectors", Path(numpy.__file__).parent):
+        assert os.path.realpath(path) in found
+    assert unreadable(own_files()) is unreadable(["/nowhere/at/all"]) is None
 
 
 @pytest.fixture

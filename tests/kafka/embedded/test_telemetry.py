@@ -162,8 +162,8 @@ def test_parts_are_bounded(some: int, monkeypatch: pytest.MonkeyPatch) -> None:
     metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="many")
     for number in range(4):
         metric.gauge.data_points.add(as_int=number)
-    found = read_metrics(data.SerializeToString())
-    assert found is not None
-    shown = [point["value"] for metric in found.metrics["resources"][0]["metrics"] for point in metric["points"]]
-    assert shown == list(range(some - 3)) if some > 3 else shown == []
-    assert found.left_out == (1 if some < 3 else 4 - (some - 3))
+    decoded, body = pushed(data.SerializeToString())
+    shown = [point["value"] for metric in body["_metrics"]["resources"][0]["metrics"] for point in metric["points"]]
+    assert shown == list(range(max(some - 3, 0)))
+    assert kinds(decoded) == ["metrics-bound"]
+    assert f" {1 if some < 3 else 4 - (some - 3)} were skipped" in decoded.problems[0].detail

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -95,7 +96,10 @@ def test_each_body_equals_the_one_read_alone(records: str) -> None:
                 assert found.errors == tuple(context.errors) != ()
                 assert context.problems == []
                 continue
-            alone = decode_body(_plan(kind), body, 0, len(body), DecodeContext(options))
+            context = DecodeContext(options)
+            alone = decode_body(_plan(kind), body, 0, len(body), context)
+            # The next body may have the same context.
+            assert msgspec.structs.asdict(context) == msgspec.structs.asdict(DecodeContext(options))
             if found is not None or kind[0] in {0, 12}:
                 assert found == alone
                 assert found is None or list(found) == list(alone)  # type: ignore[call-overload, arg-type]

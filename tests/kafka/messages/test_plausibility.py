@@ -14,6 +14,7 @@ from kafkasniff.kafka.messages.plausibility import (
     MAX_VERSION,
     has_request_form,
     is_answer,
+    is_likely_request,
     judge_request,
     may_begin_request,
 )
@@ -57,6 +58,16 @@ def test_oddities() -> None:
     unknown = int16(3) + int16(99) + int32(7) + string("client") + b"whatever"
     assert judged(unknown) == "no"
     assert judged(int16(999) + METADATA[2:], strict=False) == "no"
+
+
+def test_a_likely_request_has_a_client_id_or_a_body() -> None:
+    named, nameless = (int16(3) + int16(1) + int32(7) + string(name) for name in ("client", None))
+    for data, likely in (
+        *((named + b"\xff" * 9, True), (named, True), (nameless + int32(-1), True)),
+        *((nameless + int32(1) + string("orders") + b"\0", True), (nameless + b"\x7f" * 9, False), (bytes(40), False)),
+        (int16(0) + int16(3) + int32(0) + string(None) + bytes(40), False),
+    ):
+        assert is_likely_request(data, 0, len(data)) is likely, data
 
 
 def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
