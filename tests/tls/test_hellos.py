@@ -33,9 +33,11 @@ def test_a_message_above_the_bound_is_skipped() -> None:
     assert list(buffer.add(b"\x0b\xff\xff\xff" + bytes(100))) == [(11, b"")]
 
 
-def test_a_certificate_that_is_cut() -> None:
+def test_messages_that_are_cut() -> None:
     assert handshake.certificate_of_13(b"\0\0\0\x0a\0\0\3der\0\0" + bytes(2)) == b"der"
-    assert handshake.certificate_of_13(b"\0\0\0\0") is None
+    for read in (handshake.client_hello, handshake.server_hello, handshake.certificate_of_13):
+        assert read(b"\1") is None
+    assert handshake.encrypted_extensions(b"\1") == (None, False)
 
 
 def offered() -> dict[int, dict[str, object]]:

@@ -39,3 +39,12 @@ def test_versions_that_are_not_stable() -> None:
 def test_find_release() -> None:
     texts = ("3.9", "3.9.1", "v3.9.1", "0.10.2.1", "9.9", "")
     assert [find_release(text) for text in texts] == ["3.9", "3.9", "3.9", "0.10.2", None, None]
+
+
+def test_versions_and_apis_that_were_dropped() -> None:
+    """Kafka 4.0 dropped the versions of clients before 2.1 (KIP-896), and the controller's requests with ZooKeeper."""
+    assert (dropped_in(0, 2), dropped_in(1, 3)) == (("4.0", 3), ("4.0", 4))
+    # Still accepted, in no release, kept, removed with the whole API, and no API.
+    assert {dropped_in(*pair) for pair in ((0, 3), (0, 99), (3, 0), (4, 0), (9_999, 0))} == {None}
+    assert (removed_in(key("LeaderAndIsr")), removed_in(key("Fetch"))) == ("4.0", None)
+    assert str(spoken_by("4.0")[key("Fetch")]) == "4-17"
