@@ -11,13 +11,17 @@ from kafkasniff.kafka.apis import coverage
 from kafkasniff.kafka.apis.coverage import (
     Proof,
     Proven,
+    defined_data,
+    defined_pairs,
     proven,
 )
 
 
 @pytest.fixture
 def listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of proven versions, instead of the checkout's."""
+    """The file of proven versions, instead of the checkout's; the definitions, which are read once, stay."""
+    assert defined_pairs()
+    assert defined_data()
     (tmp_path / "dissectors").mkdir()
     monkeypatch.setattr(coverage, "data_folder", lambda: tmp_path / "dissectors")
     monkeypatch.setattr("kafkasniff.kafka.schema.data_files.data_folder", lambda: tmp_path / "dissectors")

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.apis.releases import (
+    dropped_in,
     find_release,
     first_release,
     is_stable,
+    removed_in,
     spoken,
+    spoken_by,
 )
 
 
