@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.kafka.apis.cluster_metadata import secret_marks
 from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definitions
 from tests.craft.kafka_bytes import compact_string
 from tests.kafka.embedded.metadata_craft import (
+    METADATA_ID,
     NAME,
     OTHER_ID,
     compact_bytes,
@@ -188,6 +190,18 @@ def test_raw_is_withheld_where_it_can_hold_metadata() -> None:
         cut = fetch_response(log(TOPIC), topic=topic)[:-2]
         decoded = decode_response(cut, 0, len(cut), 1, version, DecodeOptions())
         assert decoded.raw == cut[5:]
+
+
+def test_marks_of_bytes_that_may_hold_metadata() -> None:
+    """Bytes that were not decoded are withheld if they have one of these."""
+    by_name, by_id = NAME.encode(), METADATA_ID
+    for key, direction, version, marks in (
+        *((1, "response", 12, {by_name}), (1, "response", 13, {by_id}), (1, "request", 12, set())),
+        # In an unknown version either may be there.
+        *((1, "response", 200, {by_name, by_id}), (0, "request", 3, {by_name}), (0, "response", 3, set())),
+        *((12, "request", 0, set()), (9999, "request", 0, set())),
+    ):
+        assert set(secret_marks(key, direction, version)) == marks
 
 
 def test_how_far_records_are_decoded() -> None:

@@ -268,6 +268,12 @@ def test_secrets_are_withheld_unless_shown() -> None:
     assert whole_request(data[:-1]).raw == data[13:-1]
 
 
+def test_raw_of_an_unknown_version_is_withheld_where_known_ones_have_secrets() -> None:
+    decoded = whole_request(request(36, 9, b"token"), DecodeOptions())
+    assert (decoded.raw, decoded.raw_redacted) == (None, 5)
+    assert b"token" not in repr(decoded).encode()
+
+
 def header_tags(found: Any, version: int) -> bytes:
     return b"\x00" if found.request_header(version) == 2 else b""
 
