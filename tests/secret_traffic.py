@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.craft.conversation import START_NS, Conversation, interleaved
-from tests.craft.from_layout import data_bytes, request_bytes, response_bytes, token
+from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
+from tests.craft.kafka_bytes import frame as token
 from tests.craft.packet import Packet
 from tests.kafka.embedded.metadata_craft import METADATA_ID, framed
 from tests.kafka.records_craft import LZ4, Record, batch_of

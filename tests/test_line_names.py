@@ -230,14 +230,3 @@ def test_names_are_beside_ids() -> None:
                         with_both += 1
                         assert abs(places.index(topic) - places.index(topic_id)) == 1
     assert with_both > 20
-
-
-def test_a_table_that_is_too_small_leaves_messages_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "FIRST_PLACES", 8)
-    monkeypatch.setattr(names, "MAX_PLACES", 32)
-    batches = packets_of(talks([["fetches many", "fetches a"] * 4], words=WORDS), [])
-    for form in ("text", "json"):
-        found, _ = _run(Inspector, form, batches)
-        assert found.out.getvalue() == _run(ByPython, form, batches)[0].out.getvalue()
-        # Text shows some of many topics, and looks up only these.
-        assert 8 <= found.native <= (14 if form == "json" else 18)

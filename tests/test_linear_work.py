@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import struct
-import time
 from collections.abc import Callable
 
 import pytest
@@ -85,24 +84,3 @@ def test_steps_are_linear(name: str) -> None:
     prepare(count)()
     little, much = steps(prepare(count)), steps(prepare(4 * count))
     assert much < 5 * little, f"{much} steps for 4 times of what takes {little}"
-
-
-def seconds(work: Callable[[], None]) -> float:
-    """CPU time, the smaller of two: other load only adds to it."""
-    times = []
-    for _ in range(2):
-        begin = time.process_time()
-        work()
-        times.append(time.process_time() - begin)
-    # Less than this means nothing.
-    return max(min(times), 0.002)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("name", CASES)
-def test_time_is_linear(name: str) -> None:
-    """Copies are not steps. 24 is above what a busy machine makes of 8, and below the 64 of quadratic work."""
-    prepare, count = CASES[name]
-    prepare(count)()
-    little, much = seconds(prepare(count)), seconds(prepare(8 * count))
-    assert much < 24 * little, f"{much:.3f} s for 8 times of what takes {little:.3f} s"

@@ -23,10 +23,10 @@ from tests.craft.batches import batch, uneven
 from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import Packet
 from tests.craft.pairs import Pair, Pairing, pairing, pairing_of_batches
-from tests.craft.read import is_cut, read_packets
+from tests.craft.read import is_cut
+from tests.craft.read import shipped_packets as packets_of
 
-SHIPPED = {path.name: path for path in shipped_captures()}
-WHOLE = [name for name, path in SHIPPED.items() if not is_cut(path)]
+WHOLE = [path.name for path in shipped_captures() if not is_cut(path)]
 LOST_FOR_EACH = 100_000 if DEEP else fewer(2, 3)
 """How many segments of each capture are lost, one at a time."""
 
@@ -195,11 +195,6 @@ def test_requests_without_a_response() -> None:
 
 
 # -- real captures
-
-
-@functools.cache
-def packets_of(name: str) -> list[Packet]:
-    return read_packets(SHIPPED[name])
 
 
 @functools.cache

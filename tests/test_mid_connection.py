@@ -17,20 +17,16 @@ from tests.craft.batches import batch
 from tests.craft.conversation import Conversation
 from tests.craft.kafka_bytes import int16, int32, metadata_request, metadata_response, string
 from tests.craft.packet import Packet
-from tests.craft.read import is_cut, read_packets
+from tests.craft.read import is_cut
+from tests.craft.read import shipped_packets as packets_of
 
-SHIPPED = {path.name: path for path in shipped_captures()}
+WHOLE = [path.name for path in shipped_captures() if not is_cut(path)]
 STARTS = 5 if ALL else 3
 """Places at which each capture is cut; each of them in `deep`."""
 
 Side = tuple[int, int, str | None]
 """Packet, correlation id and API."""
 Pair = tuple[Side, Side]
-
-
-@functools.cache
-def packets_of(name: str) -> list[Packet]:
-    return read_packets(SHIPPED[name])
 
 
 def outputs(packets: list[Packet], start: int = 0, **options: object) -> list[object]:
@@ -70,7 +66,7 @@ def wrong(found: set[Pair], expected: set[Pair]) -> set[Pair]:
     return {pair for pair in found - expected if not any(is_copy(pair, other) for other in expected)}
 
 
-@pytest.mark.parametrize("name", one_in(4, [name for name, path in SHIPPED.items() if not is_cut(path)]))
+@pytest.mark.parametrize("name", one_in(4, WHOLE))
 def test_from_any_packet_on_pairs_are_those_of_the_whole(name: str) -> None:
     expected = whole(name)
     for start in starts(name):

@@ -7,12 +7,10 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange
 from tests.choice import in_turn
-from tests.conftest import shipped_captures
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
-from tests.craft.read import read_packets
+from tests.craft.read import shipped_packets
 
-SHIPPED = {path.name: path for path in shipped_captures()}
 ONE_BY_ONE = ("sarama.pcap", "kraft-4.0.pcap", "kafkajs.pcap", "java-sasl.pcap", "librdkafka-codecs.pcap")
 """Captures whose clients send one request in a segment: of several, the header of the second may be cut off."""
 
@@ -37,13 +35,13 @@ def pairs(packets: list[Packet]) -> set[Pair]:
 
 @pytest.mark.parametrize(("name", "length"), in_turn(ONE_BY_ONE, [20, 30, 58], 3))
 def test_headers_are_enough_to_pair(name: str, length: int) -> None:
-    packets = read_packets(SHIPPED[name])
+    packets = shipped_packets(name)
     assert pairs([cut(packet, length) for packet in packets]) == pairs(packets)
 
 
 def test_a_response_after_a_lost_request_is_paired() -> None:
     """The bodies are truncated, so only ids and positions show which request it answers: no response is missing."""
-    packets = read_packets(SHIPPED["librdkafka-snaplen-128.pcap"])
+    packets = shipped_packets("librdkafka-snaplen-128.pcap")
     whole, seen = pairs(packets), set()
     for place, packet in enumerate(packets):
         if not packet.payload or packet.connection in seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import ipaddress
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,36 +52,28 @@ class Result(NamedTuple):
 
 
 def address(high: int, low: int) -> str:
-    whole = ipaddress.IPv6Address(int(high) << 64 | int(low))
+    whole = ipaddress.IPv6Address(high << 64 | low)
     return str(whole.ipv4_mapped or whole)
 
 
 def batch_rows(batch: PacketBatch) -> list[Row]:
+    def numbers(*names: str) -> Iterator[tuple[int, ...]]:
+        return zip(*(getattr(batch, name).tolist() for name in names), strict=True)
+
     rows = []
-    for i in range(len(batch)):
-        offset, length = int(batch.offset[i]), int(batch.length[i])
-        assert length >= 0
+    for place, src, dst, tcp, (offset, length, wire_length, ident) in zip(
+        numbers("order", "capture", "number", "time_ns"),
+        numbers("src_hi", "src_lo", "src_port"),
+        numbers("dst_hi", "dst_lo", "dst_port"),
+        numbers("seq", "ack", "flags", "window"),
+        numbers("offset", "length", "wire_length", "ident"),
+        strict=True,
+    ):
         assert 0 <= offset <= offset + length <= len(batch.buffer)
-        assert length <= batch.wire_length[i]
-        rows.append(
-            Row(
-                int(batch.order[i]),
-                int(batch.capture[i]),
-                int(batch.number[i]),
-                int(batch.time_ns[i]),
-                address(batch.src_hi[i], batch.src_lo[i]),
-                int(batch.src_port[i]),
-                address(batch.dst_hi[i], batch.dst_lo[i]),
-                int(batch.dst_port[i]),
-                int(batch.seq[i]),
-                int(batch.ack[i]),
-                int(batch.flags[i]),
-                int(batch.window[i]),
-                batch.buffer[offset : offset + length],
-                int(batch.wire_length[i]),
-                int(batch.ident[i]),
-            )
-        )
+        assert 0 <= length <= wire_length
+        payload = batch.buffer[offset : offset + length]
+        ends = address(*src[:2]), src[2], address(*dst[:2]), dst[2]
+        rows.append(Row(*place, *ends, *tcp, payload, wire_length, ident))
     return rows
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema import data_schemas
 from kafkasniff.kafka.schema.layout import Field, Struct
-from tests.craft.kafka_bytes import frame, int32, request, response, unsigned_varint
+from tests.craft.kafka_bytes import int32, request, response, unsigned_varint
 
 SIZES = {"bool": 1, "int8": 1, "int16": 2, "error": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uuid": 16}
 
@@ -81,8 +81,3 @@ def data_bytes(name: str, version: int, /, **values: Any) -> bytes:
     schema = data_schemas.data_schema(name, version)
     assert schema is not None
     return encoded(schema.root, values)
-
-
-def token(data: bytes) -> bytes:
-    """A raw SASL token with its length prefix."""
-    return frame(data)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import crc32c
 
@@ -227,23 +227,18 @@ def metadata_response_with_ids(
     correlation_id: int, topics: Sequence[tuple[bytes, str | None]], brokers: Sequence[tuple[int, str, int]] = ()
 ) -> bytes:
     """Version 12; `brokers`: (number, host, port); each topic has one partition, led by broker 1."""
-    nodes = [
-        int32(number) + compact_string(host) + int32(port) + compact_string("rack-a") + NO_TAGS
-        for number, host, port in brokers
-    ]
+    rack = compact_string("rack-a") + NO_TAGS
+    nodes = [int32(number) + compact_string(host) + int32(port) + rack for number, host, port in brokers]
     partition = int16(0) + int32(0) + int32(1) + int32(0) + compact_array([int32(1)]) * 2 + compact_array([]) + NO_TAGS
-    entries = [
-        int16(0 if name is not None else 100)
-        + compact_string(name)
-        + topic_id
-        + b"\0"
-        + compact_array([partition])
-        + int32(-(2**31))
-        + NO_TAGS
-        for topic_id, name in topics
-    ]
+    rest = b"\0" + compact_array([partition]) + int32(-(2**31)) + NO_TAGS
+    entries = [int16(100 if name is None else 0) + compact_string(name) + topic_id + rest for topic_id, name in topics]
     body = int32(0) + compact_array(nodes) + compact_string("crafted") + int32(1) + compact_array(entries) + NO_TAGS
     return response(correlation_id, body, flexible=True)
+
+
+def _of_topics(topics: Iterable[tuple[bytes, Iterable[bytes]]]) -> bytes:
+    """Ids of topics and their partitions."""
+    return compact_array([topic_id + compact_array([*partitions]) + NO_TAGS for topic_id, partitions in topics])
 
 
 def fetch_request_by_id(
@@ -254,20 +249,10 @@ def fetch_request_by_id(
     forgotten: Sequence[tuple[bytes, Sequence[int]]] = (),
 ) -> bytes:
     """Version 13; `topics`, `forgotten`: (id, partitions); `session`: id and epoch."""
-    entries = [
-        topic_id
-        + compact_array(
-            [
-                int32(number) + int32(0) + int64(7) + int32(-1) + int64(-1) + int32(1_048_576) + NO_TAGS
-                for number in numbers
-            ]
-        )
-        + NO_TAGS
-        for topic_id, numbers in topics
-    ]
-    gone = [topic_id + compact_array([int32(one) for one in numbers]) + NO_TAGS for topic_id, numbers in forgotten]
+    rest = int32(0) + int64(7) + int32(-1) + int64(-1) + int32(1_048_576) + NO_TAGS
     body = int32(-1) + int32(500) + int32(1) + int32(52_428_800) + int8(0) + int32(session[0]) + int32(session[1])
-    body += compact_array(entries) + compact_array(gone) + compact_string("") + NO_TAGS
+    body += _of_topics((one, [int32(number) + rest for number in numbers]) for one, numbers in topics)
+    body += _of_topics((one, map(int32, numbers)) for one, numbers in forgotten) + compact_string("") + NO_TAGS
     return request(FETCH, 13, correlation_id, body, flexible=True)
 
 
@@ -280,23 +265,11 @@ def fetch_response_by_id(
     partition_error: int = 0,
 ) -> bytes:
     """Version 13; `topics`: (id, partition, records)."""
-    entries = [
-        topic_id
-        + compact_array(
-            [
-                int32(number)
-                + int16(partition_error)
-                + int64(9) * 2
-                + int64(0)
-                + b"\0"
-                + int32(-1)
-                + unsigned_varint(len(records) + 1)
-                + records
-                + NO_TAGS
-            ]
-        )
-        + NO_TAGS
-        for topic_id, number, records in topics
-    ]
-    body = int32(0) + int16(error) + int32(session) + compact_array(entries) + NO_TAGS
+
+    def partition(number: int, records: bytes) -> bytes:
+        head = int32(number) + int16(partition_error) + int64(9) * 2 + int64(0) + b"\0" + int32(-1)
+        return head + unsigned_varint(len(records) + 1) + records + NO_TAGS
+
+    body = int32(0) + int16(error) + int32(session)
+    body += _of_topics((one, [partition(number, records)]) for one, number, records in topics) + NO_TAGS
     return response(correlation_id, body, flexible=True)

@@ -6,7 +6,7 @@ import dataclasses
 import io
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,3 @@ def files_outcome(paths: Iterable[Path], **options: Any) -> Outcome:
     """What kafkasniff makes of capture files."""
     with open_captures([str(path) for path in paths]) as source:
         return outcome(source, **options)
-
-
-def renamed(sides: dict[Side, list[Line]], address: Callable[[str], str]) -> dict[Side, list[Line]]:
-    """`sides` with `address` applied to the endpoints: for disturbances that change addresses."""
-    return {
-        (address(client), address(broker), kind): [
-            {**line, "client": address(client), "broker": address(broker)} for line in lines
-        ]
-        for (client, broker, kind), lines in sides.items()
-    }

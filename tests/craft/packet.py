@@ -93,18 +93,8 @@ def ip_bytes(packet: Packet) -> bytes:
     """The packet from its IP header on, with true checksums; without the `cut` bytes, which the headers count."""
     src, dst = packed(packet.src), packed(packet.dst)
     tcp_length = 20 + len(packet.payload) + packet.cut
-    tcp = struct.pack(
-        ">HHIIBBHHH",
-        packet.sport,
-        packet.dport,
-        packet.seq,
-        packet.ack,
-        5 << 4,
-        packet.flags,
-        packet.window,
-        0,
-        0,
-    )
+    numbers = packet.sport, packet.dport, packet.seq, packet.ack, 5 << 4, packet.flags, packet.window
+    tcp = struct.pack(">HHIIBBHHH", *numbers, 0, 0)
     if packet.is_ipv6:
         pseudo = src + dst + struct.pack(">II", tcp_length, 6)
         ip = struct.pack(">IHBB", 6 << 28 | packet.ident & 0xFFFFF, tcp_length, 6, 64) + src + dst

@@ -17,6 +17,7 @@ import zstandard
 
 from tests.craft.packet import Packet
 
+CAPTURES = Path(__file__).parents[2] / "captures"
 LINK_HEADERS = {1: 14, 113: 16, 276: 20, 0: 4, 108: 4, 101: 0}
 """Length of the header in front of IP, by the number of the link layer."""
 
@@ -132,6 +133,12 @@ def read_packets(path: Path) -> list[Packet]:
     """The TCP packets of a capture, in its order."""
     found = (tcp_packet(*raw) for raw in raw_packets(file_bytes(path)))
     return [packet for packet in found if packet is not None]
+
+
+@functools.cache
+def shipped_packets(name: str) -> list[Packet]:
+    """The TCP packets of one of the shipped captures."""
+    return read_packets(CAPTURES / name)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import Final
 import lz4.frame
 import zstandard
 
+from tests.capture import files
 from tests.craft.packet import Packet, ip_bytes
 
 CLIENT_MAC: Final = bytes.fromhex("020000000001")
@@ -82,27 +83,12 @@ def pcap_bytes(
     packets: Sequence[Packet], link: str = "ethernet", *, nanoseconds: bool = False, order: str = "<"
 ) -> bytes:
     """`order`: struct's sign of the byte order, `<` or `>`. Without `nanoseconds`, times are cut to microseconds."""
-    layer = LINKS[link]
-    magic = 0xA1B23C4D if nanoseconds else 0xA1B2C3D4
-    out = [struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 262_144, layer.number)]
+    magic, unit = (0xA1B23C4D, 1) if nanoseconds else (0xA1B2C3D4, 1000)
+    out = [files.pcap_header(order, magic=magic, link=LINKS[link].number)]
     for packet in packets:
-        data, wire = link_bytes(packet, layer)
-        seconds, fraction = divmod(packet.time_ns, 1_000_000_000)
-        out += (
-            struct.pack(f"{order}IIII", seconds, fraction if nanoseconds else fraction // 1000, len(data), wire),
-            data,
-        )
+        data, wire = link_bytes(packet, LINKS[link])
+        out.append(files.pcap_record(data, packet.time_ns, order, unit=unit, wire=wire))
     return b"".join(out)
-
-
-def _block(order: str, kind: int, body: bytes) -> bytes:
-    body += b"\0" * (-len(body) % 4)
-    length = len(body) + 12
-    return struct.pack(f"{order}II", kind, length) + body + struct.pack(f"{order}I", length)
-
-
-def _option(order: str, code: int, value: bytes) -> bytes:
-    return struct.pack(f"{order}HH", code, len(value)) + value + b"\0" * (-len(value) % 4)
 
 
 def pcapng_bytes(
@@ -117,18 +103,15 @@ def pcapng_bytes(
     for section in range(sections):
         if section:
             order = "<" if order == ">" else ">"
-        out.append(_block(order, 0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1)))
+        out.append(files.section(order))
         for link in links:
-            options = _option(order, 9, b"\x09") + _option(order, 0, b"")
-            out.append(_block(order, 1, struct.pack(f"{order}HHI", LINKS[link].number, 0, 262_144) + options))
-        out.append(_block(order, 0x0BAD, b"unknown"))
+            options = files.option(9, b"\x09", order) + files.option(0, b"", order)
+            out.append(files.interface(LINKS[link].number, options, order, snaplen=262_144))
+        out.append(files.block(0x0BAD, b"unknown", order))
         for number, packet in enumerate(packets[section * share : (section + 1) * share]):
             interface = number % len(links)
             data, wire = link_bytes(packet, LINKS[links[interface]])
-            head = struct.pack(
-                f"{order}IIIII", interface, packet.time_ns >> 32, packet.time_ns & 0xFFFFFFFF, len(data), wire
-            )
-            out.append(_block(order, 6, head + data))
+            out.append(files.enhanced(data, packet.time_ns, interface, order, wire=wire))
     return b"".join(out)
 
 
@@ -137,14 +120,14 @@ def write_pcap(path: Path, packets: Sequence[Packet], link: str = "ethernet", **
     return path
 
 
-def write_rotated(folder: Path, packets: Sequence[Packet], files: int = 3, link: str = "ethernet") -> list[Path]:
+def write_rotated(folder: Path, packets: Sequence[Packet], count: int = 3, link: str = "ethernet") -> list[Path]:
     """The packets in several pcap files with nanoseconds, one after the other, as `tcpdump -C` makes them."""
-    share = max(1, -(-len(packets) // files))
+    share = max(1, -(-len(packets) // count))
     return [
         write_pcap(
             folder / f"rotated{index}.pcap", packets[index * share : (index + 1) * share], link, nanoseconds=True
         )
-        for index in range(files)
+        for index in range(count)
     ]
 
 

@@ -83,7 +83,7 @@ def seeds() -> list[bytes]:
     rng = random.Random(1)
     found = []
     for index, kind in enumerate(_layouts()):
-        body = Encoder(Plan(rng)).body(kind.root)[0]
+        body = Encoder(Plan(rng)).body(kind.root)
         if len(body) < MAX_LENGTH - 3:
             found.append(bytes((rng.randrange(3 * PAYLOAD),)) + index.to_bytes(2, "big") + body)
     for count in (0, 1, 3, 20):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -76,11 +76,11 @@ class _WithRecords(exported.Repeating):
 
     batches: tuple[bytes, ...] = ()
 
-    def scalar(self, field: Field, path: str, nullable: bool) -> tuple[bytes, Any]:
+    def scalar(self, field: Field, nullable: bool) -> bytes:
         if field.type != "records" or self.rng.random() < 0.2:
-            return super().scalar(field, path, nullable)
+            return super().scalar(field, nullable)
         raw = b"".join(self.rng.choices(self.batches, k=self.rng.choice([1, 1, 2])))
-        return (unsigned_varint(len(raw) + 1) if field.compact else len(raw).to_bytes(4, "big")) + raw, None
+        return (unsigned_varint(len(raw) + 1) if field.compact else len(raw).to_bytes(4, "big")) + raw
 
 
 def _batches(rng: random.Random) -> tuple[bytes, ...]:

@@ -57,7 +57,7 @@ def _fuzz(options: argparse.Namespace) -> None:
         program = ctypes.create_string_buffer(program_of(kind.root))
         kept.append(program)
         for _ in range(3):
-            inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(kind.root)[0][:ROOM]))
+            inputs.append((ctypes.addressof(program), Encoder(Plan(rng)).body(kind.root)[:ROOM]))
             layouts.append(kind)
     if options.records:
         inputs, layouts = [], []

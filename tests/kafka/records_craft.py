@@ -19,6 +19,7 @@ import zstandard
 
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
+from tests.craft.kafka_bytes import varint
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 TIME = 1_781_000_000_000
@@ -45,17 +46,6 @@ COMPRESSORS: dict[int, Callable[[bytes], bytes]] = {
     LZ4: lz4.frame.compress,
     ZSTD: zstd,
 }
-
-
-def varint(value: int) -> bytes:
-    """Zigzag, of any size."""
-    number = 2 * value if value >= 0 else -2 * value - 1
-    out = bytearray()
-    while True:
-        low, number = number % 128, number // 128
-        out.append(low + (128 if number else 0))
-        if not number:
-            return bytes(out)
 
 
 class Record(NamedTuple):

@@ -98,7 +98,7 @@ def is_left(root: Struct, data: bytes) -> bool:
 def test_sound_bodies(group: int) -> None:
     for one, rng in layouts(group):
         for number, choices in enumerate(CHOICES):
-            data, _ = Encoder(Plan(rng, **choices)).body(one.root)
+            data = Encoder(Plan(rng, **choices)).body(one.root)
             with named(one):
                 assert both(one.root, data, SHOW, FORMS[number % 3])[0] or leaves(one), data.hex()
 
@@ -107,7 +107,7 @@ def test_sound_bodies(group: int) -> None:
 def test_cut_changed_and_trailing_bytes(group: int) -> None:
     most = 100_000 if DEEP else fewer(3, 30)
     for one, rng in layouts(group):
-        data, _ = Encoder(Plan(rng)).body(one.root)
+        data = Encoder(Plan(rng)).body(one.root)
         with named(one):
             for size in rng.sample(range(len(data)), min(len(data), most)):
                 assert both(one.root, data[:size])[1], data[:size].hex()
@@ -149,7 +149,7 @@ def number(value: int, size: int, *, compact: bool) -> bytes:
 def test_nulls_and_counts(group: int) -> None:
     """Some lengths and counts are null, with their value and without, or another number."""
     for one, rng in layouts(group):
-        data, _ = Encoder(Plan(rng, tagged=False)).body(one.root)
+        data = Encoder(Plan(rng, tagged=False)).body(one.root)
         places = list(lengths(one.root, data))
         for start, end, compact, is_count in places if DEEP else rng.sample(places, min(len(places), fewer(2, 6))):
             size = end - start
@@ -169,7 +169,7 @@ def test_secrets_stay_hidden() -> None:
             if not one.has_secrets:
                 continue
             for choices in CHOICES:
-                data, _ = Encoder(Plan(rng, **choices)).body(one.root)
+                data = Encoder(Plan(rng, **choices)).body(one.root)
                 with named(one):
                     both(one.root, data, HIDE)
                     for size in rng.sample(range(len(data)), min(len(data), fewer(4, 20))):
@@ -293,7 +293,7 @@ def with_secrets() -> list[tuple[bytes, bytes]]:
         for version in known.versions:
             tags = b"\x00" if known.request_header(version) > 1 else b""
             head = bytes(4) + key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff" + tags
-            bodies = [Encoder(Plan(rng)).body(one.root)[0] for one in (known.request(version), known.response(version))]
+            bodies = [Encoder(Plan(rng)).body(one.root) for one in (known.request(version), known.response(version))]
             for _ in range(fewer(3, 8)):
                 request, response = (body[: rng.randrange(len(body) + 1)] for body in bodies)
                 found.append((head + request, bytes(9) + response + bytes(rng.randrange(2))))

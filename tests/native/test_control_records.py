@@ -26,7 +26,7 @@ def value(rng: Random, control_type: int, version: int) -> bytes:
     name = VALUE_SCHEMAS[control_type]
     schema = data_schema(name, 0 if name == FRONTED else version)
     assert schema is not None
-    data = Encoder(Plan(rng)).body(schema.root)[0]
+    data = Encoder(Plan(rng)).body(schema.root)
     return struct.pack(">h", version) + (data if name == FRONTED else data[2:])
 
 

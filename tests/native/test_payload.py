@@ -49,7 +49,7 @@ def hidden_alike(key: int, rng: random.Random, form: BytesForm = "auto") -> int:
         for payload in WAYS:
             for shown in (False, True):
                 for choices in CHOICES:
-                    raw, _ = Encoder(Plan(rng, **choices)).body(schema.root)
+                    raw = Encoder(Plan(rng, **choices)).body(schema.root)
                     asks = caller(form=form, payload=payload, show_secrets=shown)
                     made = asks.body(walks, raw, 0, len(raw), lambda _: None)
                     options = DecodeOptions(show_secrets=shown)

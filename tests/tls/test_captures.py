@@ -56,9 +56,6 @@ def test_every_connection_is_decrypted(name: str) -> None:
     assert summary.bytes_decoded + summary.bytes_skipped == summary.bytes_stream
 
 
-# -- tshark ----------------------------------------------------------------------------------------------------------
-
-
 # -- without secrets -------------------------------------------------------------------------------------------------
 
 

@@ -24,7 +24,7 @@ from tests.conftest import ROOT
 from tests.craft.conversation import Conversation, Side
 from tests.craft.outcome import Line, packets_outcome
 from tests.craft.packet import Packet
-from tests.tls.endpoints import Flight, Pair, kafka_talk, packets_of
+from tests.tls.endpoints import Flight, Pair, Talk, kafka_talk, packets_of
 from tests.tls.reading import decrypted
 
 V12, V13 = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3
@@ -38,9 +38,12 @@ def problem(packets: list[Packet], log: bytes | None = None, **options: Any) -> 
     return line
 
 
+def talk(version: ssl.TLSVersion = V13, **options: Any) -> Talk:
+    return Pair(version=version, **options).talk(kafka_talk())
+
+
 def test_tls_13_without_keys() -> None:
-    made = Pair(version=V13).talk(kafka_talk())
-    line = problem(packets_of(made.flights))
+    line = problem(packets_of(talk().flights))
     assert line["kind"] == "tls-not-decrypted"
     assert line["detail"] == (
         "the connection between 10.0.0.5:51334 and 10.0.0.9:9093: this is TLS 1.3 with TLS_AES_256_GCM_SHA384, "
@@ -58,26 +61,23 @@ def test_tls_12_without_keys() -> None:
     assert "certificate of CN=broker.example,O=Crafted" in detail
 
 
-def test_keys_of_other_connections() -> None:
-    made = Pair(version=V13).talk(kafka_talk())
-    other = Pair(version=V13).talk(kafka_talk())
-    assert problem(packets_of(made.flights), other.key_log)["detail"].endswith("there are keys, but none for it")
+def reversed_secrets(log: bytes) -> bytes:
+    lines = (line.split() for line in log.splitlines())
+    return b"".join(b" ".join((*words[:2], words[2][::-1])) + b"\n" for words in lines)
 
 
 @pytest.mark.parametrize("version", [V12, V13])
 def test_keys_that_do_not_fit(version: ssl.TLSVersion) -> None:
-    made = Pair(version=version).talk(kafka_talk())
-    log = b"".join(
-        b" ".join((*words[:2], words[2][::-1])) + b"\n"
-        for words in (line.split() for line in made.key_log.splitlines())
-    )
-    line = problem(packets_of(made.flights), log)
+    made = talk(version)
+    packets = packets_of(made.flights)
+    line = problem(packets, reversed_secrets(made.key_log))
     assert line["kind"] == "tls-not-decrypted"
     assert line["detail"].endswith("the available keys do not match it")
+    assert problem(packets, talk(version).key_log)["detail"].endswith("there are keys, but none for it")
 
 
 def test_without_the_package_that_decrypts(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Pair(version=V12).talk(kafka_talk())
+    made = talk(V12)
     monkeypatch.setitem(sys.modules, "cryptography.exceptions", None)
     monkeypatch.setitem(sys.modules, "cryptography", None)
     detail = problem(packets_of(made.flights), made.key_log)["detail"]
@@ -86,12 +86,12 @@ def test_without_the_package_that_decrypts(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_an_invalid_certificate() -> None:
-    made = Pair(version=V12).talk(kafka_talk())
+    made = talk(V12)
     server = bytearray(made.flights[1][1])
     at = server.index(b"\x0b\0", 60) + 10  # within the first certificate
     server[at : at + 40] = bytes(40)
-    flights = [made.flights[0], ("broker", bytes(server)), *made.flights[2:]]
-    assert "certificate of an unreadable subject" in problem(packets_of(flights))["detail"]  # type: ignore[arg-type]
+    flights: list[Flight] = [made.flights[0], ("broker", bytes(server)), *made.flights[2:]]
+    assert "certificate of an unreadable subject" in problem(packets_of(flights))["detail"]
 
 
 def test_other_protocols_are_reported_on_kafka_s_ports_only() -> None:
@@ -100,9 +100,7 @@ def test_other_protocols_are_reported_on_kafka_s_ports_only() -> None:
     assert packets_outcome(packets).lines == []
     assert packets_outcome(packets).summary.not_kafka == 1
     assert "ALPN offered: h2" in problem(packets, ports=[9093])["detail"]
-
-
-def test_decrypted_data_that_is_not_kafka() -> None:
+    # Decrypted data that is not Kafka.
     made = Pair(version=V13).talk([("client", b"GET / HTTP/1.1\r\n\r\n"), ("broker", b"HTTP/1.1 200 OK\r\n\r\n")])
     packets = packets_of(made.flights)
     assert decrypted(packets, made.key_log).lines == []
@@ -111,49 +109,47 @@ def test_decrypted_data_that_is_not_kafka() -> None:
     assert "this is HTTP" in line["detail"]
 
 
-def hello() -> bytes:
-    return Pair(version=V13).talk(kafka_talk()).flights[0][1]
+ALERTS: dict[str, tuple[Side, bytes, str]] = {
+    "unknown CA": ("client", b"\x15\3\3\0\2\2\x30", "the client ended the handshake with the alert unknown_ca (48)"),
+    "bad certificate": (
+        *("broker", b"\x15\3\3\0\2\2\x2a"),
+        "the other side ended the handshake with the alert bad_certificate (42)",
+    ),
+    "a listener without TLS": ("broker", b"", "a listener without TLS just closes the connection"),
+    "no TLS": ("broker", b"HTTP/1.1 400 Bad Request\r\n", "the answer of the other side is not TLS"),
+}
 
 
-def test_tls_to_a_listener_without() -> None:
-    # What a broker's plaintext listener does with a length of 369 million: it closes.
-    line = problem(packets_of([("client", hello())]))
-    assert "offered by the client, server name broker.example" in line["detail"]
-    assert line["detail"].endswith("a listener without TLS just closes the connection")
+@pytest.mark.parametrize(
+    ("version", "flights", "name"),
+    [
+        (V13, 1, "a listener without TLS"),
+        (V13, 1, "no TLS"),
+        (V12, 2, "unknown CA"),
+        # In TLS 1.3 a client's alert after the hellos is clear, in 1.2 a server's after the client's ChangeCipherSpec.
+        (V13, 2, "unknown CA"),
+        (V12, 3, "bad certificate"),
+    ],
+)
+def test_handshakes_that_end_early(version: ssl.TLSVersion, flights: int, name: str) -> None:
+    """Reported instead of missing keys, even with the keys of others."""
+    side, data, ending = ALERTS[name]
+    packets = packets_of([*talk(version).flights[:flights], (side, data)])
+    for log in (None, talk(version).key_log):
+        detail = problem(packets, log)["detail"]
+        assert detail.endswith(ending)
+        assert "server name broker.example" in detail
+        assert version is V13 or "certificate of CN=broker.example" in detail
 
 
-def test_a_response_that_is_not_tls() -> None:
-    line = problem(packets_of([("client", hello()), ("broker", b"HTTP/1.1 400 Bad Request\r\n")]))
-    assert line["detail"].endswith("the answer of the other side is not TLS")
-
-
-def test_an_alert_ends_the_handshake() -> None:
-    made = Pair(version=V12).talk(kafka_talk())
-    flights = [*made.flights[:2], ("client", b"\x15\3\3\0\2\2\x30")]
-    line = problem(packets_of(flights))  # type: ignore[arg-type]
-    assert line["detail"].endswith("the client ended the handshake with the alert unknown_ca (48)")
-    assert "certificate of CN=broker.example" in line["detail"]
-
-
-def test_a_clear_alert_after_the_hellos() -> None:
-    """Reported instead of missing keys: a client's in TLS 1.3, a server's after the client's ChangeCipherSpec in
-    1.2."""
-    made = Pair(version=V13).talk(kafka_talk())
-    line = problem(packets_of([*made.flights[:2], ("client", b"\x15\3\3\0\2\2\x30")]))
-    assert line["detail"].endswith("the client ended the handshake with the alert unknown_ca (48)")
-    made = Pair(version=V12).talk(kafka_talk())
-    flights: list[Flight] = [*made.flights[:3], ("broker", b"\x15\3\3\0\2\2\x2a")]
-    line = problem(packets_of(flights))
-    assert line["detail"].endswith("the other side ended the handshake with the alert bad_certificate (42)")
-    # With the keys of others, too; a connection that never ends this way is reported at its end.
-    line = problem(packets_of(flights), Pair(version=V12).talk(kafka_talk()).key_log)
-    assert line["detail"].endswith("bad_certificate (42)")
+def test_a_handshake_that_is_captured_in_part() -> None:
+    made = talk(V12)
     assert problem(packets_of(made.flights[:3]))["detail"].endswith("there are no keys for it (--keylog FILE)")
 
 
 def test_the_wait_for_the_other_side_is_bounded() -> None:
     """A client that is silent after a long flight of the server: reported then, not at the connection's end."""
-    made = Pair(version=V13).talk(kafka_talk())
+    made = talk()
     record = b"\x17\3\3\x40\0" + bytes(1 << 14)
     flights: list[Flight] = [*made.flights[:2], *(("broker", record) for _ in range(9))]
     packets = packets_of(flights, sizes=len(record))
@@ -173,11 +169,10 @@ def test_a_resumed_tls_12_session() -> None:
 
 
 def test_an_old_version() -> None:
-    made = Pair(version=V12).talk(kafka_talk())
+    made = talk(V12)
     server = made.flights[1][1]
-    old = server[:9] + b"\3\2" + server[11:]
-    flights = [made.flights[0], ("broker", old), *made.flights[2:]]
-    line = problem(packets_of(flights), made.key_log)  # type: ignore[arg-type]
+    flights: list[Flight] = [made.flights[0], ("broker", server[:9] + b"\3\2" + server[11:]), *made.flights[2:]]
+    line = problem(packets_of(flights), made.key_log)
     assert line["detail"].endswith("TLS 1.1 is not decrypted")
 
 
@@ -197,7 +192,7 @@ def test_a_handshake_and_nothing_else_is_undecided() -> None:
 
 
 def test_bytes_add_up() -> None:
-    made = Pair(version=V13).talk(kafka_talk())
+    made = talk()
     summary = decrypted(packets_of(made.flights), made.key_log).summary
     assert summary.bytes_stream == sum(len(data) for _, data in made.flights)
     assert summary.bytes_decoded == sum(len(data) for _, data in made.clear)
@@ -218,7 +213,7 @@ def record(size: int) -> bytes:
 
 
 def hellos(version: ssl.TLSVersion = V13) -> tuple[Flight, Flight]:
-    first, second = Pair(version=version).talk(kafka_talk()).flights[:2]
+    first, second = talk(version).flights[:2]
     return first, second
 
 

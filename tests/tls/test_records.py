@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import keylog
 from kafkasniff.tls.gate import TlsGate, is_tls
 from kafkasniff.tls.keylog import KeyLog
-from kafkasniff.tls.record import MAX_FRAGMENT, Record, RecordCutter, may_be_header
+from kafkasniff.tls.record import RecordCutter, may_be_header
 from tests.choice import in_turn
 from tests.craft.batches import batch
 from tests.craft.outcome import outcome, output
@@ -19,93 +17,15 @@ from tests.tls.endpoints import kafka_talk, packets_of
 from tests.tls.reading import contents, keys, kinds
 
 
-def record(kind: int, data: bytes) -> bytes:
-    return bytes((kind, 3, 3)) + len(data).to_bytes(2) + data
-
-
-RECORDS = [(22, b"hello"), (20, b"\1"), (23, b"x" * 300), (23, b""), (23, bytes(MAX_FRAGMENT)), (21, b"ab")]
-WIRE = b"".join(record(*one) for one in RECORDS)
-
-
-def feed(cutter: RecordCutter, data: bytes, number: int) -> list[Record]:
-    cutter.add(data, number, number * 10, number, number * 10 + 1)
-    found = []
-    while (one := cutter.cut()) is not None:
-        found.append(one)
-    return found
-
-
-def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
-    found, at = [], 0
-    for cut in cuts:
-        found.append(data[at : at + cut])
-        at += cut
-    return [piece for piece in (*found, data[at:]) if piece]
-
-
-@given(st.lists(st.integers(1, 700), max_size=30))
-def test_records_do_not_depend_on_segments(cuts: list[int]) -> None:
-    cutter = RecordCutter()
-    found = []
-    ends = []
-    at = 0
-    for number, piece in enumerate(pieces(WIRE, cuts)):
-        at += len(piece)
-        ends.append(at)
-        found += feed(cutter, piece, number)
-    assert [(one.content_type, one.data) for one in found] == RECORDS
-    assert len(cutter) == 0
-    assert not cutter.flawed
-    # Each byte of a fragment belongs to the packet that contained it.
-    at = 0
-    for one in found:
-        first = at + 5
-        at = first + len(one.data)
-        place = first
-        for mark in one.marks:
-            assert mark.time_ns == mark.packet * 10
-            if one.data:
-                assert place < ends[mark.packet]
-                assert first + mark.end == min(ends[mark.packet], at)
-                place = ends[mark.packet]
-        assert one.order == next(number for number, end in enumerate(ends) if end >= at)
-
-
 def test_an_invalid_header_is_detected_at_once() -> None:
     for head in (b"\x19", b"\x17\x02", b"\x17\x03\x05", b"\x17\x03\x03\xff\xff"):
         assert not may_be_header(head)
         cutter = RecordCutter()
-        assert feed(cutter, head, 0) == []
+        cutter.add(head, 0, 0, 0, 1)
+        assert cutter.cut() is None
         assert cutter.flawed
     assert may_be_header(b"")
     assert may_be_header(b"\x17\x03")
-
-
-def test_a_gap_up_to_a_record_s_end_loses_that_record_only() -> None:
-    cutter = RecordCutter()
-    wire = record(23, bytes(100)) + record(23, b"next")
-    feed(cutter, wire[:20], 0)
-    assert cutter.gap(85)
-    assert [one.data for one in feed(cutter, wire[105:], 1)] == [b"next"]
-
-
-def test_after_another_gap_records_are_searched() -> None:
-    wire = b"".join(record(23, bytes((number,)) * 100) for number in range(4))
-    for taken, missing in ((0, 50), (3, 50), (20, 86), (105, 10)):
-        cutter = RecordCutter()
-        feed(cutter, wire[:taken], 0)
-        assert not cutter.gap(missing)
-        assert cutter.lost
-        assert feed(cutter, wire[taken + missing :], 1) == []
-        one = cutter.seek()
-        assert one is not None
-        start = wire.index(b"\x17\x03\x03", taken + missing)
-        assert one.data == wire[start + 5 : start + 105]
-        assert cutter.passed >= missing
-        cutter.found(one)
-        assert not cutter.lost
-        rest = cutter.cut()
-        assert rest is None or rest.data == wire[start + 110 : start + 210]
 
 
 HELLO = b"\x16\x03\x01\x02\x00\x01"
@@ -214,25 +134,6 @@ def test_bad_lines_are_reported_by_number_and_without_their_text(line: bytes, ex
     assert SECRET.hex()[:20] not in flaw
     assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
     assert found.take_flaws() == []
-
-
-@given(st.lists(st.integers(1, 60), max_size=12))
-def test_a_growing_file_gives_the_same_as_the_whole_file(cuts: list[int]) -> None:
-    data = LINE + b"bad\n" + LINE.replace(b"CLIENT_RANDOM", b"SERVER_TRAFFIC_SECRET_0")
-    parts, at = [], 0
-    for cut in cuts:
-        parts.append(data[at : at + cut])
-        at += cut
-    parts.append(data[at:])
-    waiting: list[bytes] = []
-    found = KeyLog(lambda: waiting.pop() if waiting else b"", grows=True)
-    for part in parts:
-        if part:
-            waiting.append(part)
-        found.find("CLIENT_RANDOM", bytes(32), 0)
-    assert found.find("CLIENT_RANDOM", RANDOM, 0) == SECRET
-    assert found.find("SERVER_TRAFFIC_SECRET_0", RANDOM, 0) == SECRET
-    assert found.take_flaws() == ["line 2 of the key log is not LABEL CLIENT_RANDOM SECRET"]
 
 
 def test_secrets_of_a_capture_count_from_their_place() -> None:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scapy.layers.dot11 import Dot11, RadioTap
-from scapy.layers.inet import IP, TCP
+from scapy.layers.inet import TCP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import LLC, SNAP, Ether
 from scapy.packet import Raw
 
-from kafkasniff.capture.link.links import LINKS
-from kafkasniff.errors import CaptureError
 from tests.capture.files import enhanced, interface, option, pcap, pcap_header, pcap_record, section
 from tests.capture.link.test_links import CASES, PAYLOAD
 from tests.capture.reading import read_bytes
@@ -40,14 +35,6 @@ def test_packets_cut_within_their_headers_are_reported_once(chunk_size: int) -> 
     assert problem.capture == "stdin"
     assert [note.order for note in result.notes] == [len(records)]
     assert not result.broken
-
-
-def test_options_cut_by_the_snap_length_cost_nothing_but_the_payload() -> None:
-    packet = bytes(Ether(**MACS) / IP() / TCP(seq=5, options=[("Timestamp", (1, 2))]) / Raw(b"payload"))
-    result = read_bytes(pcap_header() + pcap_record(packet[:60], wire=len(packet)))
-    (row,) = result.rows
-    assert (row.seq, row.payload, row.wire_length) == (5, b"", 7)
-    assert result.notes == []
 
 
 @pytest.mark.parametrize(
@@ -115,32 +102,6 @@ def test_split_distinguishes_duplicate_captures_from_retransmissions() -> None:
     again = changed(first, 4, struct.pack(">H", 2))  # another IP identification
     a, b, c = read_bytes(pcap([first, first, again], link=101)).rows
     assert a.ident == b.ident != c.ident
-
-
-@given(
-    st.sampled_from(sorted(LINKS)),
-    st.lists(st.binary(max_size=120), max_size=10),
-    st.integers(0, 40),
-    st.sampled_from([1, 100, 1 << 20]),
-)
-def test_any_bytes_are_survived(link: int, bodies: list[bytes], kept: int, chunk_size: int) -> None:
-    """The start of a good packet of the link type, then arbitrary bytes."""
-    good = frame(b"x" * 20) if link == 1 else segment(b"x" * 20)
-    capture = pcap([good[:kept] + body for body in bodies], link=link)
-    result = read_bytes(capture, chunk_size=chunk_size)
-    if not result.broken:  # a record without bytes is skipped
-        assert result.packets == len(bodies)
-    assert result == read_bytes(capture)
-
-
-@given(
-    st.binary(max_size=300),
-    st.sampled_from([pcap_header(), section() + interface(), b"", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd"]),
-)
-def test_garbage_raises_nothing_but_capture_error(garbage: bytes, head: bytes) -> None:
-    with contextlib.suppress(CaptureError):
-        result = read_bytes(head + garbage)
-        assert result == read_bytes(head + garbage, chunk_size=3)
 
 
 @pytest.mark.parametrize("name", ["ip-options", "ip-ah", "ipv6-ah", "ipv6-all", "gre-key-sequence"])

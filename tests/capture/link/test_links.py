@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import subprocess
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from scapy.contrib.erspan import ERSPAN_I, ERSPAN_II, ERSPAN_III
@@ -20,8 +17,8 @@ from scapy.layers.ppp import PPP, PPPoE
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from tests.capture.files import enhanced, interface, pcap, pcap_header, pcap_record, section
-from tests.capture.reading import Row, read, read_bytes
+from tests.capture.files import pcap, pcap_header, pcap_record
+from tests.capture.reading import Row, read_bytes
 from tests.capture.segments import MACS
 
 PAYLOAD = bytes(range(256)) * 2
@@ -164,22 +161,6 @@ CASES: dict[str, tuple[int, Packet | bytes]] = {
     "pktap": (258, struct.pack("<III", 108, 1, 1) + bytes(96) + bytes(ETHER / ip4())),
     "pflog": (117, bytes([61, 2, 0, 0]) + bytes(60) + bytes(ip4())),
 }
-# Cases that tshark cannot check, and the reason.
-NOT_TSHARK = {
-    "vxlan-linux-port": "tshark looks for VXLAN on port 4789 only",
-    "ip-offload": "tshark 4.0 does not take the segment length from the frame",
-    "ipv6-offload": "tshark 4.0 does not take the segment length from the frame",
-    "enc": "tshark reads the header in the byte order of the file",
-    "null-netbsd-6": "tshark reads address family 24 as something else",
-    "pktap": "tshark wants all of pktap's fields",
-    "pflog": "tshark wants all of pflog's fields",
-    "mpls-link": "tshark does not know the number in a file",
-    "mpls-pseudo-wire": "tshark needs an option to expect a control word",
-    "ppp-pppd": "tshark does not know the number in a file",
-    "raw-12": "tshark does not know the number in a file",
-    "raw-14": "tshark does not know the number in a file",
-    "9100": "tshark reads 0x9100 as VLAN only if a preference says so",
-}
 
 
 def is_six(packet: Packet | bytes) -> bool:
@@ -214,24 +195,6 @@ def test_all_layers_in_one_file_of_a_link_type() -> None:
     assert [row.number for row in result.rows] == list(range(1, 3 * len(names) + 1))
     expected = [INNER6["src"] if is_six(CASES[name][1]) else INNER4["src"] for name in names] * 3
     assert [row.src for row in result.rows] == expected
-
-
-@pytest.mark.extended
-@pytest.mark.tshark
-def test_tshark_finds_the_same_segments(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
-    names = [name for name in CASES if name not in NOT_TSHARK]
-    path = tmp_path / "all.pcapng"
-    blocks = [section(), *(interface(CASES[name][0]) for name in names)]
-    blocks += [enhanced(bytes(CASES[name][1]), 1_000_000 + number, number) for number, name in enumerate(names)]
-    path.write_bytes(b"".join(blocks))
-    fields = ["tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.window_size_value", "tcp.len"]
-    command = [require_tool("tshark"), "-r", str(path), "-T", "fields", "-E", "occurrence=l"]
-    command += [part for field in fields for part in ("-e", field)]
-    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    rows = read(path).rows
-    found = [(r.sport, r.dport, r.seq, r.ack, r.window, r.wire_length) for r in rows]
-    said = [tuple(int(value) for value in line.split()) for line in reported.splitlines()]
-    assert dict(zip(names, found, strict=True)) == dict(zip(names, said, strict=True))
 
 
 def test_other_packets_are_only_counted() -> None:

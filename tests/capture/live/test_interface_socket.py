@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -30,63 +30,13 @@ ARPHRD_NONE = 65_534
 """A tunnel, such as WireGuard's."""
 
 
-class FakeSocket:
-    """A packet socket."""
-
-    def __init__(self, kind: int, bind: Callable[[Any], object]) -> None:
-        self.kind = kind
-        self.options: list[tuple[int, int]] = []
-        self.bind = bind
-        self.closed = False
-        self.error = 0
-
-    def setsockopt(self, level: int, option: int, value: object) -> None:
-        self.options.append((level, option))
-
-    def getsockopt(self, level: int, option: int) -> int:
-        assert (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR)
-        return self.error
-
-    def fileno(self) -> int:
-        return 5
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class FakeRing:
-    """Blocks that the test gives, and counts that the kernel resets whenever it is asked."""
-
-    def __init__(self, size: int | None) -> None:
-        self.size = size
-        self.found: list[Block] = []
-        self.numbers: list[tuple[int, int] | OSError] = []
-        self.closed = False
-        self.blocks = 4
-
-    def take(self) -> Block | None:
-        return self.found.pop(0) if self.found else None
-
-    def statistics(self) -> tuple[int, int]:
-        number = self.numbers.pop(0) if self.numbers else (0, 0)
-        if isinstance(number, OSError):
-            raise number
-        return number
-
-    def backlog(self) -> float:
-        return 0.25
-
-    def close(self) -> None:
-        self.closed = True
-
-
 class World:
     """The kernel as the socket sees it; `refuses`: errors by what raises them."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.refuses: dict[str, OSError] = {}
-        self.socket: Any = None
-        self.rings: list[FakeRing] = []
+        self.socket = Mock()
+        self.rings: list[Mock] = []
         self.hardware = ARPHRD_ETHER
         self.bound: list[object] = []
         patch.setattr(module, "hardware_type", lambda name: self.hardware)
@@ -100,21 +50,27 @@ class World:
         if place in self.refuses:
             raise self.refuses[place]
 
-    def _open(self, family: int, kind: int, protocol: int) -> FakeSocket:
+    def _open(self, family: int, kind: int, protocol: int) -> Mock:
         # Protocol 0: the socket receives nothing before it is bound.
         assert (family, protocol) == (socket.AF_PACKET, 0)
         self._fail("open")
-        self.socket, self.bound[:] = FakeSocket(kind, self._bind), []
+        self.socket, self.bound[:] = Mock(kind=kind, bind=self._bind), []
+        self.socket.getsockopt.return_value = 0
         return self.socket
+
+    def options(self) -> list[tuple[int, int]]:
+        return [call.args[:2] for call in self.socket.setsockopt.call_args_list]
 
     def _bind(self, address: object) -> None:
         self._fail("bind")
         self.bound.append(address)
 
-    def _ring(self, _target: FakeSocket, size: int | None) -> FakeRing:
+    def _ring(self, _target: Mock, size: int | None) -> Mock:
         assert not self.bound
         self._fail("ring")
-        self.rings.append(FakeRing(size))
+        self.rings.append(Mock(size=size, blocks=4))
+        self.rings[-1].backlog.return_value = 0.25
+        self.rings[-1].statistics.return_value = 0, 0
         return self.rings[-1]
 
 
@@ -169,9 +125,9 @@ def test_link_headers(world: World, name: str, hardware: int, kind: int, links: 
 
 def test_promiscuous_only_if_requested(world: World) -> None:
     opened()
-    assert (SOL_PACKET, module.PACKET_ADD_MEMBERSHIP) not in world.socket.options
+    assert (SOL_PACKET, module.PACKET_ADD_MEMBERSHIP) not in world.options()
     opened(promiscuous=True)
-    assert (SOL_PACKET, module.PACKET_ADD_MEMBERSHIP) in world.socket.options
+    assert (SOL_PACKET, module.PACKET_ADD_MEMBERSHIP) in world.options()
     with pytest.raises(UsageError, match="no promiscuous mode on any"):
         opened("any", promiscuous=True)
 
@@ -185,7 +141,7 @@ def test_filters_are_attached_before_the_socket_is_bound(
     seen: list[tuple[str, int, int]] = []
     monkeypatch.setattr(module, "compile_filter", lambda *asked: seen.append(asked) or b"code")
 
-    def attach(target: FakeSocket, code: bytes) -> None:
+    def attach(target: Mock, code: bytes) -> None:
         assert (code, world.bound, world.rings) == (b"code", [], [])
         seen.append(("attached", 0, 0))
 
@@ -206,8 +162,8 @@ def test_refusals(world: World, place: str, error: OSError, expected: type[Excep
     world.refuses[place] = error
     with pytest.raises(expected, match=message):
         opened(buffer=64)
-    assert place == "open" or world.socket.closed
-    assert all(ring.closed for ring in world.rings)
+    assert place == "open" or world.socket.close.called
+    assert all(ring.close.called for ring in world.rings)
     if place == "ring":
         with pytest.raises(CaptureError, match="Cannot allocate memory"):
             opened()
@@ -224,7 +180,7 @@ def test_packets_are_numbered_over_blocks(world: World) -> None:
     found = opened()
     ring = world.rings[0]
     ipv4 = (0x0800, ARPHRD_ETHER, 0)
-    ring.found = [block(ipv4, ipv4), block(ipv4)]
+    ring.take.side_effect = [block(ipv4, ipv4), block(ipv4), None]
     first, second = found.take(), found.take()
     assert first is not None
     assert second is not None
@@ -240,7 +196,7 @@ def test_loopback_is_seen_once(world: World) -> None:
     found = opened()
     sent, received = (0x0800, ARPHRD_LOOPBACK, PACKET_OUTGOING), (0x0800, ARPHRD_LOOPBACK, 0)
     elsewhere = (0x0800, ARPHRD_ETHER, PACKET_OUTGOING)
-    world.rings[0].found = [block(sent, received, elsewhere, sent, received)]
+    world.rings[0].take.side_effect = [block(sent, received, elsewhere, sent, received)]
     frames = found.take()
     assert frames is not None
     assert frames.packets.time_ns.tolist() == [1, 2, 4]
@@ -250,7 +206,7 @@ def test_loopback_is_seen_once(world: World) -> None:
 def test_only_ip_is_decoded_without_link_headers(world: World) -> None:
     world.hardware = ARPHRD_NONE
     found = opened()
-    world.rings[0].found = [block(*((kind, ARPHRD_NONE, 0) for kind in (0x0800, 0x86DD, 0x0806)))]
+    world.rings[0].take.side_effect = [block(*((kind, ARPHRD_NONE, 0) for kind in (0x0800, 0x86DD, 0x0806)))]
     frames = found.take()
     assert frames is not None
     assert frames.packets.link.tolist() == [LINK_RAW, LINK_RAW, IGNORED_LINK]
@@ -258,7 +214,7 @@ def test_only_ip_is_decoded_without_link_headers(world: World) -> None:
 
 def test_losses_are_those_since_the_last_report(world: World) -> None:
     found = opened()
-    world.rings[0].numbers = [(1_500, 0), (100, 7), (0, 0), OSError("gone")]
+    world.rings[0].statistics.side_effect = [(1_500, 0), (100, 7), (0, 0), OSError("gone"), OSError("gone")]
     assert found.fresh_loss() is None
     problem = found.fresh_loss()
     assert problem is not None
@@ -274,15 +230,15 @@ def test_losses_are_those_since_the_last_report(world: World) -> None:
 def test_an_error_of_the_kernel_ends_the_capture(world: World) -> None:
     found = opened()
     assert found.check()
-    world.socket.error = errno.ENETDOWN
+    world.socket.getsockopt.return_value = errno.ENETDOWN
     assert not found.check()
     (problem,) = found.problems()
     assert problem.kind == "capture-cut"
     assert problem.detail == "eth7: the capture ended by itself (Network is down)"
     assert problem.packet is None
     found.close()
-    assert world.socket.closed
-    assert world.rings[0].closed
+    assert world.socket.close.called
+    assert world.rings[0].close.called
 
 
 @pytest.mark.parametrize(
@@ -302,18 +258,18 @@ def test_an_interface_that_is_back(
 ) -> None:
     """The socket stays the same, since opening another one would need privileges; it is bound to a new interface."""
     found = opened(promiscuous=True)
-    world.socket.error = errno.ENETDOWN
+    world.socket.getsockopt.return_value = errno.ENETDOWN
     assert not found.check()
     world.bound.clear()
     monkeypatch.setattr(module, "is_up", lambda name: state.get("is_up", True))
     monkeypatch.setattr(module.socket, "if_nametoindex", lambda name: state.get("index", 3))
     world.hardware = state.get("hardware", world.hardware)
-    world.socket.error = state.get("error", 0)
+    world.socket.getsockopt.return_value = state.get("error", 0)
     if "refuses" in state:
         world.refuses["bind"] = state["refuses"]
     monkeypatch.setattr(module.socket, "socket", None)
     assert found.resume() == resumes
     assert (found.error is None) == resumes
     assert len(world.bound) == binds
-    promiscuous = world.socket.options.count((SOL_PACKET, module.PACKET_ADD_MEMBERSHIP))
+    promiscuous = world.options().count((SOL_PACKET, module.PACKET_ADD_MEMBERSHIP))
     assert promiscuous == 1 + ("index" in state and "hardware" not in state)

@@ -13,7 +13,6 @@ from kafkasniff.capture.live.interfaces import (
     _family,
     hardware_type,
     interface_name,
-    interface_names,
     list_interfaces,
 )
 from kafkasniff.errors import CaptureError
@@ -45,14 +44,6 @@ def test_an_interface_named_like_a_number(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("kafkasniff.capture.live.interfaces.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
     assert interface_name("2") == "2"
     assert interface_name("3") == "any"
-
-
-def test_systems_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_any = [one.name for one in list_interfaces()]
-    assert sorted(interface_names()) == sorted(with_any)
-    monkeypatch.delattr(socket, "AF_PACKET")
-    assert [one.name for one in list_interfaces()] == with_any[:-1]
-    assert "any" not in interface_names()
 
 
 def test_addresses_in_the_format_of_other_systems() -> None:

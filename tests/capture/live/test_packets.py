@@ -5,87 +5,16 @@ from __future__ import annotations
 import mmap
 import struct
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scapy.layers.l2 import CookedLinuxV2, Dot1Q
 
-from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.capture.live import ring as module
 from kafkasniff.capture.live import time_merge
-from kafkasniff.capture.live.frames import COOKED_SIZE, FRONT_SIZE, VLAN_VALID, Frames
+from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.live.ring import HEADER, Ring
 from kafkasniff.capture.live.time_merge import TimeMerge
 from tests.capture.fake_interface import raw_packets
-
-
-def packets(data: list[bytes]) -> RawPackets:
-    size = np.array([len(one) for one in data], np.int64)
-    start = np.cumsum(size) - size
-    return RawPackets.build(b"".join(data), start, size, size, np.arange(len(data)), link=1, capture=0, first_number=1)
-
-
-def heads(*rows: dict[str, object]) -> np.ndarray:  # type: ignore[type-arg]
-    found = np.zeros(len(rows), HEADER)
-    for place, row in enumerate(rows):
-        for name, value in row.items():
-            found[name][place] = value
-    return found
-
-
-def written(frames: Frames) -> list[bytes]:
-    """The packets as a file has them."""
-    found = []
-    for row in range(frames.total):
-        start, size = int(frames.packets.start[row]), int(frames.packets.captured[row])
-        front = frames.front[row].tobytes()[: int(frames.front_size[row])]
-        found.append(front + frames.packets.buffer[start + int(frames.replaced[row]) : start + size])
-    return found
-
-
-def test_headers_of_cooked_capture() -> None:
-    rows = [
-        {
-            "protocol": 0x0800,
-            "interface": 7,
-            "hardware": 1,
-            "kind": 4,
-            "address_size": 6,
-            "address": b"\2\0\0\0\0\1\0\0",
-        },
-        {"protocol": 0x86DD, "interface": 3, "hardware": 772, "status": VLAN_VALID, "vlan_control": 100},
-    ]
-    frames = Frames.cooked(packets([b"first", b"second"]), heads(*rows))
-    assert frames.front_size.tolist() == [COOKED_SIZE, FRONT_SIZE]
-    first, second = written(frames)
-    found = CookedLinuxV2(first)
-    assert (found.proto, found.ifindex, found.lladdrtype, found.pkttype, found.lladdrlen) == (0x0800, 7, 1, 4, 6)
-    assert bytes(found.src)[:6] == b"\2\0\0\0\0\1"
-    assert first.endswith(b"first")
-    tagged = CookedLinuxV2(second)
-    assert (tagged.proto, tagged.ifindex) == (0x8100, 3)
-    inner = Dot1Q(second[COOKED_SIZE:])
-    assert (inner.vlan, inner.type) == (100, 0x86DD)
-
-
-@given(
-    st.lists(st.lists(st.binary(min_size=14, max_size=20), min_size=1, max_size=4), min_size=1, max_size=3),
-    st.randoms(),
-)
-def test_merged_frames_keep_their_headers(parts: list[list[bytes]], dice: object) -> None:
-    made = [
-        Frames.ethernet(
-            packets(one), heads(*({"status": VLAN_VALID * (row % 2), "vlan_control": row} for row in range(len(one))))
-        )
-        for one in parts
-    ]
-    expected = [packet for one in made for packet in written(one)]
-    assert written(Frames.merge(made)) == expected
-    order = list(range(len(expected)))
-    dice.shuffle(order)  # type: ignore[attr-defined]
-    assert written(Frames.merge(made, np.array(order, np.int64))) == [expected[place] for place in order]
-
 
 SIZE = 4096
 

@@ -21,8 +21,6 @@ from kafkasniff.capture.timeline.locations import (
     open_capture,
 )
 from kafkasniff.errors import CaptureError, UsageError
-from tests.capture.files import pcap, pcap_header
-from tests.capture.segments import frames
 from tests.object_store import CAPTURE, boto3_client, bucket
 
 __all__ = ["bucket"]
@@ -165,49 +163,24 @@ def test_an_object_that_was_replaced_is_not_taken_for_the_one_that_was_planned(b
     client.put_object(Bucket="captures", Key="day-2/a.pcap", Body=CAPTURE)
 
 
-NOTHING = pcap_header()
-
-
-@pytest.fixture
-def mixed(tmp_path: Path) -> Path:
-    (tmp_path / "b.pcap").write_bytes(pcap(frames(3)))
-    (tmp_path / "a.pcap12").write_bytes(pcap(frames(2)))
-    (tmp_path / "c").write_bytes(lzma.compress(pcap(frames(1))))
-    (tmp_path / "notes.txt").write_bytes(b"about these captures")
-    (tmp_path / "log.gz").write_bytes(gzip.compress(b"x" * 10_000))
-    (tmp_path / ".hidden.pcap").write_bytes(NOTHING)
-    (tmp_path / "_temporary.pcap").write_bytes(NOTHING)
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "d.pcap").write_bytes(NOTHING)
-    os.mkfifo(tmp_path / "pipe.pcap")
-    return tmp_path
-
-
-def test_content_decides_what_is_a_capture(mixed: Path) -> None:
-    assert [Path(path).name for path in with_folders([str(mixed)])] == ["a.pcap12", "b.pcap", "c"]
-
-
-def test_files_and_folders_mix_in_their_order(mixed: Path) -> None:
-    inner = str(mixed / "inner" / "d.pcap")
-    assert with_folders(["-", inner, str(mixed)]) == ["-", inner, *with_folders([str(mixed)])]
-
-
-def test_a_folder_is_opened_as_its_captures(mixed: Path) -> None:
-    with open_captures([mixed]) as source:
-        assert sum(batch.packets for batch in source) == 6
-
-
-def test_addresses_and_patterns(mixed: Path, tmp_path: Path) -> None:
-    assert with_folders([f"file://{mixed}/b.pcap", f"{mixed}/?.pcap*"]) == [
-        f"{mixed}/b.pcap",
-        f"{mixed}/a.pcap12",
-        f"{mixed}/b.pcap",
-    ]
+def test_content_decides_what_is_a_capture(folder: Path) -> None:
+    (folder / "empty.pcap").unlink()
+    (folder / "packed").write_bytes(lzma.compress(CAPTURE))
+    os.mkfifo(folder / "pipe.pcap")
+    names = ["a.pcap", "b.pcap", "packed", "z.pcap.gz"]
+    assert with_folders([str(folder)]) == [str(folder / name) for name in names]
+    with open_captures([folder]) as source:
+        assert sum(batch.packets for batch in source) == 4 * 40
+    # Files, folders, addresses and patterns mix in their order.
+    inner = str(folder / "day-1" / "c.pcap")
+    assert with_folders(["-", inner, str(folder)]) == ["-", inner, *with_folders([str(folder)])]
+    listed = with_folders([f"file://{folder}/b.pcap", f"{folder}/?.pcap*"])
+    assert [Path(path).name for path in listed] == ["b.pcap", "a.pcap", "b.pcap", "z.pcap.gz"]
     # A file of that name is not a pattern.
-    odd = tmp_path / "[1].pcap"
-    odd.write_bytes(NOTHING)
+    odd = folder / "[1].pcap"
+    odd.write_bytes(CAPTURE)
     assert with_folders([str(odd)]) == [str(odd)]
     with pytest.raises(CaptureError, match="no file matches"):
-        with_folders([f"{mixed}/*.cap"])
+        with_folders([f"{folder}/*.cap"])
     # Whether a remote capture is there is not asked yet.
     assert with_folders(["s3://bucket/a.pcap"]) == ["s3://bucket/a.pcap"]

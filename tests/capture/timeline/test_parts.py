@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import gzip
 import random
-import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats.bytestream import open_path
-from kafkasniff.capture.formats.raw import Parsed
-from kafkasniff.capture.formats.reader import CaptureReader
 from kafkasniff.capture.timeline.parts import (
     CaptureFile,
     CapturePlan,
@@ -25,8 +20,8 @@ from kafkasniff.capture.timeline.parts import (
     read_split,
     walk_piece,
 )
-from kafkasniff.capture.timeline.planning import piece_count, pieces, plan, walk
-from kafkasniff.capture.timeline.splits import ReadAt, Split, open_split
+from kafkasniff.capture.timeline.planning import piece_count
+from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
 from tests.capture.segments import frame, frames, marked
@@ -109,115 +104,53 @@ def test_a_part_with_a_read_error_is_reported_and_the_rest_is_kept(tmp_path: Pat
     assert note.place.number == len(rows) + 1
 
 
-PLAIN = (
-    "java-telemetry.pcap",
-    "librdkafka-ipv6-ns.pcapng",
-    "librdkafka-snaplen-128.pcap",
-    "librdkafka-nanoseconds.pcap",
-)
-
-
-def rows(parsed: Iterable[Parsed]) -> list[tuple[Any, ...]]:
-    """Packets and notes as tuples, in order."""
-    found: list[tuple[Any, ...]] = []
-    for one in parsed:
-        for number, value in one.notes:
-            found.append((number, 0, repr(value)))
-        packets = one.packets
-        if packets is None:
-            continue
-        for row in range(len(packets.start)):
-            start = int(packets.start[row])
-            found.append(
-                (
-                    int(packets.number[row]),
-                    1,
-                    packets.buffer[start : start + int(packets.captured[row])],
-                    int(packets.wire[row]),
-                    int(packets.time_ns[row]),
-                    int(packets.link[row]),
-                    int(packets.interface[row]),
-                )
-            )
-    return sorted(found, key=lambda row: row[:2])
-
-
-def whole(path: Path) -> list[tuple[Any, ...]]:
-    reader = CaptureReader(open_path(str(path)), str(path), 0)
-    parsed = []
-    while (one := reader.read(1 << 20)) is not None:
-        parsed.append(one)
-    reader.close()
-    return rows(parsed)
-
-
-def read_at(path: Path) -> ReadAt:
-    data = path.read_bytes()
-    return lambda offset, size, /: data[offset : offset + size]
-
-
-def planned_splits(path: Path, split_size: int) -> tuple[list[Split], list[bool]]:
-    """The plan, and for each piece whether the guess was right."""
-    reads = read_at(path)
-    parts = pieces(reads, str(path), 0, path.stat().st_size, split_size)
-    walks = [walk(part, reads) for part in parts]
-    splits = plan(parts, reads, walks)
-    ends = {split.end for split in splits}
-    return splits, [one.end in ends for one in walks]
-
-
-def in_splits(path: Path, splits: list[Split], size: int = 3_000) -> list[tuple[Any, ...]]:
-    reads = read_at(path)
-    # Each is read independently, in any order.
-    shuffled = random.Random(1).sample(splits, len(splits))
-    return rows(parsed for split in shuffled for parsed in open_split(split, reads).read(size))
-
-
-@pytest.mark.parametrize("name", PLAIN)
-@pytest.mark.parametrize("split_size", [100, 1_000, 4_096, 20_000, 10**9])
-def test_parts_add_up_to_the_whole(name: str, split_size: int) -> None:
-    path = CAPTURES / name
-    splits, _ = planned_splits(path, split_size)
-    assert in_splits(path, splits) == whole(path)
-    assert [split.end for split in splits[:-1]] == [split.begin for split in splits[1:]]
-    assert splits[-1].end == path.stat().st_size
-    if split_size < 5_000:
-        # A part may end late: an apparent block asked for many bytes before it proved to be none.
-        assert len(splits) > 1
-
-
 def test_guesses_are_right_for_common_captures(tmp_path: Path) -> None:
+    """A wrong guess of where a packet begins joins two pieces."""
     generator = random.Random(3)
     path = tmp_path / "long.pcap"
-    with path.open("wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65_535, 1))
-        for number in range(6_000):
-            packet = generator.randbytes(generator.randrange(60, 300))
-            file.write(struct.pack("<IIII", 1_700_000_000 + number // 100, number % 100, len(packet), len(packet)))
-            file.write(packet)
-    splits, right = planned_splits(path, 100_000)
-    assert len(splits) > 5
-    assert all(right)
-    assert in_splits(path, splits) == whole(path)
+    path.write_bytes(pcap([generator.randbytes(generator.randrange(60, 300)) for _ in range(6_000)], step=10_000_000))
+    plan = planned([path], 100_000)
+    assert len(plan.splits) == piece_count(path.stat().st_size, 100_000)
+    assert in_parts(plan) == expected([path])
+
+
+PLAIN = [
+    CAPTURES / name
+    for name in (
+        *("java-telemetry.pcap", "librdkafka-ipv6-ns.pcapng"),
+        *("librdkafka-snaplen-128.pcap", "librdkafka-nanoseconds.pcap"),
+    )
+]
+
+
+@pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
+@pytest.mark.parametrize("split_size", [1_000, 4_096, 10**9])
+def test_parts_of_a_real_capture_add_up_to_it(path: Path, split_size: int) -> None:
+    plan = planned([path], split_size)
+    assert in_parts(plan) == expected([path])
+    assert [split.end for split in plan.splits[:-1]] == [split.begin for split in plan.splits[1:]]
+    assert plan.splits[-1].end == path.stat().st_size
+    # A part may end late: an apparent block asked for many bytes before it proved to be none.
+    assert len(plan.splits) > 1 or split_size > 5_000
 
 
 @pytest.mark.parametrize("kept", [1.0, 0.5])
 def test_a_compressed_capture_is_one_part(tmp_path: Path, kept: float) -> None:
     path = tmp_path / "capture.gz"
-    data = gzip.compress((CAPTURES / PLAIN[0]).read_bytes())
+    data = gzip.compress(PLAIN[0].read_bytes())
     path.write_bytes(data[: int(len(data) * kept)])
-    splits, _ = planned_splits(path, 1_000)
-    assert len(splits) == 1
-    assert splits[0].has_notes == (kept < 1)
-    assert in_splits(path, splits) == whole(path)
+    plan = planned([path], 1_000)
+    (split,) = plan.splits
+    assert split.has_notes == (kept < 1)
+    assert in_parts(plan) == expected([path])
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress])
 def test_packets_that_disappear_after_the_plan_are_reported(tmp_path: Path, compress: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "capture"
-    data = (CAPTURES / PLAIN[0]).read_bytes()
+    data = PLAIN[0].read_bytes()
     path.write_bytes(compress(data))
-    splits, _ = planned_splits(path, 10**9)
+    plan = planned([path], 10**9)
     path.write_bytes(compress(data[:-2_000]))
     with pytest.raises(CaptureError, match="packets differ from the planned ones"):
-        in_splits(path, splits)
+        in_parts(plan)

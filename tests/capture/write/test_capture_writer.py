@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.live.ring import HEADER
 from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
-from kafkasniff.capture.write.patched_file import FILE_MODE, KEPT, PatchedFile
+from kafkasniff.capture.write.patched_file import FILE_MODE, PatchedFile
 from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import OutputError
 from kafkasniff.tcp.packets import NO_TIME
@@ -229,6 +230,11 @@ def test_tags_are_restored() -> None:
     kernel["vlan_type"][::2] = 0  # unspecified: the default
     blocks = packet_blocks(Frames.ethernet(raw_packets(bare), kernel))
     assert read_by_scapy(section(ETHERNET) + blocks.data) == [(*packet, 1) for packet in tagged]
+    # Merged, in the order of an index.
+    halves = [Frames.ethernet(raw_packets(bare[part]), kernel[part]) for part in (slice(3, None), slice(3))]
+    order = np.roll(np.arange(len(bare)), 3)
+    assert packet_blocks(Frames.merge(halves, order)).data == blocks.data
+    assert packet_blocks(Frames.merge(halves[::-1])).data == blocks.data
     some = kernel.copy()
     some["status"][3:] = 0
     blocks = packet_blocks(Frames.ethernet(raw_packets(bare), some))
@@ -251,22 +257,7 @@ def test_packets_without_link_headers_get_those_of_cooked_capture() -> None:
     described = [Interface(276, 0, "any", 262_164)]
     blocks = packet_blocks(Frames.cooked(raw_packets(bare, link=101), kernel))
     assert read_by_scapy(section(described) + blocks.data) == [(*packet, 276) for packet in cooked]
-
-
-def test_an_overwritten_file(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"before")
-    with PatchedFile(str(path)) as file:
-        assert [file.append(b"a" * 10), file.append(bytes(KEPT)), file.append(b"b" * 10)] == [0, 10, KEPT + 10]
-        file.patch(2, b"XY")
-        file.settle()
-        assert file.settled == file.size == KEPT + 20
-        file.patch(4, b"Z")
-        assert file.append(b"c") == KEPT + 20
-        file.patch(KEPT + 20, b"d")
-        assert (file.read(0, 6), file.read(KEPT + 20, 1)) == (b"aaXYZa", b"d")
-        assert path.read_bytes() == b"before"
-        file.commit()
-    assert path.read_bytes() == b"aaXYZaaaaa" + bytes(KEPT) + b"b" * 10 + b"d"
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+    kernel = heads(1, status=1 << 4, vlan_control=100, protocol=0x86DD, interface=3, hardware=772)
+    blocks = packet_blocks(Frames.cooked(raw_packets(bare[:1], link=101), kernel))
+    ((data, *_),) = read_by_scapy(section(described) + blocks.data)
+    assert (data[:10], data[20:24]) == (struct.pack(">HHIH", 0x8100, 0, 3, 772), struct.pack(">HH", 100, 0x86DD))

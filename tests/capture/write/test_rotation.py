@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,34 +21,21 @@ from tests.capture.reading import Result, collect
 ETHERNET = (Interface(1, 0, "eth0", 262_144),)
 
 
-class Clock:
-    """A clock that the test advances. Starts at 1970-01-01 12:00 UTC."""
-
-    def __init__(self) -> None:
-        self.now = 43_200.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-class Kernel:
-    def __init__(self) -> None:
-        self.counts = [(0, 0)]
+NOON = 43_200.0
+"""1970-01-01 12:00 UTC."""
 
 
 def files(
-    name: Path, rotation: Rotation, *, clock: Clock | None = None, kernel: Kernel | None = None,
+    name: Path,
+    rotation: Rotation,
+    *,
+    now: Sequence[float] = (NOON,),
+    counts: Sequence[tuple[int, int]] = ((0, 0),),
     said: list[str] | None = None,
-) -> CaptureFiles:  # fmt: skip
-    counted = kernel or Kernel()
-    return CaptureFiles(
-        str(name),
-        ETHERNET,
-        rotation,
-        counts=lambda: counted.counts,
-        failed=(said if said is not None else []).append,
-        clock=clock or Clock(),
-    )
+) -> CaptureFiles:
+    """`now` and `counts`: what the clock and the kernel say, which the test may change."""
+    failed = ([] if said is None else said).append
+    return CaptureFiles(str(name), ETHERNET, rotation, counts=lambda: list(counts), failed=failed, clock=lambda: now[0])
 
 
 def write(target: CaptureFiles, *sizes: int) -> None:
@@ -92,15 +80,15 @@ def test_names_by_size_are_those_of_tcpdump(count: int | None, kept: list[str], 
         for number in range(13):
             write(target, 1_000 + number)
     assert names(tmp_path) == sorted(kept)
-    found = sorted(len(row) for name in kept for row in scapy_packets(tmp_path / name))
+    found = sorted(size for name in kept for size in sizes(tmp_path / name))
     assert found == [1_000 + number for number in range(13)][-len(kept) :]
 
 
-def scapy_packets(path: Path) -> list[bytes]:
+def sizes(path: Path) -> list[int]:
     from scapy.utils import RawPcapReader
 
     with RawPcapReader(str(path)) as reader:
-        return [data for data, _ in reader]
+        return [len(data) for data, _ in reader]
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -140,28 +128,26 @@ def test_existing_names_that_are_not_files_are_kept(tmp_path: Path) -> None:
 
 
 def test_files_by_time(tmp_path: Path) -> None:
-    clock = Clock()
-    with files(tmp_path / "%H%M%S.cap", Rotation(seconds=60), clock=clock) as target:
-        for _ in range(5):
+    now = [NOON]
+    with files(tmp_path / "%H%M%S.cap", Rotation(seconds=60), now=now) as target:
+        for wait in (25, 25, 25, 25, 325, 0):
             write(target, 60)
-            clock.now += 25
-        clock.now += 300
-        write(target, 60)
+            now[0] += wait
     assert names(tmp_path) == ["120000.cap", "120115.cap", "120705.cap"]
     assert [read(tmp_path / name).packets for name in names(tmp_path)] == [3, 2, 1]
 
 
 def test_files_by_time_and_size_with_a_ring(tmp_path: Path) -> None:
-    clock = Clock()
-    with files(tmp_path / "%M.cap", Rotation(size=500, seconds=60, files=3), clock=clock) as target:
+    now = [NOON]
+    with files(tmp_path / "%M.cap", Rotation(size=500, seconds=60, files=3), now=now) as target:
         for _ in range(4):
             write(target, 400, 400)
-            clock.now += 45
+            now[0] += 45
     assert names(tmp_path) == ["01.cap1", "01.cap2", "01.cap3"]
-    with files(tmp_path / "%M.dump", Rotation(seconds=60, files=2), clock=clock) as target:
+    with files(tmp_path / "%M.dump", Rotation(seconds=60, files=2), now=now) as target:
         for _ in range(4):
             write(target, 400)
-            clock.now += 60
+            now[0] += 60
     assert len([name for name in names(tmp_path) if name.endswith(".dump")]) == 2
 
 
@@ -175,13 +161,13 @@ def test_invalid_rotations(name: str, rotation: Rotation, tmp_path: Path) -> Non
 
 
 def test_each_file_counts_its_own_losses(tmp_path: Path) -> None:
-    kernel = Kernel()
-    with files(tmp_path / "x", Rotation(size=100), kernel=kernel) as target:
+    counts = [(0, 0)]
+    with files(tmp_path / "x", Rotation(size=100), counts=counts) as target:
         write(target, 600)
-        kernel.counts = [(10, 4)]
+        counts[0] = 10, 4
         write(target, 600)
         write(target, 600)
-        kernel.counts = [(30, 9)]
+        counts[0] = 30, 9
     found = [read(tmp_path / name) for name in names(tmp_path)]
     reported = [found[place].problem("capture-loss").detail for place in (0, 2)]
     assert [re.findall(r" (\d+) packets", detail) for detail in reported] == [["4"], ["5"]]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.apis.entities import PartitionFacts, mentions, only, plan_of, record_count, text
+from kafkasniff.kafka.apis.entities import PartitionFacts, mentions, only, plan_of, record_count
 from kafkasniff.model import Direction, Message
 
 ID = "dGhpc2lzYXRvcGljaWQxNg"
@@ -18,97 +18,57 @@ def message(direction: Direction, key: int, version: int, body: dict[str, Any]) 
 
 
 def batch(**fields: Any) -> dict[str, Any]:
-    defaults = {
+    producer = {"producer_id": 7, "producer_epoch": 1, "base_sequence": 5}
+    return {
         "base_offset": 0,
         "batch_length": 88,
         "magic": 2,
         "compression": "none",
-        "producer_id": 7,
-        "producer_epoch": 1,
-        "base_sequence": 5,
         "record_count": 3,
-    }
-    return {**defaults, **fields}
+        **producer,
+    } | fields
+
+
+def produced(topic: str, *batches: dict[str, Any], **more: Any) -> Message:
+    records = {"batches": [*batches], "truncated_bytes": 0} if batches else None
+    return message(
+        "request", 0, 9, {"topic_data": [{"name": topic, "partition_data": [{"index": 4, "records": records}]}], **more}
+    )
 
 
 def test_produce() -> None:
-    records = {"batches": [batch(), batch(record_count=2, base_sequence=8)], "truncated_bytes": 0}
-    request = message(
-        "request",
-        0,
-        9,
-        {
-            "transactional_id": "tx",
-            "acks": -1,
-            "topic_data": [{"name": "orders", "partition_data": [{"index": 4, "records": records}]}],
-        },
-    )
-    response = message(
-        "response",
-        0,
-        9,
-        {
-            "responses": [
-                {"name": "orders", "partition_responses": [{"index": 4, "error_code": 6, "base_offset": 1042}]},
-            ]
-        },
-    )
+    request = produced("orders", batch(), batch(record_count=2, base_sequence=8), transactional_id="tx", acks=-1)
+    partition = {"index": 4, "error_code": 6, "base_offset": 1042}
+    response = message("response", 0, 9, {"responses": [{"name": "orders", "partition_responses": [partition]}]})
     named = mentions(request, response)
     assert list(named.topics) == ["orders"]
-    assert only(named.transactions) == "tx"
-    assert only(named.groups) is None
-    assert list(named.partitions.values()) == [
-        PartitionFacts(
-            topic="orders",
-            topic_id=None,
-            partition=4,
-            error_code=6,
-            error="NOT_LEADER_OR_FOLLOWER",
-            offset=1042,
-            record_count=5,
-            batch_count=2,
-            bytes=200,
-            uncompressed_bytes=200,
-            compression="none",
-            producer_id=7,
-            producer_epoch=1,
-            base_sequence=5,
-        )
-    ]
-    assert record_count(named) == 5
+    assert (only(named.transactions), only(named.groups), record_count(named)) == ("tx", None, 5)
+    facts = PartitionFacts(topic="orders", topic_id=None, partition=4, error_code=6, error="NOT_LEADER_OR_FOLLOWER",
+                           offset=1042, record_count=5, batch_count=2, bytes=200, uncompressed_bytes=200,
+                           compression="none", producer_id=7, producer_epoch=1, base_sequence=5)  # fmt: skip
+    assert list(named.partitions.values()) == [facts]
 
 
 def test_fetch_by_topic_id() -> None:
+    """With and without the topic's name from other messages, in the response or in the request."""
     records = {"batches": [batch(compression="lz4"), batch(compression="zstd")], "truncated_bytes": 13}
-    request = message(
-        "request",
-        1,
-        13,
-        {
-            "topics": [{"topic_id": ID, "partitions": [{"partition": 0, "fetch_offset": 17}]}],
-            "forgotten_topics_data": [],
-        },
-    )
+    asked = {"topic_id": ID, "partitions": [{"partition": 0, "fetch_offset": 17}]}
     partition = {"partition_index": 0, "error_code": 0, "high_watermark": 90, "records": records}
-    response = message("response", 1, 13, {"responses": [{"topic_id": ID, "partitions": [partition]}]})
-    (facts,) = mentions(request, response).partitions.values()
-    assert (facts.topic, facts.topic_id, facts.partition) == (None, ID, 0)
-    assert (facts.offset, facts.high_watermark, facts.error_code, facts.error) == (17, 90, 0, None)
-    assert (facts.bytes, facts.uncompressed_bytes, facts.compression) == (213, None, "mixed")
-
-
-def test_names_from_other_messages() -> None:
-    asked = [{"topic_id": ID, "partitions": [{"partition": 0, "fetch_offset": 17}]}]
-    reported = [{"topic_id": ID, "_topic_name": "orders", "partitions": [{"partition_index": 0, "error_code": 0}]}]
-    request, response = (
-        message("request", 1, 13, {"topics": asked}),
-        message("response", 1, 13, {"responses": reported}),
-    )
-    for pair in ((request, response), (response, request)):
-        named = mentions(*pair)
-        assert list(named.topics) == ["orders"]
-        (facts,) = named.partitions.values()
-        assert (facts.topic, facts.topic_id, facts.partition) == ("orders", ID, 0)
+    answered = {"topic_id": ID, "partitions": [partition]}
+    name = {"_topic_name": "orders"}
+    for ours, theirs, topic in (
+        (asked, answered, None),
+        (asked, answered | name, "orders"),
+        (asked | name, answered, "orders"),
+    ):
+        request, response = (
+            message("request", 1, 13, {"topics": [ours]}),
+            message("response", 1, 13, {"responses": [theirs]}),
+        )
+        (facts,) = mentions(request, response).partitions.values()
+        assert (facts.topic, facts.topic_id, facts.partition) == (topic, ID, 0)
+        assert (facts.offset, facts.high_watermark, facts.error_code, facts.error) == (17, 90, 0, None)
+        assert (facts.bytes, facts.uncompressed_bytes, facts.compression) == (213, None, "mixed")
     # A name in the message itself takes precedence.
     named = mentions(None, message("response", 3, 12, {"topics": [{"name": "a", "topic_id": ID, "_topic_name": "b"}]}))
     assert list(named.topics) == ["a"]
@@ -116,20 +76,13 @@ def test_names_from_other_messages() -> None:
 
 def test_a_legacy_message_set_has_no_producer() -> None:
     legacy = {"base_offset": 9, "batch_length": 30, "magic": 1, "compression": "gzip", "record_count": None}
-    body = {
-        "topic_data": [
-            {"name": "t", "partition_data": [{"index": 0, "records": {"batches": [legacy], "truncated_bytes": 0}}]},
-        ]
-    }
-    named = mentions(message("request", 0, 2, body), None)
+    named = mentions(produced("t", legacy), None)
     (facts,) = named.partitions.values()
     assert (facts.batch_count, facts.record_count, facts.bytes, facts.producer_id) == (1, None, 42, None)
     assert record_count(named) is None, "one count that is not known makes the sum unknown"
     # Null and skipped records are not zero records.
-    body = {"topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": None}]}]}
-    named = mentions(message("request", 0, 9, body), None)
-    assert record_count(named) is None
-    assert next(iter(named.partitions.values())).batch_count is None
+    named = mentions(produced("t"), None)
+    assert (record_count(named), next(iter(named.partitions.values())).batch_count) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -168,13 +121,6 @@ def test_other_messages() -> None:
     assert mentions(None, None).topics == {}
     assert mentions(Message("request", 9, api_key=0, api_version=9), None).partitions == {}
     assert mentions(message("request", 999, 0, {"topic_names": ["a"]}), None).topics == {}
-
-
-def test_names_that_are_not_utf8() -> None:
-    assert text(b"caf\xe9") == "caf\\xe9"
-    assert text(5) is None
-    named = mentions(message("request", 20, 1, {"topic_names": [b"\xff", None]}), None)
-    assert list(named.topics) == ["\\xff"]
 
 
 def test_every_topic_field_of_every_api_is_found() -> None:

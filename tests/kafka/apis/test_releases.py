@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.apis.releases import (
     dropped_in,
@@ -35,42 +33,21 @@ def test_every_version_of_every_api_came_with_a_release_but_one() -> None:
     assert never == [("BrokerRegistration", 5)]
 
 
-def test_versions_removed_in_4_0() -> None:
-    # KIP-896 removed old versions in 4.0; KRaft removed the controller's requests of ZooKeeper mode.
-    spoken_4 = spoken_by("4.0")
-    assert str(spoken_4[key("Fetch")]) == "4-17"
-    assert str(spoken_4[key("Produce")]) == "3-12"
-    assert str(spoken_by("3.9")[key("Fetch")]) == "0-17"
-    for name in ("LeaderAndIsr", "StopReplica", "UpdateMetadata", "ControlledShutdown"):
-        assert removed_in(key(name)) == "4.0"
-        assert key(name) not in spoken_4
-    assert removed_in(key("Fetch")) is None
-
-
 def test_versions_that_are_not_stable() -> None:
-    assert spoken_by("3.9")[key("ShareFetch")].unstable == 0
-    assert not is_stable(key("ShareFetch"), 0)
-    assert first_release(key("ShareFetch"), 0) == "3.9"
-    assert is_stable(key("ShareFetch"), 1)
+    assert [is_stable(key("ShareFetch"), version) for version in (0, 1)] == [False, True]
     # In 3.5 only with an opt-in, stable since 3.7.
     assert first_release(key("ConsumerGroupHeartbeat"), 0) == "3.7"
 
 
-@pytest.mark.parametrize(
-    ("text", "release"),
-    [("3.9", "3.9"), ("3.9.1", "3.9"), ("v3.9.1", "3.9"), ("0.10.2.1", "0.10.2"), ("4.0.0", "4.0"), ("9.9", None)],
-)
-def test_find_release(text: str, release: str | None) -> None:
-    assert find_release(text) == release
-    assert find_release("") is None
+def test_find_release() -> None:
+    texts = ("3.9", "3.9.1", "v3.9.1", "0.10.2.1", "9.9", "")
+    assert [find_release(text) for text in texts] == ["3.9", "3.9", "3.9", "0.10.2", None, None]
 
 
-def test_versions_that_were_dropped() -> None:
-    """KIP-896: Kafka 4.0 dropped the versions of clients before 2.1."""
-    assert dropped_in(0, 2) == ("4.0", 3)
-    assert dropped_in(1, 3) == ("4.0", 4)
-    assert dropped_in(0, 3) is None  # still accepted
-    assert dropped_in(0, 99) is None  # in no release
-    assert dropped_in(3, 0) is None  # Metadata v0 was kept
-    assert dropped_in(4, 0) is None  # the whole API was removed, not only the version
-    assert dropped_in(9_999, 0) is None
+def test_versions_and_apis_that_were_dropped() -> None:
+    """Kafka 4.0 dropped the versions of clients before 2.1 (KIP-896), and the controller's requests with ZooKeeper."""
+    assert (dropped_in(0, 2), dropped_in(1, 3)) == (("4.0", 3), ("4.0", 4))
+    # Still accepted, in no release, kept, removed with the whole API, and no API.
+    assert {dropped_in(*pair) for pair in ((0, 3), (0, 99), (3, 0), (4, 0), (9_999, 0))} == {None}
+    assert (removed_in(key("LeaderAndIsr")), removed_in(key("Fetch"))) == ("4.0", None)
+    assert str(spoken_by("4.0")[key("Fetch")]) == "4-17"

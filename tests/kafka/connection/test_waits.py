@@ -4,8 +4,7 @@ import pytest
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Turns, Wait, answers_at_once, role_of, wait_of, waiting_apis
-from kafkasniff.kafka.schema.definition import WAIT_REASONS
+from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Turns, Wait, answers_at_once, role_of, wait_of
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.model import Message
 
@@ -63,16 +62,6 @@ def test_produce_waits_for_replicas() -> None:
 def test_operations_take_their_time() -> None:
     assert wait_of(19, {"timeout_ms": 60_000}, {}, 0, 0) == Wait("operation", 60_000 * MS, sure=False)
     assert wait_of(19, {"timeout_ms": -1}, {}, 0, 0) is None
-
-
-def test_apis_that_wait_are_those_of_the_definitions() -> None:
-    found = waiting_apis()
-    assert {"Fetch", "ShareFetch", "JoinGroup", "SyncGroup", "Produce", "CreateTopics"} <= found.keys()
-    # Heartbeats and votes are answered at once.
-    assert found.keys().isdisjoint(
-        {"Heartbeat", "ConsumerGroupHeartbeat", "StreamsGroupHeartbeat", "Vote", "FetchSnapshot"}
-    )
-    assert set(found.values()) == set(WAIT_REASONS)
 
 
 def test_invalid_waits_in_definitions() -> None:

@@ -51,43 +51,28 @@ def interpreted(
     return (list(records_of(decoded)) if records == "full" else decoded["batches"]), problems
 
 
-def test_keys_that_kafkas_classes_wrote() -> None:
-    names = set()
-    for file, number, vector in of_kind("coordinator-key"):
-        (record,), problems = interpreted(TOPICS[file], (int16(number) + vector.data, None))
-        assert problems == []
-        assert (record["_key"]["type"], record["_key"]["version"]) == (vector.name, number)
-        assert list(compare(vector.body, record["_key"]["value"], "")) == []
-        assert record["_value"] is None
-        names.add(vector.name)
-    assert names == {name for name, found in data_definitions().items() if found.kind == "coordinator-key"}
-
-
-def test_values_that_kafkas_classes_wrote() -> None:
-    keys = {(file, number): vector.data for file, number, vector in of_kind("coordinator-key")}
+@pytest.mark.parametrize("kind", ["coordinator-key", "coordinator-value", "remote-log"])
+def test_records_that_kafkas_classes_wrote(kind: str) -> None:
+    keys = {(file, number): int16(number) + vector.data for file, number, vector in of_kind("coordinator-key")}
     seen = set()
-    for file, number, vector in of_kind("coordinator-value"):
-        key = int16(number) + keys[file, number]
-        (record,), problems = interpreted(TOPICS[file], (key, int16(vector.version) + vector.data))
-        name = vector.name
-        if name == "LegacyOffsetCommitValue":
-            name = "OffsetCommitValue"
-        assert [problem for problem in problems if name not in MEMBERS] == []
-        assert (record["_value"]["type"], record["_value"]["version"]) == (name, vector.version)
-        assert list(compare(vector.body, record["_value"]["value"], "")) == []
+    for file, number, vector in of_kind(kind):
+        name, version, part = vector.name, vector.version, "_value"
+        if kind == "coordinator-key":
+            pair, version, part = (int16(number) + vector.data, None), number, "_key"
+        elif kind == "coordinator-value":
+            pair = keys[file, number], int16(version) + vector.data
+            name = name.replace("Legacy", "")
+        else:
+            pair = None, framed(number, version, vector.data)
+        (record,), problems = interpreted(TOPICS.get(file, "__remote_log_metadata"), pair)
+        assert name in MEMBERS or problems == []
+        assert (record[part]["type"], record[part]["version"]) == (name, version)
+        assert list(compare(vector.body, record[part]["value"], "")) == []
         seen.add(vector.name)
-    assert seen == {name for name, found in data_definitions().items() if found.kind == "coordinator-value"}
+    assert seen == {name for name, found in data_definitions().items() if found.kind == kind}
 
 
-def test_records_of_tiered_storage() -> None:
-    names = set()
-    for _, number, vector in of_kind("remote-log"):
-        (record,), problems = interpreted("__remote_log_metadata", (None, framed(number, vector.version, vector.data)))
-        assert problems == []
-        assert (record["_value"]["type"], record["_value"]["version"]) == (vector.name, vector.version)
-        assert list(compare(vector.body, record["_value"]["value"], "")) == []
-        names.add(vector.name)
-    assert len(names) == 4
+def test_a_record_of_tiered_storage_without_a_value() -> None:
     (record,), problems = interpreted("__remote_log_metadata", (None, None))
     assert ("_value" in record, len(problems)) == (False, 1)
 
@@ -182,13 +167,3 @@ def test_records_that_are_left_alone() -> None:
     assert ("_key" in record, record["_control"]["name"], problems) == (False, "COMMIT", [])
     (batch,), problems = interpreted("__consumer_offsets", (KEY, b""), records="batches")
     assert ("records" in batch, problems) == (False, [])
-
-
-def test_a_guess_is_dropped_once_the_name_is_known() -> None:
-    data = batch_of([Record(0, 0, b"\x00", b"\x00\x00")])
-    decoded = decode_records(data, 0, len(data), DecodeContext(DecodeOptions()))
-    (record,) = records_of(decoded)
-    record["_key"] = record["_value"] = {"format": "schema-registry", "schema_id": 1}
-    interpret_topic("__consumer_offsets", decoded, [])
-    assert "_key" not in record
-    assert "_value" not in record

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.kafka.apis.cluster_metadata import secret_marks
 from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.kafka.schema.data_schemas import data_definitions
-from tests.craft.kafka_bytes import compact_string, unsigned_varint
+from tests.craft.kafka_bytes import compact_string
 from tests.kafka.embedded.metadata_craft import (
+    METADATA_ID,
     NAME,
     OTHER_ID,
     compact_bytes,
@@ -103,11 +105,6 @@ def test_secrets_are_hidden_by_default() -> None:
         assert records_of(records)[1]["_value"]["value"]["salt"] == SECRETS[0]
 
 
-def test_a_configuration_that_is_removed_is_no_secret() -> None:
-    _, records = fetched(fetch_response(log(config("ssl.keystore.password", None))))
-    assert records_of(records)[0]["value"] == config("ssl.keystore.password", None)
-
-
 @pytest.mark.parametrize(
     ("value", "detail"),
     [
@@ -195,6 +192,18 @@ def test_raw_is_withheld_where_it_can_hold_metadata() -> None:
         assert decoded.raw == cut[5:]
 
 
+def test_marks_of_bytes_that_may_hold_metadata() -> None:
+    """Bytes that were not decoded are withheld if they have one of these."""
+    by_name, by_id = NAME.encode(), METADATA_ID
+    for key, direction, version, marks in (
+        *((1, "response", 12, {by_name}), (1, "response", 13, {by_id}), (1, "request", 12, set())),
+        # In an unknown version either may be there.
+        *((1, "response", 200, {by_name, by_id}), (0, "request", 3, {by_name}), (0, "response", 3, set())),
+        *((12, "request", 0, set()), (9999, "request", 0, set())),
+    ):
+        assert set(secret_marks(key, direction, version)) == marks
+
+
 def test_how_far_records_are_decoded() -> None:
     metadata, other = fetch_response(log(TOPIC)), fetch_response(log(TOPIC), topic=OTHER_ID)
     snapshot = snapshot_response(log(TOPIC))
@@ -218,13 +227,6 @@ def test_how_far_records_are_decoded() -> None:
     )
     assert whole == again
     assert [problem.kind for problem in whole.problems] == ["internal-record", "body-truncated"][::-1]
-
-
-def test_nan_is_shown_as_a_string() -> None:
-    for number, reported in (("7ff8000000000000", "NaN"), ("fff0000000000000", "-Infinity"), ("3ff8000000000000", 1.5)):
-        quota = framed(14, 0, unsigned_varint(1) + compact_string("rate") + bytes.fromhex(number) + b"\x00\x00")
-        _, records = fetched(fetch_response(log(quota)))
-        assert records_of(records)[0]["_value"]["value"]["value"] == reported
 
 
 def test_a_batch_that_cannot_be_decompressed_or_read_shows_nothing() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +18,7 @@ from kafkasniff.kafka.embedded.sasl_messages import (
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Direction, Message, SaslToken
-from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.model import Direction
 
 # RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.
 SCRAM: list[tuple[Direction, bytes, dict[str, Any]]] = [
@@ -48,15 +45,6 @@ BEARER = (
 BEARER_ERROR = (
     b'{"status":"invalid_token","scope":"example_scope","openid-configuration":"https://example.com/.well-known/x"}'
 )
-
-
-def json_lines(*events: Message | SaslToken) -> str:
-    stream = io.BytesIO()
-    sink = JsonSink(stream)
-    for event in events:
-        sink.write(event)
-    sink.close()
-    return stream.getvalue().decode()
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])
@@ -140,19 +128,13 @@ def test_any_bytes(mechanism: str | None, direction: Direction, data: bytes, end
         assert secret not in shown
 
 
-@pytest.mark.parametrize("data", [b"[" * 5000, b'{"status": 5}', b"[]", b'"x"', b"\xff", b"{" + b" " * 2000 + b"}"])
+@pytest.mark.parametrize(
+    "data",
+    [b"[" * 5000, b'{"status": 5}', b"[]", b'"x"', b"\xff", b"{" + b" " * 2000 + b"}", b'{"status":"\\ud800"}'],
+    ids=["deep", "number", "list", "string", "no text", "too long", "half a surrogate pair"],
+)
 def test_odd_errors_of_oauthbearer(data: bytes) -> None:
-    found = describe_message("OAUTHBEARER", "response", data)
-    assert found is not None
-    assert "error" not in found
-
-
-def test_half_a_surrogate_pair_in_an_error_has_a_line() -> None:
-    """Any peer may send one; it must not reach an output that cannot represent it."""
-    data = b'{"status":"\\ud800"}'
-    token = SaslToken("response", len(data), "OAUTHBEARER", None)
-    found = msgspec.structs.replace(token, meaning=describe_message("OAUTHBEARER", "response", data))
-    assert json.loads(json_lines(found))["_token"] == {"mechanism": "OAUTHBEARER", "message": None}
+    assert "error" not in (describe_message("OAUTHBEARER", "response", data) or {"error": "nothing was read"})
 
 
 # The mechanism.

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkasniff import read
-from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.messages.envelope import MAX_DEPTH
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.schema.context import DecodeOptions
@@ -18,7 +15,6 @@ from tests.kafka.embedded.metadata_craft import compact_bytes
 from tests.vectors.matching import compare
 from tests.vectors.reader import vectors
 
-CAPTURES = Path(__file__).parents[3] / "captures"
 SHOWN = DecodeOptions(show_secrets=True)
 
 PRINCIPAL = int16(0) + compact_string("User") + compact_string("alice") + b"\x00" + NO_TAGS
@@ -202,13 +198,3 @@ def test_addresses() -> None:
         _, body = opened(enclosed(delete_topics(), address=address))
         assert body.get("_client_host_address") == reported
         assert body["client_host_address"] == address
-
-
-def test_entities_of_the_embedded_message_count_for_the_exchange() -> None:
-    topics = {
-        topic
-        for exchange in read([CAPTURES / "kraft-two-brokers.pcap"])
-        if exchange.request is not None and exchange.request.api == "Envelope"
-        for topic in mentions(exchange.request, exchange.response).topics
-    }
-    assert topics == {"replicated"}

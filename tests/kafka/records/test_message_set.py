@@ -101,19 +101,6 @@ def test_depth_is_bounded(depth):
         assert out["batches"][0]["record_count"] is None
 
 
-def test_mixed_formats_in_one_field():
-    parts = [
-        message(0, None, b"zero", magic=0),
-        wrapper(2, [message(0, None, b"one"), message(1, None, b"two")]),
-        batch_of([Record(0, 0, None, b"three")], base_offset=3),
-        message(4, None, b"four", magic=1),
-    ]
-    out, where = decode(b"".join(parts))
-    assert where.problems == []
-    assert [found["magic"] for found in out["batches"]] == [0, 1, 2, 1]
-    assert offsets(out) == [0, 1, 2, 3, 4]
-
-
 def test_wrong_crc():
     bad = message(1, None, b"inner", crc=0x12345678)
     out, where = decode(message(0, None, b"x", crc=1) + wrapper(3, [message(0, None, b"y"), bad]))
@@ -154,13 +141,6 @@ def test_malformed(data, detail):
     assert detail in where.problems[0].detail
     assert where.problems[0].offset == 0
     assert out["batches"][1]["records"][0]["offset"] == 7
-
-
-def test_messages_before_the_flaw_are_kept() -> None:
-    out, where = decode(wrapper(1, [message(0, None, b"good"), message(1, None, b"cut")[:-2]]))
-    assert kinds(where) == ["message-malformed"]
-    assert [one["value"] for one in out["batches"][0]["records"]] == [b"good"]
-    assert out["batches"][0]["record_count"] is None
 
 
 def test_oddities_are_reported():

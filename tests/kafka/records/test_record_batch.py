@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 import tracemalloc
 from typing import Any
@@ -28,7 +27,6 @@ from tests.kafka.records_craft import (
     context,
     decode,
     kinds,
-    message,
     record,
     varint,
 )
@@ -166,17 +164,6 @@ def test_the_bound_counts_over_the_message():
     assert kinds(where) == ["record-bound"]
 
 
-def test_a_bomb_of_headers():
-    body = b"\0\0\0\1\1" + varint(2_000) + b"\0\1" * 2_000
-    bomb = batch(varint(len(body)) + body, 1)
-    out, where = decode(bomb, max_records=1_000)
-    assert kinds(where) == ["record-bound"]
-    assert out["batches"][0]["records"] == []
-    out, where = decode(bomb, max_records=2_001)
-    assert where.problems == []
-    assert out["batches"][0]["records"][0]["headers"] == [{"key": "", "value": None}] * 2_000
-
-
 def test_the_number_of_batches_is_bounded(monkeypatch):
     monkeypatch.setattr(record_sets, "MAX_BATCHES", 3)
     data = batch_of(SIMPLE) * 5
@@ -184,13 +171,6 @@ def test_the_number_of_batches_is_bounded(monkeypatch):
     assert kinds(where) == ["record-bound"]
     assert len(out["batches"]) == 3
     assert out["truncated_bytes"] == 2 * len(batch_of(SIMPLE))
-
-
-def test_problems_count_from_the_message():
-    data = b"\xaa" * 100 + batch(b"\x01", 1)
-    where = context(base=90)
-    decode_records(data, 100, len(data), where)
-    assert [(problem.kind, problem.offset) for problem in where.problems] == [("record-malformed", 10 + 61)]
 
 
 def test_every_bit_flip_in_a_batch_is_reported():
@@ -217,24 +197,6 @@ def test_hostile_lengths_cost_nothing() -> None:
     tracemalloc.stop()
     assert kinds(where) == ["record-malformed"]
     assert peak < 1 << 23
-
-
-@pytest.mark.parametrize("records", ["full", "columns"])
-def test_batches_travel_between_processes(records):
-    """States of a run contain them, with the records' bytes or with the records."""
-    where = context(records=records)
-    field = batch_of(SIMPLE, GZIP)
-    (found,) = decode_records(field, 0, len(field), where)["batches"]
-    field = message(0, b"key", b"value")
-    (legacy,) = decode_records(field, 0, len(field), where)["batches"]
-    for one in (found, legacy):
-        again = pickle.loads(pickle.dumps(one))
-        assert again.__class__ is one.__class__
-        assert again == one
-        for name in ("held", "records", "uncompressed"):
-            assert getattr(again, name, None) == getattr(one, name, None)
-    assert (found.held is None) == (records == "full")
-    assert found.uncompressed == (len(batch_of(SIMPLE)) if records == "full" else None)
 
 
 def reported(key, value):
@@ -282,13 +244,6 @@ def test_leader_changes_of_2_8_have_the_later_type_of_snapshot_headers():
         "version": 0,
         "last_contained_log_timestamp": 1_700_000_000_000,
     }
-
-
-def test_only_control_batches_have_them():
-    data = batch_of([Record(0, 0, b"\0\0\0\1", struct.pack(">hi", 0, 12))])
-    out = decode_records(data, 0, len(data), context())
-    assert "_control" not in out["batches"][0]["records"][0]
-    assert out["batches"][0]["records"][0]["timestamp"] == TIME
 
 
 @pytest.mark.parametrize(

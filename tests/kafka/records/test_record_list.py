@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafkasniff.kafka.records import record_list
-from kafkasniff.kafka.records.record_list import (
-    MalformedError,
-    RecordCursor,
-    decode_record_list,
-    read_varint,
-)
 from tests.kafka.records.test_record_batch import SIMPLE
 from tests.kafka.records_craft import (
     COMPRESSORS,
@@ -23,7 +15,6 @@ from tests.kafka.records_craft import (
     Record,
     batch,
     batch_of,
-    context,
     decode,
     kinds,
     record,
@@ -33,6 +24,8 @@ from tests.kafka.records_craft import (
     zstd,
 )
 
+HEADER = varint(9) + b"\0\0\0\1\1" + varint(1)
+"""The beginning of a record of 9 bytes with one header."""
 MALFORMED = {
     "inner length too long": (varint(len(record_body(SIMPLE[0])) + 1) + record_body(SIMPLE[0]) + b"\0", "surplus"),
     "inner length too short": (varint(len(record_body(SIMPLE[0])) - 1) + record_body(SIMPLE[0]), "is truncated"),
@@ -45,18 +38,9 @@ MALFORMED = {
     "value length -7": (varint(6) + b"\0\0\0\1" + varint(-7) + b"\0", "the value has the length -7"),
     "headers that are not there": (varint(6) + b"\0\0\0\1\1" + varint(5), "5 headers, but 0 bytes are left"),
     "-1 headers": (varint(6) + b"\0\0\0\1\1" + varint(-1), "-1 headers"),
-    "header key of length -1": (
-        varint(8) + b"\0\0\0\1\1" + varint(1) + b"\1\1",
-        "the key of header 0 has the length -1",
-    ),
-    "header value of length -3": (
-        varint(9) + b"\0\0\0\1\1" + varint(1) + varint(1) + b"k" + varint(-3),
-        "the value of header 0 has the length -3",
-    ),
-    "header key past the record": (
-        varint(8) + b"\0\0\0\1\1" + varint(1) + varint(40) + b"\1" + bytes(80),
-        "the key of header 0 of 40 bytes",
-    ),
+    "header key of length -1": (HEADER + b"\1\1\1", "the key of header 0 has the length -1"),
+    "header value of length -3": (HEADER + sized(b"k") + varint(-3), "the value of header 0 has the length -3"),
+    "header key past the record": (HEADER + varint(40) + b"\1" + bytes(80), "the key of header 0 of 40 bytes"),
     "length without end": (b"\x80" * 5 + b"\0" * 20, "its length is a varint of more than 5 bytes"),
     "timestamp without end": (varint(20) + b"\0" + b"\xff" * 10 + b"\0" * 9, "the timestamp delta is a varint of more"),
     "cut in the length": (b"\x80", "its length is truncated"),
@@ -141,37 +125,3 @@ def test_identical_headers_are_bounded_by_the_bytes_on_the_wire():
     out, where = decode(honest)
     assert where.problems == []
     assert len(out["batches"][0]["records"]) == 2_000
-
-
-@given(st.integers(0, (1 << 64) - 1))
-def test_varints_of_numbers(number: int) -> None:
-    """A zigzag varint of the signed 64-bit number with the same zigzag."""
-    signed = number >> 1 ^ -(number & 1)
-    data = b"\xff" + varint(signed)
-    assert read_varint(data, 1, 10) == (number, len(data))
-    cursor = RecordCursor(data, 1, len(data))
-    assert cursor.number("it", 10) == signed
-    assert cursor.position == len(data)
-
-
-def test_surplus_bits_of_a_varint_are_dropped() -> None:
-    assert read_varint(b"\xff\xff\xff\xff\x7f", 0, 5) == (0xFFFFFFFF, 5)
-    assert read_varint(b"\xff" * 9 + b"\x7f", 0, 10) == ((1 << 64) - 1, 10)
-    with pytest.raises(MalformedError):
-        read_varint(b"\xff" * 6, 0, 5)
-    with pytest.raises(IndexError):
-        read_varint(b"\xff" * 3, 0, 5)
-
-
-@given(st.integers(0, 8), st.integers(0, 8))
-def test_the_budget_counts_records_or_headers(records: int, budget: int) -> None:
-    data = b"".join(record(Record(index, 0, None, b"v", (("h", b""),) * 2)) for index in range(records))
-    where = context()
-    found, finished, left = decode_record_list(data, 0, len(data), 0, 0, None, where, None, budget)
-    # Each record has two headers, which are counted before it is.
-    whole = 2 * records <= budget
-    assert finished is whole
-    assert len(found) == (records if whole else budget // 2)
-    if whole:
-        assert left == budget - 2 * records
-    assert kinds(where) == ([] if whole else ["record-bound"])

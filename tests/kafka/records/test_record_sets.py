@@ -67,14 +67,6 @@ def test_a_batch_with_a_wrong_crc_does_not_start_a_slice():
     assert where.problems == []
 
 
-def test_positions_of_problems():
-    wrong = LOG + batch_of([Record(0, 0, None, b"x")], attributes=0x80)
-    where = context(base=4)
-    out = decode_unaligned(b"\xaa" * 4 + wrong[7:], 4, 4 + len(wrong) - 7, where)
-    assert out["leading_bytes"] == BORDERS[1] - 7
-    assert [(problem.kind, problem.offset) for problem in where.problems] == [("batch-attributes", len(LOG) - 7 + 21)]
-
-
 def test_the_search_is_bounded(monkeypatch):
     monkeypatch.setattr(record_sets, "MAX_SEARCH", 1000)
     out, where = decode(bytes(2000) + LOG)

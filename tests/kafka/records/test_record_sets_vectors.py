@@ -41,13 +41,6 @@ def decode(data: bytes, records: str = "full") -> tuple[dict[str, Any], list[str
     return decode_records(data, 0, len(data), where), kinds(where)
 
 
-def test_the_vectors_cover_all_formats():
-    seen = {(batch["magic"], batch["compression"]) for vector in VECTORS.values() for batch in vector["batches"]}
-    assert seen >= {(magic, codec) for magic in (0, 1, 2) for codec in ("none", "gzip", "snappy", "lz4")} | {
-        (2, "zstd")
-    }
-
-
 @each_vector
 def test_as_kafka_reads_it(name):
     vector = VECTORS[name]
@@ -112,18 +105,3 @@ def test_other_ways_to_read_them(name: str) -> None:
     for batch in alone["batches"]:
         del batch["records"]
     assert headers == alone
-
-
-@pytest.mark.parametrize("name", ["several batches, mixed magic", "magic 1 none", "partial batch at the end"])
-def test_every_truncation_is_a_prefix(name):
-    """A cut anywhere gives the complete batches before it and counts the rest, as Fetch responses end."""
-    data = bytes.fromhex(VECTORS[name]["data"])
-    whole, _ = decode(data)
-    for cut in range(len(data)):
-        out, problems = decode(data[:cut])
-        assert problems == []
-        assert out["batches"] == whole["batches"][: len(out["batches"])]
-        sizes = [batch["batch_length"] + 12 for batch in whole["batches"]]
-        assert sum(sizes[: len(out["batches"])]) + out["truncated_bytes"] == cut
-        complete = sum(1 for index in range(len(sizes)) if sum(sizes[: index + 1]) <= cut)
-        assert len(out["batches"]) == complete

@@ -10,7 +10,6 @@ from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import MAX_DEPTH, EntityChoice, Versions
 from kafkasniff.kafka.schema.definition_parser import parse_api, parse_data
-from kafkasniff.kafka.schema.layout import cut
 from kafkasniff.kafka.schema.schema import Schema
 
 PATH = Path("900_sample.txt")
@@ -98,21 +97,6 @@ def test_a_message_nests_one_other_in_its_body() -> None:
     for fields in (f"  x  []{nesting}", f"  x  []\n    y  {nesting}", f"  x  {nesting}  y  {nesting}"):
         with pytest.raises(DefinitionError, match="nests at most one other"):
             parse_api(PATH, f"api 900 Sample   versions 0\n\nrequest headers 1:0\n{fields}\nresponse headers 0:0\n")
-
-
-def test_records_that_are_whole() -> None:
-    fields = "  x  []\n    y  records  1+  whole\n"
-    text = f"api 900 Sample   versions 0-2\nrequest headers 1:0+\n{fields}response headers 0:0+\n"
-    message = parse_api(PATH, text).request
-    assert [cut(message, version).whole_records for version in range(3)] == [False, True, True]
-    assert (message.has_records, message.has_floats, message.nested) == (True, False, None)
-
-
-def test_versions() -> None:
-    assert [version in Versions(1, 3) for version in (0, 1, 3, 4)] == [False, True, True, False]
-    assert 0 not in Versions(0, -1)
-    assert Versions(0, -1).within(Versions(5, 5))
-    assert not Versions(0, 3).within(Versions(1, 3))
 
 
 def test_what_requests_are() -> None:
@@ -221,25 +205,3 @@ def test_structs_in_each_other_up_to_the_bound() -> None:
     (found,) = parse_data(Path("some.txt"), text)
     data = b""
     assert Schema(found.message, 0).read(data, 0, 0, DecodeContext(DecodeOptions())).complete
-
-
-@pytest.mark.parametrize(
-    ("field", "true"),
-    [
-        ("a string secret", {"has_secrets"}),
-        ("a bytes payload", {"carries_payload"}),
-        ("a records", {"carries_payload", "has_records"}),
-        ("a records secret", {"carries_payload", "has_records", "has_secret_records", "has_secrets"}),
-        ("a float64", {"has_floats"}),
-        ("a string", set()),
-        ("a error", set()),
-    ],
-)
-def test_what_messages_hold(field: str, true: set[str]) -> None:
-    for lead in ("  {}", "  outer []\n    {}", "  outer []\n    more []\n      {}"):
-        (found,) = parse_data(Path("some.txt"), f"data One   kind file   versions 0\n{lead.format(field)}\n")
-        names = ("has_secrets", "carries_payload", "has_records", "has_secret_records", "has_floats")
-        assert {name for name in names if getattr(found.message, name)} == true
-        root = cut(found.message, 0)
-        assert (root.secrets, root.payload, root.records) == tuple(name in true for name in names[:3])
-        assert root.errors is (field == "a error")

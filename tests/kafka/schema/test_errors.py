@@ -6,18 +6,10 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_by_name, enum_names, enum_text
-from kafkasniff.kafka.schema.errors import error_by_code, error_by_name, error_codes, error_meaning, error_name
+from kafkasniff.kafka.embedded.operations import operation_names
+from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_text
+from kafkasniff.kafka.schema.errors import error_by_code, error_codes
 from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_bytes, uuid_text
-
-
-def test_codes_without_a_gap() -> None:
-    """test_vectors shows that they are Kafka's."""
-    assert error_codes() == tuple(range(-1, len(error_codes()) - 1))
-    assert len({error_name(code) for code in error_codes()}) == len(error_codes())
-    assert [code for code in error_codes() if error_meaning(code) is None] == [0]
-    assert "leader" in (error_meaning(6) or "")
-    assert error_meaning(9999) is None
 
 
 def test_advice_for_every_code() -> None:
@@ -44,16 +36,6 @@ def test_advice_for_every_code() -> None:
     assert len(set(advice)) > 120
 
 
-def test_look_up() -> None:
-    error = error_by_code(6)
-    assert error is not None
-    assert (error.name, error.retriable, error.since) == ("NOT_LEADER_OR_FOLLOWER", True, "0.8.0")
-    assert error_by_name("not_leader_for_partition") is error
-    assert error_by_name("NOT_LEADER_OR_FOLLOWER") is error
-    assert error_by_name("nothing") is None
-    assert error_name(9999) is None
-
-
 @pytest.mark.parametrize(
     ("enum", "value", "name"),
     [
@@ -77,16 +59,6 @@ def test_enums(enum: str, value: object, name: str | None) -> None:
     assert enum_text(enum, value) == name
 
 
-def test_tables_of_enums() -> None:
-    assert enum_names(OPERATION_BITS) is enum_names("no such table") is None
-    assert enum_names("isolation_level") == {0: "READ_UNCOMMITTED", 1: "READ_COMMITTED"}
-    timestamps, features = enum_by_name("list_offsets_timestamp"), enum_by_name("feature_name")
-    assert timestamps is not None
-    assert features is not None
-    assert {value.name: value.since_version for value in timestamps.values}["MAX_TIMESTAMP"] == 7
-    assert {value.text: value.levels for value in features.values}["transaction.version"] == (0, 1, 2)
-
-
 def test_uuids() -> None:
     assert uuid_text(bytes(16)) == ZERO_UUID
     # The id of the metadata topic, as Kafka prints it.
@@ -96,3 +68,10 @@ def test_uuids() -> None:
     for bad in ("", "A" * 21, "!" * 22):
         with pytest.raises(ValueError, match="not a uuid"):
             uuid_bytes(bad)
+
+
+def test_sets_of_operations() -> None:
+    # `org.apache.kafka.common.acl.AclOperation`: READ is 3, DESCRIBE 8; `Utils.from32BitField`: bit n stands for n.
+    assert operation_names(1 << 3 | 1 << 8) == ("READ", "DESCRIBE")
+    assert operation_names(1 << 15 | 1 << 20) == ("TWO_PHASE_COMMIT", "bit 20")
+    assert (operation_names(0), len(operation_names(-1))) == ((), 32)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.kafka.schema.secrets import is_sensitive, is_sensitive_name, may_be_misread, redact_config, redacted
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.secrets import is_sensitive, is_sensitive_name, may_be_misread, redact_config
 
 # Settings that Kafka declares as passwords (ConfigDef.Type.PASSWORD), plain and for one listener.
 PASSWORDS = """
@@ -32,24 +33,14 @@ def test_names() -> None:
     assert is_sensitive_name(b"\xff")
 
 
-def test_lengths_are_bytes() -> None:
-    assert redacted("größe") == {"redacted": 7}
-    assert redacted(b"abc") == {"redacted": 3}
-    assert redacted("") == {"redacted": 0}
-
-
 def test_redact_config() -> None:
-    plain = {"name": "a", "value": "b"}
+    plain = {"name": "a", "value": "größe"}
     redact_config(plain)
-    assert plain == {"name": "a", "value": "b"}
+    assert plain == {"name": "a", "value": "größe"}
     redact_config(plain, complete=False)
-    assert plain == {"name": "a", "value": {"redacted": 1}}
-    reported = {
-        "name": "a",
-        "value": "b",
-        "is_sensitive": True,
-        "synonyms": [{"name": "a", "value": "cc"}, {"value": None}],
-    }
+    assert plain == {"name": "a", "value": {"redacted": 7}}
+    synonyms = [{"name": "a", "value": "cc"}, {"value": None}]
+    reported = {"name": "a", "value": "b", "is_sensitive": True, "synonyms": synonyms}
     redact_config(reported)
     assert reported["value"] == {"redacted": 1}
     assert reported["synonyms"] == [{"name": "a", "value": {"redacted": 2}}, {"value": None}]
@@ -85,3 +76,15 @@ def test_bodies_that_may_be_read_in_the_wrong_places() -> None:
     assert not may_be_misread(["crc-mismatch", "body-truncated", "frame-incomplete"], cut=True)
     assert may_be_misread(["string-not-utf8", "body-truncated"], cut=True)
     assert may_be_misread(["trailing-bytes"], cut=True)
+
+
+def test_secrets_are_revealed_to_decoders_only() -> None:
+    """By the identity of the replacement: equal lengths do not mean equal secrets."""
+    context = DecodeContext(DecodeOptions(), withheld=[])
+    first, second = context.withhold(b"abc"), context.withhold(b"xyz")
+    assert first == second == {"redacted": 3}
+    assert (context.revealed(first), context.revealed(second)) == (b"abc", b"xyz")
+    assert context.revealed({"redacted": 3}) is None
+    # They are kept only if something decodes them.
+    other = DecodeContext(DecodeOptions())
+    assert other.revealed(other.withhold(b"abc")) is None

@@ -1,4 +1,4 @@
-"""What only the walker does: spans, and failures in detail. test_packed compares it with the kernel."""
+"""What only the walker does: spans, and failures in detail. tests/native/test_bodies.py compares it with the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkasniff.kafka.schema import walker, wire
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.spans import Span, value_at
+from kafkasniff.kafka.schema.spans import Span
 from kafkasniff.kafka.schema.walker import walk
 from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK, Odd
 from tests.craft.kafka_bytes import unsigned_varint
@@ -136,42 +136,6 @@ def test_marks_of_tagged_structs_that_may_be_null(value: bytes, it: dict[str, in
         assert [problem.kind for problem in context.problems] == ["struct-mark-odd"] * is_odd
 
 
-def test_values_of_every_type() -> None:
-    text = """data Sample   kind file   versions 0
-  a  bool
-  b  uint16
-  c  uint32
-  d  float64
-  e  []bool
-  f  []float64
-  g  []uint16
-  h  []error
-  i  []bytes
-"""
-    data = b"\x01" + b"\xff\xfe" + b"\xff\xff\xff\xfd" + struct.pack(">d", -2.5)
-    data += struct.pack(">i2B", 2, 0, 1) + struct.pack(">id", 1, 0.5) + struct.pack(">i2H", 2, 1, 65535)
-    data += struct.pack(">i2h", 2, 0, 3) + struct.pack(">ii2si", 2, 2, b"\xff\x00", 0)
-    expected = {
-        "a": True,
-        "b": 65534,
-        "c": 4294967293,
-        "d": -2.5,
-        "e": [False, True],
-        "f": [0.5],
-        "g": [1, 65535],
-        "h": [0, 3],
-        "i": [b"\xff\x00", b""],
-    }
-    sample = schema(text)
-    context = DecodeContext(DecodeOptions())
-    assert sample.decode(data, 0, len(data), context) == (expected, len(data))
-    assert [(error.code, error.path) for error in context.errors] == [(3, "h[1]")]
-    spans: list[Span] = []
-    walked = DecodeContext(DecodeOptions())
-    assert walk(sample.root, data, 0, len(data), walked, spans=spans).body == expected
-    assert walked.errors == context.errors
-
-
 def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
     text = "data Sample   kind file   versions 0   flexible 0+\n  it  {}  tag 0\n    code  error\n    name  string\n"
     sample = schema(text)
@@ -183,17 +147,6 @@ def test_an_odd_tagged_field_with_errors_and_records_leaves_no_trace() -> None:
     assert result.body == {"_unknown_tags": [{"tag": 0, "base64": "AAV/"}]}
     assert context.errors == []
     assert [problem.kind for problem in context.problems] == ["tag-size-mismatch"]
-
-
-BODY = {"topics": [{"name": "a", "ids": [4, 5]}, {"name": "b", "ids": None}], "inner": {"text": "x"}, "none": None}
-
-
-def test_value_at() -> None:
-    for path, value in (
-        *(("topics[1].name", "b"), ("topics[0].ids[1]", 5), ("inner.text", "x"), ("topics[2].name", None)),
-        *(("topics[1].ids[0]", None), ("none", None), ("none.text", None), ("missing", None)),
-    ):
-        assert value_at(BODY, path) == value, path
 
 
 def spans_of(key: int, version: int, data: bytes) -> list[Span]:
