@@ -12,7 +12,7 @@ from pyarrow import parquet as pq
 
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
-from kafkasniff.tables.exports.finalise import MEMORY_PART, REST, finalise
+from kafkasniff.tables.exports.finalise import MEMORY_PART, finalise
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.partitions import TablePartitions
 from kafkasniff.tables.exports.staged import StagedFiles
@@ -64,17 +64,6 @@ def read(folder: Path, files: Sequence[tuple[str, int]]) -> Rows:
 @pytest.fixture
 def folder(tmp_path: Path) -> ConfinedPath:
     return open_own_folder(tmp_path)
-
-
-def test_left_over_files_of_sorting_are_removed(folder: ConfinedPath) -> None:
-    """A task that was killed left them: they would be read as rows."""
-    left = StagedFiles(folder / REST)
-    left.write("exchanges", pa.RecordBatch.from_pylist([exchange(1, 99)], schema=STAGED["exchanges"]))
-    left.close()
-    paths = staged(folder, "exchanges", [exchange(day, day) for day in (5, 4, 3)])
-    found = written(paths, folder, partitions=TablePartitions.none())
-    assert [row["exchange_id"] for row in read(folder.path, found["exchanges"])] == [3, 4, 5]
-    assert REST not in folder.names()
 
 
 def test_memory_bounds_row_groups(folder: ConfinedPath) -> None:
