@@ -17,7 +17,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.spark.checks import JAVA
 
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
 
@@ -64,15 +63,6 @@ def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     assert Path(row["pyspark"]).is_file()
 
 
-def test_java_options() -> None:
-    """Java uses the last one of several."""
-    from kafkasniff.spark.session import _java_options
-
-    logging = _java_options(None, quick_start=False)
-    assert logging.startswith("-Dlog4j2.configurationFile=file:")
-    assert _java_options("-Xmx3g -Da=b", quick_start=True) == f"-XX:TieredStopAtLevel=1 {logging} -Xmx3g -Da=b"
-
-
 def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not start with two."""
     from kafkasniff.spark.session import COLLECTOR, JAVA_VARIABLES, _java_options
@@ -88,14 +78,6 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(JAVA_VARIABLES[0], "-XX:+UseZGC")
     assert collectors(None) == []
     assert COLLECTOR not in _java_options(None, quick_start=True)
-
-
-def test_checksums_show_other_rows_where_executors_may_be_lost() -> None:
-    from kafkasniff.spark.session import OWN_LOCAL_QUERIES, OWN_QUERIES, _own_settings
-
-    for master in ("", "yarn", "spark://host:7077", "local-cluster[2,1,1024]"):
-        assert _own_settings(master) == OWN_QUERIES
-    assert _own_settings("local") == _own_settings("local[2]") == {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
 
 
 def test_rows_for_lakehouse_tables_are_compressed_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,19 +164,3 @@ def test_java_of_a_command_has_our_settings() -> None:
     assert used == "['True']"
     assert ".sock" in sockets
     assert sockets.endswith("] 0o700")
-
-
-@pytest.mark.extended
-def test_a_master_that_cannot_be_had() -> None:
-    """One that Java refuses; one that it cannot start: test_local_cluster.py."""
-    script = (
-        "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session('nonsense', **{'spark.driver.extraJavaOptions': sys.argv[1]})\n"
-        "except MissingPartError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, JAVA], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.stdout.startswith("Spark does not start: "), done.stderr
-    assert "Java gateway process exited" in done.stdout
-    assert done.stdout.count("\n") == 1

@@ -75,10 +75,6 @@ def test_what_is_in_it() -> None:
     assert list(found) == sorted(found)
 
 
-def test_the_same_code_gives_the_same_bytes() -> None:
-    assert (package_zip(), native_archive()) == (package_zip(), native_archive())
-
-
 @pytest.mark.extended
 def test_it_works_from_the_zip(tmp_path: Path) -> None:
     """All modules, what they read, commands, and the same zip again on a driver that has it from such a zip."""
