@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 import kafkasniff
@@ -72,12 +71,6 @@ def test_produced_records_have_the_offsets_that_consumers_see(capture: str) -> N
     assert all(one == other for one, other in both)
 
 
-def test_without_an_answer_a_produced_record_keeps_its_own_offset() -> None:
-    exchange = exchange_of("java-0.9", "Produce")
-    (first, *_) = records(msgspec.structs.replace(exchange, response=None))
-    assert first.offset == first.record["offset"]
-
-
 def test_forms() -> None:
     one = row(key=b"\xff\0", value=b'{"b": [1, 2.50],"a":null}')
     assert [one.cell("value", form) for form in module.FORMS] == [
@@ -91,15 +84,6 @@ def test_forms() -> None:
     assert "key, 2 bytes:\n0000  ff 00 " in whole(one)
     assert whole(row()).startswith("topic orders · partition 3\noffset 7 · time ")
     assert "value: null" in whole(row(), "JSON")
-
-
-def test_schema_ids_and_json_after_them() -> None:
-    exchange = exchange_of("librdkafka-schemas", "Produce")
-    found = [one for one in records(exchange) if one.schema]
-    assert found
-    one = found[0]
-    assert one.schema.rpartition("/")[2].isdecimal()
-    assert f"schema {one.schema} (key/value)" in whole(one)
 
 
 def test_records_of_internal_topics_are_shown_decoded() -> None:

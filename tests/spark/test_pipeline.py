@@ -1,4 +1,4 @@
-"""The tables as DataFrames, of the data source's packets and of planned captures."""
+"""The tables as DataFrames, of the data source's packets."""
 
 from __future__ import annotations
 

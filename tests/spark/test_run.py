@@ -1,4 +1,4 @@
-"""A run of the pipeline: its shards, what it knows of packets, and that Spark's storage is released."""
+"""A run of the pipeline: its shards, and that Spark's storage is released."""
 
 from __future__ import annotations
 

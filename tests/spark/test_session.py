@@ -6,13 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import kafkasniff as package
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 from tests.cli.console import kafkasniff
@@ -21,13 +19,12 @@ from tests.conftest import ROOT
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.extended
-def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
-    """Its settings; an active one is used; its workers have our Python, with kafkasniff, and pyspark unzipped."""
+def test_a_session(spark: SparkSession) -> None:
+    """Its settings; an active one is used."""
     settings = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -46,21 +43,6 @@ def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     assert not runs_elsewhere(spark)
     with pytest.raises(UsageError, match=r"already active, with master local\[2\]"):
         get_session("local[3]")
-    # Else each worker of the tests starts a session of its own, which takes longer than the tests.
-    assert not request.config.getoption("loadgroup", default=False) or request.node.nodeid.endswith("@spark")
-
-    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-        import pyspark
-
-        found = {"python": sys.executable, "package": package.__file__, "pyspark": pyspark.__file__}
-        for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
-
-    types = "python string, package string, pyspark string"
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
-    assert (row["python"], row["package"]) == (sys.executable, package.__file__)
-    assert Path(row["pyspark"]).is_file()
 
 
 def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:

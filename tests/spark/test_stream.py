@@ -1,4 +1,4 @@
-"""A folder of rotated captures as a stream: what happens to files while they are followed, and a query of Spark's."""
+"""A folder of rotated captures as a stream: what happens to files while they are followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of the table `exchanges`, and its documented columns."""
+"""Rows of the table `exchanges`."""
 
 from __future__ import annotations
 

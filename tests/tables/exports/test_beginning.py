@@ -1,4 +1,4 @@
-"""The initial state of a run: other options and states are refused, and shards share what was known."""
+"""The initial state of a run: other options, states, streams and salts are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of captures without a folder: those of an export, in any batches, and with an end."""
+"""Rows of captures without a folder: those of an export, in any batches."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.errors import KafkasniffError, OutputError, UsageError
+from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters import Compare
 from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
@@ -36,7 +36,6 @@ from tests.tables.exports.exported import (
     without_software,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
 SOME = (
     "java-codecs.pcap",
     "java-sasl.pcap",
@@ -219,15 +218,6 @@ def test_without_new_packets_there_is_no_commit(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
-    def missing() -> None:
-        raise KafkasniffError("no such interface")
-
-    with pytest.raises(KafkasniffError, match="no such"), LiveExport(tmp_path / "out", ExportOptions(), "eth7"):
-        missing()
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_killed_run_without_packets_may_be_resumed(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap"], tmp_path / "out")
     kept = tmp_path / "out" / ".partial" / "shard-00000" / "checkpoint"
@@ -241,22 +231,6 @@ def test_a_killed_run_without_packets_may_be_resumed(tmp_path: Path) -> None:
     with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
         fed(export, mixed())
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
-def test_a_reader_that_fails_loses_no_rows(tmp_path: Path) -> None:
-    """Any exception ends the block; rows of packets already processed are kept."""
-
-    def read() -> None:
-        with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
-            fed(export, mixed())
-            raise BrokenPipeError
-
-    with pytest.raises(BrokenPipeError):
-        read()
-    run_of = tmp_path / "mixed.pcap"
-    run_of.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
-    run([run_of], tmp_path / "file")
-    assert tables(tmp_path / "out") == renamed(tables(tmp_path / "file"))
 
 
 def test_a_full_disk_keeps_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,17 +261,3 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     fed(export, packets, 50, 60)
     wait(export)
     return export
-
-
-CODE = """
-    import sys
-    from pathlib import Path
-    from kafkasniff.tables.exports.live import LiveExport
-    from kafkasniff.tables.exports.options import ExportOptions
-    from tests.tables.exports.test_live import batches
-
-    print("ready", flush=True)
-    with LiveExport(Path(sys.argv[1]), ExportOptions(), "eth7", every_seconds=0.0) as export:
-        for batch in batches(Path(sys.argv[2]), 4):
-            export.feed(batch)
-"""

@@ -1,4 +1,4 @@
-"""Packets through a shard's state to staged rows: in any batches and groups, when rows are written, resumed or not."""
+"""Packets through a shard's state to staged rows: bounds, selections and times."""
 
 from __future__ import annotations
 

@@ -24,15 +24,12 @@ IDS = ["AAECAwQFBgcICQoLDA0ODw", "_____________________w"]
 def facts() -> LearnedFacts:
     found = LearnedFacts()
     found.topic(IDS[0], "orders", 9)
-    found.broker(("10.0.0.9", 9092), 3, 100)
-    found.broker(("10.0.0.9", 9092), 4, 200)
     found.spoke_kafka(Endpoint("10.0.0.9", 9092), 50)
-    found.late_software(-7, "librdkafka", "2.6")
     return found
 
 
-def resolved(table: str, rows: list[dict[str, Any]], sessions: Sessions | None = None) -> list[dict[str, Any]]:
-    resolver = Resolver(LearnedNames(facts(), {IDS[1]: "given"}), sessions or Sessions(), body_json)
+def resolved(table: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    resolver = Resolver(LearnedNames(facts(), {IDS[1]: "given"}), Sessions(), body_json)
     batch = pa.RecordBatch.from_pylist(rows, schema=STAGED[table])
     parts = list(resolver.rows(table, batch))
     assert all(part.schema.equals(TABLES[table]) for part in parts)
