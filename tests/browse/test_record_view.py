@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import kafkasniff
@@ -69,6 +70,12 @@ def test_produced_records_have_the_offsets_that_consumers_see(capture: str) -> N
     both = [(seen[place], row.record["value"]) for place, row in zip(places, produced, strict=True) if place in seen]
     assert both
     assert all(one == other for one, other in both)
+
+
+def test_without_an_answer_a_produced_record_keeps_its_own_offset() -> None:
+    exchange = exchange_of("java-0.9", "Produce")
+    (first, *_) = records(msgspec.structs.replace(exchange, response=None))
+    assert first.offset == first.record["offset"]
 
 
 def test_forms() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.choice import ALL, DEEP
+from tests.runtime.test_worker_processes import alive
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -133,17 +134,9 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL, error
     pids = [int(pid) for pid in out.split("\n")[1].split()]
     deadline = time.monotonic() + 60
-    while any(_alive(pid) for pid in pids):
+    while any(alive(pid) for pid in pids):
         assert time.monotonic() < deadline, "a worker lives on"
         time.sleep(0.1)
     run(parts, tmp_path / "one")
     run(parts, tmp_path / "out", jobs=2)
     assert tables(tmp_path / "out") == tables(tmp_path / "one")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"

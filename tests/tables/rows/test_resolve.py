@@ -25,6 +25,7 @@ def facts() -> LearnedFacts:
     found = LearnedFacts()
     found.topic(IDS[0], "orders", 9)
     found.spoke_kafka(Endpoint("10.0.0.9", 9092), 50)
+    found.late_software(-7, "librdkafka", "2.6")
     return found
 
 
@@ -53,6 +54,12 @@ def staged(**values: Any) -> dict[str, Any]:
         "_pending": None if pending is None else msgspec.msgpack.encode(pending),
     }
     return {**row, **values}
+
+
+def test_software_announced_late() -> None:
+    rows = [staged(connection_id=-7), staged(connection_id=-7, software_name="x"), staged(connection_id=8)]
+    found = [(row["software_name"], row["software_version"]) for row in resolved("exchanges", rows)]
+    assert found == [("librdkafka", "2.6"), ("x", None), (None, None)]
 
 
 def step(number: int, epoch: int, added: dict[str, list[int]], answer: int | None = None, **more: Any) -> StagedParts:
