@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import re
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
 from kafkasniff.capture.timeline.splits import ReadAt
-from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, read_between, split_between
+from kafkasniff.errors import CaptureError
+from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, read_between, split_between, whole
+from tests.capture.files import pcap
+from tests.capture.segments import frames
 from tests.capture.timelines import damaged, expected, placed_rows
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -85,3 +90,20 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     ]
     assert standing is not None
     assert standing.packets >= len(rows)
+
+
+def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:
+    data = gzip.compress(pcap(frames(30)))
+    found = whole(CaptureFile("a", "a", len(data)), reads(data), 4, complete=False)
+    assert found is not None
+    first, standing = found
+    assert (standing.index, standing.packets, standing.at, standing.finished) == (4, 30, len(data), True)
+    split = split_between(CaptureFile("a", "a", len(data)), None, standing)
+    rows = [row for batch, _ in read_between(split, reads(data)) if batch is not None for row in placed_rows([batch])]
+    assert [place.capture for place, _ in rows] == [4] * 30
+    assert rows[0][1][3] == first
+    cut = data[:-20]
+    assert whole(CaptureFile("a", "a", len(cut)), reads(cut), 4, complete=False) is None
+    assert whole(CaptureFile("a", "a", len(cut)), reads(cut), 4, complete=True) is not None
+    with pytest.raises(CaptureError):
+        whole(CaptureFile("a", "a", 40), reads(bytes(40)), 4, complete=True)

@@ -12,7 +12,7 @@ import pytest
 
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
-from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports import shard as module
 from kafkasniff.tables.exports.beginning import first_states
@@ -53,34 +53,24 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW_BYTES", 0)
 
 
-def task_of(captures: Sequence[Path], folder: Path, **more: Any) -> ShardTask:
-    options = more.pop("options", ExportOptions())
-    shards = more.get("shards", 1)
-    states = first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {}, sessions="predicate" in more)
+def task_of(captures: Sequence[Path], folder: Path, options: ExportOptions | None = None, **more: Any) -> ShardTask:
+    options = options or ExportOptions()
+    (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, options, {}, sessions=False)
     return ShardTask(
-        **{
-            "folder": open_own_folder(folder, make=True) / "shard-00000",
-            "options": options,
-            "paths": tuple(map(str, captures)),
-            "names": (),
-            "order": 0,
-            "state": states[more.get("shard", 0)],
-            "checkpoint_seconds": 0.0,
-            **more,
-        }
+        folder=open_own_folder(folder, make=True) / "shard-00000",
+        options=options,
+        paths=tuple(map(str, captures)),
+        state=state,
+        **{"names": (), "order": 0, "checkpoint_seconds": 0.0, **more},
     )
 
 
-def rows_of(folders: Sequence[ConfinedPath]) -> dict[str, Rows]:
+def rows(result: ShardResult) -> dict[str, Rows]:
     found: dict[str, Rows] = {}
     for table in TABLE_NAMES:
-        batches = StagedTable(list(folders), table)._batches
+        batches = StagedTable([*result.staged, result.unfinished], table)._batches
         found[table] = sorted((row for one in batches for row in one.to_pylist()), key=repr)
     return found
-
-
-def rows(result: ShardResult) -> dict[str, Rows]:
-    return rows_of([*result.staged, result.unfinished])
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -249,16 +248,7 @@ def test_the_command_line(place: str, tmp_path: Path) -> None:
     local = kafkasniff("export", CAPTURE, "-o", tmp_path / "out")
     assert done.code == Exit.OK
     assert done.err == local.err.replace(str(tmp_path / "out"), "s3://captures/commands")
-    commands: list[tuple[Any, ...]] = [
-        ("diff", tmp_path / "out"),
-        ("check",),
-        ("timing",),
-        ("analyze", "batching", "--format", "json", "--since", "+1s"),
-        ("audit", "--target", "4.0"),
-        ("analyze", "latency"),
-        ("stats",),
-    ]
-    for command in one_in(3, commands):
+    for command in (("analyze", "latency", "--format", "json", "--since", "+1s"), ("diff", tmp_path / "out")):
         found, wanted = kafkasniff(*command, address), kafkasniff(*command, tmp_path / "out")
         assert found.code == wanted.code, found.err
         assert b"pass4711" not in found.out
