@@ -63,6 +63,8 @@ def test_completion_and_marks() -> None:
         assert listed(app).row == row
         await press(app, pilot, "l", "l", "less_than_sign")
         assert "no filter `<`" in status(app)
+        await pilot.press("j")
+        assert "no filter" not in status(app)
 
     drive(steps, size=(140, 24))
 
