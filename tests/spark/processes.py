@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from kafkasniff.native import kernel_note
 from tests.analysis.exports import write_export
 from tests.analysis.test_accumulator import pool
@@ -43,6 +45,18 @@ def require_spark(*modules: str) -> dict[str, str]:
         missing(str(error))
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK", "PYTHON"))}
     return {**clean, "JAVA_HOME": str(java)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the sessions of a module share."""
+    return tmp_path_factory.mktemp("sessions")
+
+
+@pytest.fixture(scope="module")
+def python(folder: Path) -> str:
+    """The Python of their workers."""
+    return python_without_kafkasniff(folder / "python")
 
 
 def python_without_kafkasniff(folder: Path) -> str:

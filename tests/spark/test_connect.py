@@ -13,25 +13,11 @@ import pytest
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
 from tests.conftest import ROOT
-from tests.spark.processes import (
-    check_what_was_found,
-    connect_server,
-    python_without_kafkasniff,
-    require_spark,
-    run_checks,
-)
+from tests.spark.processes import check_what_was_found, connect_server, folder, python, require_spark, run_checks
+
+__all__ = ["folder", "python"]
 
 pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("connect")
-
-
-@pytest.fixture(scope="module")
-def python(folder: Path) -> str:
-    return python_without_kafkasniff(folder / "python")
 
 
 @pytest.fixture(scope="module")
