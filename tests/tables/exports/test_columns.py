@@ -50,15 +50,13 @@ def name_of(options: ExportOptions) -> str:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The captures that several tests export, each with other options."""
     folder = tmp_path_factory.mktemp("columns")
-    few, many = folder / "few.pcap", folder / "many.pcap"
+    few = folder / "few.pcap"
     small_messages.write(few, connections=10, wanted=fewer(400, 600))
-    small_messages.write(many, connections=30, wanted=fewer(2_000, 5_000))
     return {
         "ids": with_topic_ids(folder / "ids.pcap"),
         "records": records_of_all_sorts(folder / "records.pcap"),
         "open": often_open(folder / "open.pcap"),
         "few": few,
-        "many": many,
     }
 
 

@@ -19,6 +19,7 @@ import pytest
 from tests.choice import ALL, DEEP
 from tests.runtime.test_worker_processes import alive
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
+from tests.tables.exports.stored import KilledError
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
@@ -31,10 +32,6 @@ CODE = """
     print("ready", flush=True)
     export(sys.argv[2:], Path(sys.argv[1]), ExportOptions(), jobs={jobs}, checkpoint_seconds=0.0)
 """
-
-
-class KilledError(BaseException):
-    """The process ends here. Code that catches it has no effect, since all later calls fail, too."""
 
 
 def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:

@@ -35,10 +35,7 @@ from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
 from tests.tables.exports.exported import Rows
-
-
-class KilledError(BaseException):
-    """The process ends here."""
+from tests.tables.exports.stored import KilledError
 
 
 @pytest.fixture(scope="module")
