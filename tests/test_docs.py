@@ -120,14 +120,6 @@ def run_command(command: str, folder: Path) -> tuple[int, str]:
     return result.code, result.text + result.err
 
 
-def test_which_commands_need_a_shell() -> None:
-    assert plain_arguments("kafkasniff decode --filter 'a > 1 and b =~ \"x|y\"' x.pcap") == [
-        *("decode", "--filter", 'a > 1 and b =~ "x|y"', "x.pcap")
-    ]
-    for command in ("kafkasniff api | head", "kafkasniff api >x", "kafkasniff decode *.pcap", "cat x", "kafkasniff a&"):
-        assert plain_arguments(command) is None
-
-
 def commands(block: Block) -> list[tuple[str, list[str]]]:
     """The block's commands, each with its lines of output."""
     found: list[tuple[str, list[str]]] = []
@@ -182,31 +174,11 @@ def not_printed(shown: list[str], printed: list[str]) -> str | None:
     return None
 
 
-def test_which_lines_are_not_printed() -> None:
-    printed = ["a", "b", "", "c", "d"]
-    for right in (
-        *(["a", "…"], ["a", "b", "", "c", "d"], ["a", "b", "…", "d"], ["…", "b", "…"], ["…"], [], ["…", "c", "d"]),
-        *(["…", "b", "", "c", "…"], ["a", "…", "c", "…", "d", ""], ["a", "b", "", "…"]),
-    ):
-        assert not_printed(right, printed) is None, right
-    for wrong in (
-        *(["b", "…"], ["a", "c", "…"], ["a", "b", "c", "d"], ["…", "c"], ["…", "d", "…", "c", "…"], ["a"], ["x"]),
-        *(["a", "…", "a", "…"], ["a", "b", "", "c", "d", "…", "d"]),
-    ):
-        assert not_printed(wrong, printed), wrong
-
-
 @pytest.mark.parametrize("block", of("python"))
 def test_examples_run(block: Block, elsewhere: Path) -> None:
     done = run(["python", "-c", block.text], elsewhere)
     assert done.returncode == 0, f"{block.place}:\n{done.stderr}"
     assert done.stdout, f"{block.place} prints nothing"
-
-
-def test_the_first_two_commands_of_the_readme() -> None:
-    first = next(block for block in blocks(ROOT / "README.md") if block.language == "console")
-    assert [command for command, _ in commands(first)] == ["make demo", "make test"]
-    assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
 def test_every_command_of_the_readme_shows_output() -> None:

@@ -13,7 +13,7 @@ PACKAGE = ROOT / "kafkasniff"
 OTHERS = {
     "benchmarks": "mirrors benchmarks/",
     "baseline": "compares all outputs of two builds",
-    "captures": "the shipped captures, and captures/record/",
+    "captures": "the shipped captures",
     "craft": "makes packets and messages",
     "evidence": "what others read from the shipped captures",
     "fuzz": "fuzzes every parser",

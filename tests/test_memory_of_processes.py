@@ -106,31 +106,9 @@ def connections() -> bytes:
 
 def attempts() -> bytes:
     """SYNs that nobody answers, each of another client."""
-    heads = (
-        (
-            0x45,
-            0,
-            40,
-            1,
-            0,
-            64,
-            6,
-            0,
-            0x0B000000 + number,
-            _BROKER[0],
-            40_000,
-            _BROKER[1],
-            number,
-            0,
-            0x50,
-            0x02,
-            0,
-            0,
-            0,
-        )
-        for number in range(ATTEMPTS)
-    )
-    return capture(_IP_AND_TCP.pack(*head) for head in heads)
+    ends = ((0x0B000000 + number, _BROKER[0], 40_000, _BROKER[1], number) for number in range(ATTEMPTS))
+    head, rest = (0x45, 0, 40, 1, 0, 64, 6, 0), (0, 0x50, 0x02, 0, 0, 0)
+    return capture(_IP_AND_TCP.pack(*head, *each, *rest) for each in ends)
 
 
 def expanding() -> bytes:

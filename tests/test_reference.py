@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import tests.coverage
 from kafkasniff import errors
 from kafkasniff.analysis import find_question, question_names
 from kafkasniff.analysis.columns import MEANINGS
@@ -21,9 +20,6 @@ from kafkasniff.analysis.visibility import REASONS
 from kafkasniff.cli.environment import Exit
 from kafkasniff.filters.fields import FIELDS
 from kafkasniff.filters.paths import RECORDS
-from kafkasniff.kafka.apis.coverage import Proof, Proven, defined_pairs, proven
-from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.schema.data_schemas import data_definitions
 from kafkasniff.sinks.csv import COLUMNS
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
@@ -32,7 +28,6 @@ from tests.conftest import ROOT
 from tests.evidence.decoded import objects
 from tests.key_pages import RESULTS, described, makers, pages
 from tests.reference import bounds, main, options_page
-from tests.vectors.reader import unproduced
 
 DOCS = ROOT / "docs"
 MESSAGES, TOKENS, PROBLEMS, FIELD, BATCHES, RECORD, BESIDE = JSON_KEYS.values()
@@ -188,42 +183,3 @@ def test_bounds_have_values_and_reasons() -> None:
 
 
 # -- coverage
-
-
-def versions_of(text: str) -> dict[int, str]:
-    """`V 0-2, VC 3, 5` → version → code."""
-    found: dict[int, str] = {}
-    code = ""
-    for part in text.split(", ") if text else ():
-        *word, versions = part.split()
-        code = word[0] if word else code
-        low, _, high = versions.partition("-")
-        found.update(dict.fromkeys(range(int(low), int(high or low) + 1), code))
-    return found
-
-
-def test_the_page_of_coverage_has_every_version() -> None:
-    found, page = proven(), tests.coverage.page()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:2] == "| "]
-    reported = set()
-    for row in rows:
-        if row[0].isdecimal() and len(row) == 5 and (one := api(int(row[0]))) is not None and one.name == row[1]:
-            usual = dict.fromkeys(versions_of(row[2].partition(" (")[0]), "VC")
-            for version, code in {**usual, **versions_of(row[4])}.items():
-                reported.add((one.key, version))
-                proof = found.pairs.get((one.key, version), Proof())
-                assert ("V" in code, "C" in code) == (bool(proof.vectors), bool(proof.captures)), row
-    assert reported == defined_pairs()
-    assert set(data_definitions()) <= {name for row in rows for name in row[-1].split(", ")}
-    left = {(one.name, version) for key, version in defined_pairs() - found.pairs.keys() if (one := api(key))}
-    assert left == {(entry.name, at) for entry in unproduced() if entry.kind == "pair" for at in entry.versions}
-    assert all(entry.reason in page for entry in unproduced())
-    proving = {name for proof in found.pairs.values() for name in proof.captures}
-    assert [name for name in proving if not (ROOT / "captures" / name).is_file()] == []
-
-
-def test_the_page_of_coverage_changes_with_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tests.coverage, "proven", lambda: Proven({(52, 2): Proof(("4.4.0",), ("a.pcap",))}, {}, {}))
-    text = tests.coverage.page()
-    assert re.search(r"^\| 52 \| Vote \| 0-2 \|  \| none 0-1 \|$", text, re.M)
-    assert f"| all | {len(defined_pairs())} | 1 | 1 | 1 |" in text

@@ -2,7 +2,7 @@
 
 `tests/vocabulary.toml` lists the words, and the places in which they are right.
 
-`python -m tests.vocabulary` prints each place and fails if there is one, `--count` prints their number by folder.
+`python -m tests.vocabulary` prints each place and fails if there is one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import subprocess
 import sys
 import tokenize
 import tomllib
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,103 +41,80 @@ class Place(NamedTuple):
     instead: str
 
 
-class _Piece(NamedTuple):
-    line: int
-    text: str
+Lines = Iterator[tuple[int, str | None]]
+"""Numbers of lines with their texts; None ends a paragraph."""
 
 
-def python_texts(source: str) -> Iterator[list[_Piece]]:
-    """Comments and strings, those of adjacent lines together."""
-    found: list[_Piece] = []
+def python_texts(source: str) -> Lines:
+    """Comments and strings."""
     before = ""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         name = tokenize.tok_name[token.type]
         if name in _BETWEEN:
             continue
         if name not in _TEXT_TOKENS or (name == "COMMENT") != (before == "COMMENT"):
-            if found and not _is_key(found, before):
-                yield found
-            found = []
+            yield token.start[0], None
         if name in _TEXT_TOKENS:
             text = token.string.lstrip("#: ") if name == "COMMENT" else token.string
             literal = _LITERAL.match(text) if name == "STRING" else None
             if literal is not None:
                 text = _FIELD.sub("…", literal[3]) if "f" in literal[1].lower() else literal[3]
-            found += [_Piece(token.start[0] + row, line) for row, line in enumerate(text.split("\n"))]
+            yield from enumerate(text.split("\n"), token.start[0])
         before = name
-    if found and not _is_key(found, before):
-        yield found
 
 
-def _is_key(found: list[_Piece], token: str) -> bool:
-    """A string that only programs read: a name of a column, a kind of problem."""
-    return token != "COMMENT" and len(found) == 1 and _KEY.fullmatch(found[0].text) is not None
-
-
-def _adjacent(lines: Iterable[tuple[int, list[str]]]) -> Iterator[list[_Piece]]:
-    """The texts of lines, those of adjacent lines together."""
-    found: list[_Piece] = []
-    for number, texts in lines:
-        if not texts and found:
-            yield found
-            found = []
-        found += [_Piece(number, text) for text in texts]
-    if found:
-        yield found
-
-
-def zig_texts(source: str) -> Iterator[list[_Piece]]:
+def zig_texts(source: str) -> Lines:
     """Comments and strings."""
-    return _adjacent(
-        (number, [match[1] if match[1] is not None else match[2] for match in _ZIG.finditer(line)])
-        for number, line in enumerate(source.split("\n"), 1)
-    )
+    for number, line in enumerate(source.split("\n"), 1):
+        texts = [match[1] if match[1] is not None else match[2] for match in _ZIG.finditer(line)]
+        yield from ((number, text) for text in texts or [None])
 
 
-def comments(source: str) -> Iterator[list[_Piece]]:
+def comments(source: str) -> Lines:
     """The comments of a definition."""
-    return _adjacent(
-        (number, [line.partition("#")[2]] if "#" in line else []) for number, line in enumerate(source.split("\n"), 1)
-    )
+    for number, line in enumerate(source.split("\n"), 1):
+        yield number, line.partition("#")[2] if "#" in line else None
 
 
-def prose(source: str) -> Iterator[list[_Piece]]:
-    """The paragraphs of a Markdown page without code blocks."""
+def prose(source: str) -> Lines:
+    """A Markdown page without code blocks."""
     fenced = False
-    found: list[_Piece] = []
     for number, line in enumerate(source.split("\n"), 1):
         fence = line.lstrip().startswith(("```", "~~~"))
-        if fence:
-            fenced = not fenced
+        fenced = fenced != fence
         if fence or fenced or not line.strip() or line.lstrip().startswith(("|", "-", "#")):
-            if found:
-                yield found
-            found = []
+            yield number, None
         if not fence and not fenced and line.strip():
-            found.append(_Piece(number, line.strip("|-# ")))
-    if found:
-        yield found
+            yield number, line.strip("|-# ")
 
 
 _TEXTS = {".py": python_texts, ".zig": zig_texts, ".md": prose, ".txt": comments}
 
 
+def paragraphs(path: str, source: str) -> Iterator[list[tuple[int, str]]]:
+    """Adjacent lines, except strings that only programs read: a name of a column, a kind of problem."""
+    found: list[tuple[int, str]] = []
+    for number, text in (*_TEXTS[Path(path).suffix](source), (0, None)):
+        if text is not None:
+            found.append((number, text))
+            continue
+        if found and (len(found) > 1 or not _KEY.fullmatch(found[0][1])):
+            yield found
+        found = []
+
+
 def places(path: str, source: str, words: dict[re.Pattern[str], str]) -> Iterator[Place]:
     """The avoided words in a file."""
-    for pieces in _TEXTS[Path(path).suffix](source):
+    for paragraph in paragraphs(path, source):
         text, lines = "", []
-        for piece in pieces:
-            part = _blank(piece.text) + " "
+        for number, line in paragraph:
+            part = " ".join(line.split()) + " "
             text += part
-            lines += [piece.line] * len(part)
+            lines += [number] * len(part)
         text = _CODE.sub(lambda match: "·" * len(match[0]), text)
         for word, instead in words.items():
             for match in word.finditer(text):
                 yield Place(path, lines[match.start()], match[0].strip()[:60], instead)
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -183,17 +159,13 @@ def all_places(names: list[str]) -> Iterator[Place]:
                 yield place
 
 
-def main(arguments: list[str]) -> int:
+def main() -> int:
     """Print the places found; return 1 if there are any."""
-    counted: Counter[str] = Counter()
-    for place in all_places(checked_files()):
-        counted[place.path.split("/")[0]] += 1
+    found = list(all_places(checked_files()))
+    for place in found:
         print(f"{place.path}:{place.line}: {place.word!r}: {place.instead}")
-    if "--count" in arguments:
-        for folder, count in sorted(counted.items()):
-            print(f"{folder}: {count}")
-    return 1 if counted else 0
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

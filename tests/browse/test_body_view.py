@@ -1,35 +1,16 @@
-"""Bodies as nodes, and bytes as lines."""
+"""Bodies as nodes of a tree."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from kafkasniff.browse import body_view as module
-from kafkasniff.browse.body_view import BodyNode, children, facts, roots
+from kafkasniff.browse.body_view import BodyNode, children, roots
 from tests.browse.opened import exchange_of
 
 
 def labels(node: BodyNode) -> list[str]:
     return [node.label] + ([label for child in children(node) for label in labels(child)] if node.opens else [])
-
-
-def test_error_names_and_records() -> None:
-    exchange = exchange_of("java-errors", "Produce", "MESSAGE_TOO_LARGE")
-    request, response = roots(exchange)
-    assert "error_code: 10 (MESSAGE_TOO_LARGE)" in labels(response)
-    assert any(label.startswith("value: ") for label in labels(request))
-    assert request.label.startswith("request · 1,330 bytes · packet 54 · ")
-    unnumbered = msgspec.structs.replace(exchange.request, first_packet=None, last_packet=None)
-    request, _ = roots(msgspec.structs.replace(exchange, request=unnumbered))
-    assert request.label.startswith("request · 1,330 bytes · 2026-")
-    assert facts(exchange)[0].startswith("answered · 127.0.0.1:")
-
-    def marked(node: BodyNode) -> list[str]:
-        below = [label for child in children(node) for label in marked(child)] if node.opens else []
-        return [node.label, *below] if node.is_error else below
-
-    assert marked(response) == ["error_code: 10 (MESSAGE_TOO_LARGE)"]
 
 
 def test_secrets_are_hidden() -> None:

@@ -18,19 +18,6 @@ def shown(rows: ByteRows, message: int, path: str) -> str:
     return "\n".join(rows.rows[row].text for row in rows.find(message, path))
 
 
-def test_a_field_is_found() -> None:
-    rows = ByteRows(exchange_of("java-errors", "Produce", "MESSAGE_TOO_LARGE"), 100)
-    assert [rows.rows[row].text for row in (rows.find(0, "")[0], rows.find(1, "")[0])] == ["request", "response"]
-    assert shown(rows, 0, "acks").endswith("acks: -1 (ALL)")
-    assert shown(rows, 1, "responses[0].partition_responses[0].error_code").startswith("001b  00 0a ")
-    topic = rows.find(0, "topic_data[0]")
-    assert rows.rows[topic[0]].path == "topic_data[0].topic_id"
-    assert rows.rows[topic[-1]].path == "topic_data[0]._tags"
-    assert shown(rows, 0, "topic_data[0]._topic_name") == shown(rows, 0, "topic_data[0]")
-    assert {rows.message_of(row) for row in topic} == {0}
-    assert rows.message_of(len(rows.rows) - 1) == 1
-
-
 IN_BATCH = "responses[0].partitions[0].records.batches"
 
 

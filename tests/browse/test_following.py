@@ -42,14 +42,6 @@ def test_an_exchange_is_among_those_that_it_leads_to(name: str) -> None:
         assert one in selected(of, among), of
 
 
-def test_a_record_leads_from_its_producer_to_its_consumers() -> None:
-    among = exchanges("java-transactions")
-    produced = next(one for one in among if one.request is not None and one.request.api == "Produce")
-    [record] = [one for one in followed(produced) if one.kind == "record"]
-    assert record.title == "orders-0@0" or record.title.startswith("ledger-0@")
-    assert [one.request.api for one in selected(record, among) if one.request] == ["Produce", *["Fetch"] * 3]
-
-
 def test_what_is_under_the_cursor_comes_first() -> None:
     fetched = next(
         one for one in exchanges("java-codecs")
@@ -127,19 +119,6 @@ def test_any_text_can_be_followed(text: str) -> None:
         assert one.title.isprintable()
         assert selected(one, [of]) == [of]
     assert {one.kind for one in followed(of)} == {"record", "key", "trace", "partition"}
-
-
-def test_bytes_that_are_no_text() -> None:
-    of = _produced("t", b"\xff\x00")
-    key = next(one for one in followed(of) if one.kind == "key")
-    assert key.expression == 'topic == "t" and record.key == "\\\\xff\\x00"'
-    assert selected(key, [of]) == [of]
-
-
-def test_offsets_of_produced_records() -> None:
-    assert next(followed(_produced("t", None))).title == "t-3@7"
-    for unknown in (None, -1):
-        assert "record" not in {one.kind for one in followed(_produced("t", None, base=unknown))}
 
 
 def test_bounds() -> None:

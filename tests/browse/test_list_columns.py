@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkasniff.browse.index import COLUMNS, Row
-from kafkasniff.browse.list_columns import LIST_COLUMNS, ListColumn, cell, fitted
+from kafkasniff.browse.list_columns import LIST_COLUMNS, cell
 
 ROW = Row(
     packet=12345, connection=1, time=1_700_000_000_123_456_789, latency=2_500_000, request=1000, response=None,
@@ -24,11 +24,3 @@ def test_cells() -> None:
     assert cell(ROW, BY_NAME["time"], ROW.time + 1_000_000_000, 2) == "-1.000000"
     assert cell(ROW, BY_NAME["time"], None, 2) == "-"
     assert set(BY_NAME) <= set(COLUMNS), "a column that cannot be sorted by"
-
-
-def test_widths() -> None:
-    assert fitted("abc", ListColumn("x", "x", 5)) == "abc  "
-    assert fitted("abc", ListColumn("x", "x", 5, True)) == "  abc"
-    assert fitted("abcdefgh", ListColumn("x", "x", 5)) == "abcd…"
-    # Two columns of the terminal each.
-    assert fitted("漢字漢字", ListColumn("x", "x", 6)) == "漢字… "

@@ -65,17 +65,6 @@ def test_order_of_chunks() -> None:
             assert order_of(keys.copy(), top, descending=descending).tolist() == places, (one, other)
 
 
-@pytest.mark.parametrize("descending", [False, True])
-def test_keys(descending: bool) -> None:
-    """Large ones keep the order of places; ranks replace codes."""
-    keys = [1 << 63, 5, 1 << 63, 5, 0]
-    places = sorted(range(5), key=lambda place: keys[place], reverse=descending)
-    assert order_of(np.array(keys, np.uint64), 1 << 63, descending=descending).tolist() == places
-    parts = [pack(np.array(numbers), None) for numbers in ([2, 0, 2], [1], [])]
-    ranked, top = sort_keys(parts, np.array([5, 9, 7], np.int32))
-    assert (ranked.tolist(), top) == ([7, 5, 7, 9], 9)
-
-
 @pytest.mark.parametrize("swaps", [0, 3, 3000])
 @pytest.mark.parametrize("block", [7, 1 << 16])
 def test_order_of_many(swaps: int, block: int, monkeypatch: pytest.MonkeyPatch) -> None:

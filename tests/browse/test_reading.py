@@ -48,19 +48,6 @@ def test_rows_of_the_kernel_are_those_of_objects(
     assert rows_of(index) == rows_of(fill(reading, expression))
 
 
-def test_filters() -> None:
-    reading = capture("java-errors")
-    index = fill(reading, 'api == "Produce"')
-    assert {row.api for row in rows_of(index)} == {"Produce v13"}
-    found = reading.look(index, index.row(0), stopped=never)
-    assert found is not None
-    assert found.request is not None
-    assert found.request.api == "Produce"
-    # Records are decoded where a filter asks for them.
-    reading = capture("java-transactions")
-    assert 0 < len(fill(reading, "exists(record.key)")) < len(fill(reading))
-
-
 def test_readings_for_jumps_leave_names_known() -> None:
     """Topics of Fetch 13 and later have ids, whose names other connections say."""
     reading, index = capture("java-errors"), ExchangeIndex()

@@ -93,15 +93,6 @@ def test_forms() -> None:
     assert "value: null" in whole(row(), "JSON")
 
 
-def test_schema_ids_and_json_after_them() -> None:
-    exchange = exchange_of("librdkafka-schemas", "Produce")
-    found = [one for one in records(exchange) if one.schema]
-    assert found
-    one = found[0]
-    assert one.schema.rpartition("/")[2].isdecimal()
-    assert f"schema {one.schema} (key/value)" in whole(one)
-
-
 def test_records_of_internal_topics_are_shown_decoded() -> None:
     exchanges = kafkasniff.read(ROOT / "captures" / "java-internal-topics.pcap")
     one = next(one for exchange in exchanges for one in records(exchange) if "_value" in one.record)

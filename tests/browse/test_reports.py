@@ -46,20 +46,6 @@ def test_findings() -> None:
 
 
 @pytest.mark.extended
-def test_findings_of_an_export_select_its_exchanges() -> None:
-    reading, folder = exported("java-errors")
-    [wanted] = command("check", "--format=json", folder).objects
-    lines = report("check", Commands(exports=(folder,)), "", 80, numbers={}, stopped=never)
-    titles = [one for one in lines if one.severity is not None]
-    assert len(titles) == len(wanted["findings"]) > 5
-    for line, finding in zip(titles, wanted["findings"], strict=True):
-        if not any(one["exchange_id"] is not None for one in finding["evidence"]):
-            continue  # whole connections, as in the next test
-        found = {(row.connection_id, row.exchange_id) for row in rows_of(fill(reading, line.evidence))}
-        assert found == {(one["connection_id"], one["exchange_id"]) for one in finding["evidence"]}
-
-
-@pytest.mark.extended
 def test_findings_of_an_export_select_whole_connections() -> None:
     reading, folder = exported("faults/producers-short-lived")
     listed = fill(reading)

@@ -202,21 +202,6 @@ def test_folders_of_others_are_refused(own: ConfinedPath, monkeypatch: pytest.Mo
     assert open_own_folder(own.path).below("table", "part").content() == b"1"
 
 
-def test_folders_of_root(own: ConfinedPath, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As another user sees them: such are shared folders of all, /tmp above all."""
-    need_root()
-    (own / "part").put(b"1")
-    monkeypatch.setattr("os.geteuid", lambda: SOMEBODY)
-    assert (open_own_folder(own.path) / "part").content() == b"1"
-    os.link(own.path / "part", own.path / "link")
-    with pytest.raises(UsageError, match="hard link to a file of user 0"):
-        (open_own_folder(own.path) / "link").content()
-    for mode in (0o1777, 0o775, 0o757):
-        own.path.chmod(mode)
-        with pytest.raises(UsageError, match="belongs to root, and others may write to it"):
-            open_own_folder(own.path)
-
-
 def test_a_folder_that_is_swapped_between_check_and_use(
     own: ConfinedPath, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

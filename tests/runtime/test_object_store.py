@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import random
 from datetime import timedelta
 from io import BytesIO
@@ -17,8 +16,8 @@ from obstore.store import MemoryStore
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime import object_store, random_access
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, is_object_store
-from kafkasniff.runtime.random_access import LocalFile, RemoteFile
+from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore
+from kafkasniff.runtime.random_access import RemoteFile
 from tests.object_store import boto3_client, bucket
 
 __all__ = ["bucket"]
@@ -80,23 +79,6 @@ def test_a_large_object_is_written_in_parts(bucket: str, tmp_path: Path) -> None
     key = boto3_client(bucket).head_object(Bucket="captures", Key="large/a")
     # The ETag of S3 says how many parts there were.
     assert key["ETag"].endswith('-3"')
-
-
-@pytest.mark.parametrize(
-    ("address", "is_one"),
-    [
-        ("s3://bucket/out", True),
-        ("S3A://bucket/out", True),
-        ("abfss://box@account.dfs.core.windows.net/out", True),
-        ("az://box/out", True),
-        ("hdfs://host/out", False),
-        ("gs://bucket/out", False),
-        ("file:///out", False),
-        ("out", False),
-    ],
-)
-def test_addresses(address: str, is_one: bool) -> None:
-    assert is_object_store(address) == is_one
 
 
 def test_what_an_address_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +157,3 @@ def test_a_short_answer_is_an_error() -> None:
     file = RemoteFile(1000, lambda start, end: b"x" * (end - start - 1))
     with pytest.raises(OSError, match="99 bytes instead of 100 were read"):
         file.read(1, 0)
-
-
-def test_a_local_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(CONTENT)
-    file = LocalFile(io.BufferedReader(io.FileIO(tmp_path / "file")))  # type: ignore[arg-type]  # as `open` makes it
-    assert (file.size, file.read(5, 1278), file.read(5, 3)) == (1280, b"\xfe\xff", CONTENT[3:8])
-    target = bytearray(4)
-    assert file.read_into(memoryview(target), 8) == 4
-    assert target == CONTENT[8:12]
-    file.close()

@@ -66,22 +66,6 @@ def test_captures_read_ahead(chunk_size: int) -> None:
             assert np.array_equal(getattr(one, name), getattr(other, name))
 
 
-def test_a_reader_that_stops(tmp_path: Path) -> None:
-    """What was read ahead does not count as read."""
-    path = tmp_path / "cut.pcap"
-    path.write_bytes(max(CAPTURES.glob("*.pcap"), key=lambda one: one.stat().st_size).read_bytes()[:-3])
-    with open_captures([path], chunk_size=10_000) as source, Threads(1, "test") as threads:
-        ahead = ReadAhead(source, threads)
-        for _ in ahead:
-            break
-        assert not ahead.broken
-        assert ahead.bytes_read < path.stat().st_size
-    with open_captures([path], chunk_size=10_000) as source, Threads(1, "test") as threads:
-        ahead = ReadAhead(source, threads)
-        assert len(list(ahead)) > 2
-        assert ahead.broken
-
-
 def test_help_instead_of_waiting() -> None:
     go = threading.Event()
     with Threads(1, "test") as threads:

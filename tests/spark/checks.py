@@ -13,7 +13,6 @@ import contextlib
 import ipaddress
 import json
 import os
-import shutil
 import signal
 import struct
 import sys
@@ -48,12 +47,6 @@ WITHOUT_PATH = {"spark.executorEnv.PYTHONPATH": ""}
 """Executors here would have it by the path that `get_session` sets; on other machines nobody has set one."""
 
 
-def per_capture(packets: DataFrame) -> list[Any]:
-    """Packets and bytes of each capture."""
-    rows = packets.groupBy("capture_index").agg({"number": "count", "length": "sum"}).collect()
-    return sorted([row["capture_index"], row["count(number)"], row["sum(length)"]] for row in rows)
-
-
 def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     """Their Python, kafkasniff and kernel, how many executors there are, and a message decoded there."""
 
@@ -84,23 +77,6 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
         reported, "python string, package string, executor string, api string, kernel string, kernel_decoded boolean"
     )
     return [row.asDict() for row in rows.collect()]
-
-
-def data_source_with_filters(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    reader = spark.read.format("kafkasniff").options(pushdown="true", columns="number,length,capture_index")
-    return per_capture(reader.load(captures).where("length > 0"))
-
-
-def data_source_as_stream(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """Packets and bytes, of a folder with one capture."""
-    watched, found = folder / "watched", folder / "found"
-    watched.mkdir()
-    shutil.copy(captures[0], watched)
-    stream = spark.readStream.format("kafkasniff").load(str(watched))
-    writer = stream.writeStream.format("parquet").option("checkpointLocation", str(folder / "checkpoint"))
-    query = writer.trigger(availableNow=True).start(str(found))
-    assert query.awaitTermination(120)
-    return per_capture(spark.read.parquet(str(found)))
 
 
 def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
@@ -175,18 +151,15 @@ def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
 Check = Callable[["SparkSession", Path, list[str]], Any]
 
 CHECKS: dict[str, tuple[Check, ...]] = {
-    # What plans a stream does not see what was shipped (Spark 4.3).
     "connect": (
         settings,
         where_workers_run,
-        data_source_with_filters,
         questions,
         exported,
     ),
     "local-cluster": (
         settings,
         where_workers_run,
-        data_source_as_stream,
         exported,
         exported_without_an_executor,
     ),

@@ -139,15 +139,6 @@ class Checks:
         self.export("killed", both, tables=tables)
         return [*found, self.differences("killed", self.read("killed", tables))]
 
-    def state_discarded(self) -> Any:
-        """The open rows of the first run stay, and are final."""
-        tables = ("connections",)
-        self.export("discarded", self.parts[:1], tables=tables)
-        before = self.read("discarded", tables)
-        self.export("discarded", self.parts[1:2], tables=tables, discard_state=True)
-        after = self.read("discarded", tables)
-        return [*(runs(one)["connections"] for one in (before, after)), self.differences("discarded", after)]
-
     def written_directly(self) -> Any:
         """A run again, another one, and tables of an export."""
         from kafkasniff.errors import UsageError
@@ -222,7 +213,6 @@ def main(folder: str, jars: str, *captures: str) -> None:
     every = (
         checks.several_runs,
         checks.killed,
-        checks.state_discarded,
         checks.written_directly,
         checks.rows_of_others,
         checks.by_command,

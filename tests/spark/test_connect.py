@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,26 +10,14 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.analysis import find_question, make_parameters
+from kafkasniff.analysis.export import Export, answer
 from tests.conftest import ROOT
-from tests.spark.processes import (
-    check_what_was_found,
-    connect_server,
-    python_without_kafkasniff,
-    require_spark,
-    run_checks,
-)
+from tests.spark.processes import check_what_was_found, connect_server, folder, python, require_spark, run_checks
+
+__all__ = ["folder", "python"]
 
 pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("connect")
-
-
-@pytest.fixture(scope="module")
-def python(folder: Path) -> str:
-    return python_without_kafkasniff(folder / "python")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +27,21 @@ def found(folder: Path, python: str) -> dict[str, Any]:
         return run_checks("connect", folder, {**environment, "SPARK_REMOTE": address})
 
 
+def expected_answers(folder: Path) -> dict[str, Any]:
+    """The answers about the export without Spark, as JSON has them."""
+    found = {}
+    for name, parameters in (("latency", {"by": ("api", "broker")}), ("batching", {})):
+        question = find_question(name)
+        accumulator = question(make_parameters(question, parameters))
+        answer(Export.open(str(folder / "export")), accumulator)
+        found[name] = json.loads(json.dumps(accumulator.result().to_pylist(), default=str))
+    return found
+
+
 def test_the_same_as_without_spark(found: dict[str, Any], folder: Path, python: str) -> None:
     """Workers take kafkasniff from what was shipped, and the session has our settings."""
     check_what_was_found(found, folder)
+    assert found["questions"] == expected_answers(folder)
     shipping = found["shipping"]
     # Where the tests run with an installed kafkasniff, a server has it by that.
     assert "DATA_SOURCE_NOT_FOUND" in shipping["before"] or shipping["before"] == "found"

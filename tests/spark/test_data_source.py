@@ -35,25 +35,6 @@ def in_order(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["clock_ns"] is not None, row["clock_ns"] or 0, *map(row.get, PLACE[1:])))
 
 
-def test_the_table_without_reading_a_capture(spark: SparkSession) -> None:
-    frame = load(spark, Path("/nowhere/at/all.pcap"))
-    assert [(field.name, field.nullable) for field in frame.schema] == [(name, True) for name in PACKETS_SCHEMA.names]
-    assert dict(frame.dtypes)["time"] == "timestamp"
-    assert frame.select("payload").dtypes == [("payload", "binary")]
-
-
-def test_columns_and_ports(spark: SparkSession) -> None:
-    everything = load(spark, REAL[2]).select("number", "src_port", "dst_port").toArrow().to_pylist()
-    port = everything[0]["src_port"]
-    frame = load(spark, REAL[2], columns="dst_port,number", ports=str(port))
-    assert frame.columns == ["dst_port", "number"]
-    assert sorted(row["number"] for row in frame.toArrow().to_pylist()) == [
-        row["number"] for row in everything if port in {row["src_port"], row["dst_port"]}
-    ]
-    given = spark.read.format("kafkasniff").schema("payload binary, number bigint").load(str(REAL[2]))
-    assert given.toArrow().schema.names == ["payload", "number"]
-
-
 def scanned(frame: DataFrame) -> set[str]:
     """The columns that Spark takes from the source, by its plan."""
     plan = frame._jdf.queryExecution().executedPlan().toString()
@@ -139,10 +120,3 @@ def test_tables_of_kafka(spark: SparkSession, tmp_path: Path) -> None:
         found = [plain(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {view}").collect()]
         assert sorted(found, key=repr) == plain(tables(tmp_path))[table]
         assert spark.table(view).rdd.getNumPartitions() == 1
-
-
-def test_columns_of_a_table_of_kafka(spark: SparkSession) -> None:
-    reader = spark.read.format("kafkasniff").option("table", "exchanges").option("columns", "api,error_code")
-    counted = reader.load(str(CAPTURES / "franz-go.pcap")).groupBy("api").count().collect()
-    assert {row["api"] for row in counted} >= {"Produce", "Fetch", "Metadata"}
-    assert scanned(reader.load(str(CAPTURES / "franz-go.pcap"))) == {"api", "error_code"}

@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyarrow import parquet as pq
 
 from kafkasniff.errors import CaptureError, OutputError, UsageError
-from kafkasniff.redact.payload import HASH_BYTES, Payload
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.shard import CHECKPOINT, shard_name
-from kafkasniff.tables.rows import TABLES
 from tests.fuzz.costs.streams import dates_rows
 from tests.spark.tables import small_parts, small_windows
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
@@ -96,27 +92,6 @@ def test_files_of_stage_1_are_made_again_if_rows_are_missing(
 
 
 @pytest.mark.usefixtures("small_parts")
-def test_rotated_captures_and_records_in_bodies(spark: SparkSession, tmp_path: Path) -> None:
-    """Connections go from file to file, two brokers' captures run side by side, one file is cut within a packet.
-
-    All tasks hash payload alike.
-    """
-    parts = cut(CAPTURES / "zookeeper-0.10.2-cluster.pcap", (0.2, 0.35, 0.7), tmp_path / "one")
-    others = cut(CAPTURES / "kraft-two-brokers.pcap", (0.5,), tmp_path / "other")
-    others[-1].write_bytes(others[-1].read_bytes()[:-11])
-    every = [parts[0], others[0], *parts[1:], others[1]]
-    options = ExportOptions(records=True, payload=Payload.hashed(b"a salt for tests"))
-    local = run(every, tmp_path / "local", options)
-    result = by_spark(spark, every, tmp_path / "spark", options=options, shards=5)
-    assert tables(tmp_path / "spark") == tables(tmp_path / "local")
-    assert result.broken
-    assert local.broken
-    assert [row["kind"] for row in rows(tmp_path / "spark", "problems")].count("capture-cut") == 1
-    values = [row["value"] for row in rows(tmp_path / "spark", "records") if row["value"] is not None]
-    assert {len(value) for value in values} == {HASH_BYTES}
-
-
-@pytest.mark.usefixtures("small_parts")
 def test_both_engines_make_the_same_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,42 +122,6 @@ def test_both_engines_make_the_same_partitions(
     assert not list((tmp_path / "spark").glob(".partial*"))
 
 
-@pytest.mark.usefixtures("small_parts")
-def test_files_are_sorted_and_private(spark: SparkSession, tmp_path: Path) -> None:
-    by_spark(spark, [CAPTURES / "kraft-three-brokers.pcap"], tmp_path)
-    entries = manifest(tmp_path)["tables"]["exchanges"]["files"]
-    assert len(entries) > 1
-    for entry in entries:
-        file = pq.ParquetFile(tmp_path / entry["path"])
-        found = file.read(["api", "time_ns"]).to_pylist()
-        assert found == sorted(found, key=lambda row: (row["api"] or "", row["time_ns"]))
-        assert file.schema_arrow.names == TABLES["exchanges"].names
-        assert file.metadata.metadata[b"kafkasniff.schema_version"] == b"1"
-        assert file.metadata.row_group(0).column(3).statistics is not None
-        assert (tmp_path / entry["path"]).stat().st_mode & 0o777 == 0o600
-
-
-def test_either_engine_goes_on_where_the_other_was(spark: SparkSession, tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "franz-go.pcap", (0.3, 0.6), tmp_path / "parts")
-    run(parts, tmp_path / "once")
-    for engine, part in zip(("spark", "local", "spark"), parts, strict=True):
-        if engine == "spark":
-            by_spark(spark, [part], tmp_path / "out", shards=2)
-        else:
-            run([part], tmp_path / "out")
-    found, wanted = tables(tmp_path / "out"), tables(tmp_path / "once")
-    # A run does not know names that it only learns from later captures.
-    late = ("broker_id", "topics", "partitions", "request_body", "response_body", "topic")
-    for table, known in wanted.items():
-        assert [{**row, **dict.fromkeys(late)} for row in found[table]] == [
-            {**row, **dict.fromkeys(late)} for row in known
-        ]
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")
-    assert manifest(tmp_path / "out")["runs"] == 3
-    again = by_spark(spark, parts, tmp_path / "out")
-    assert (again.new, again.rows) == (0, {})
-
-
 def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> None:
     capture, bad, grown, out = CAPTURES / "sarama.pcap", tmp_path / "a.pcap", tmp_path / "b.pcap", tmp_path / "out"
     bad.write_bytes(b"")
@@ -207,21 +146,6 @@ def test_what_cannot_be_done_is_said(spark: SparkSession, tmp_path: Path) -> Non
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OutputError):
         by_spark(spark, [capture], tmp_path / "file")
-
-
-def test_a_killed_run_of_the_other_engine_is_discarded_only_for_new_captures(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    first, second = cut(CAPTURES / "java-group-classic.pcap", (0.5,), tmp_path)
-    out = tmp_path / "out"
-    run([first], out)
-    checkpoint = out / ".partial" / shard_name(0) / CHECKPOINT
-    checkpoint.parent.mkdir(parents=True)
-    checkpoint.write_bytes(b"what a killed run can be resumed from")
-    assert by_spark(spark, [first], out).new == 0
-    assert checkpoint.exists()
-    assert by_spark(spark, [first, second], out).new == 1
-    assert not (out / ".partial").exists()
 
 
 def test_tables_of_a_catalog_read_an_export(spark: SparkSession, tmp_path: Path) -> None:

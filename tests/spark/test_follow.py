@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
+from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, read_between, split_between, whole
 from tests.capture.files import pcap
-from tests.capture.segments import frame, frames, marked
+from tests.capture.segments import frames
 from tests.capture.timelines import damaged, expected, placed_rows
 
 CAPTURES = Path(__file__).parents[2] / "captures"
@@ -90,24 +90,6 @@ def test_steps_are_the_whole(tmp_path_factory, seed: int, name: str, damage: boo
     ]
     assert standing is not None
     assert standing.packets >= len(rows)
-
-
-def test_files_are_distinguished_by_the_times_of_their_packets() -> None:
-    one, other = pcap(frames(30)), pcap(frames(30), start=1_800_000_000 * 10**9)
-    known = digest(reads(one), 150)
-    assert begins_as(reads(one[:200]), known)
-    assert begins_as(reads(one), known)
-    assert not begins_as(reads(other), known)
-    assert not begins_as(reads(one[:100]), known)
-
-
-def test_no_more_than_asked_for_but_a_packet_at_least() -> None:
-    data = pcap([frame(marked(number, 1_000)) for number in range(20)])
-    file = CaptureFile("a", "a", len(data))
-    begun = begin(file, reads(data), 0)
-    assert begun is not None
-    start = begun[1]
-    assert [advance(file, reads(data), start, most).packets for most in (1, 1_070, 3_500, ENDLESS)] == [1, 1, 4, 20]
 
 
 def test_a_compressed_capture_is_whole_or_not_there_yet() -> None:

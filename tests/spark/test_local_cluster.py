@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 
 from tests.spark.checks import EXECUTORS
-from tests.spark.processes import check_what_was_found, python_without_kafkasniff, require_spark, run_checks
+from tests.spark.processes import check_what_was_found, folder, python, require_spark, run_checks
 from tests.tables.exports.exported import tables
+
+__all__ = ["folder", "python"]
 
 # Not beside the others that start several Javas.
 pytestmark = [pytest.mark.xdist_group("spark-processes"), pytest.mark.extended]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("local-cluster")
-
-
-@pytest.fixture(scope="module")
-def python(folder: Path) -> str:
-    return python_without_kafkasniff(folder / "python")
 
 
 @pytest.fixture(scope="module")

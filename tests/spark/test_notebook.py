@@ -73,20 +73,12 @@ def test_the_cells_answer_what_analyze_does(answers: dict[str, Any], folder: Pat
         "outstanding": {"status": "open,unanswered,lost"},
     }.items():
         assert alike(answers[name], analyzed(folder, name.replace("_", "-"), **more)), name
-    wanted = {row["api"]: row for row in analyzed(folder, "latency")}
-    assert {row["api"] for row in answers["latency"]} == wanted.keys()
-    for row in answers["latency"]:
-        same = wanted[row["api"]]
-        assert all(row[name] == same[name] for name in ("count", "min_us", "max_us"))
-        # Which of two neighbours is the median, the two may see differently.
-        assert row["min_us"] <= row["p50_us"] <= row["p99_us"] <= row["max_us"]
+    # Which of two neighbours is a quantile, the two may see differently.
+    names = ("api", "count", "min_us", "max_us")
+    assert {tuple(row[name] for name in names) for row in answers["latency"]} == {
+        tuple(row[name] for name in names) for row in analyzed(folder, "latency")
+    }
     names = ("error_code", "error", "api", "client_id", "topic", "errors")
-    errors, known = (
-        {tuple(row[name] for name in names) for row in some}
-        for some in (answers["errors"], (row for row in analyzed(folder, "errors") if row["topic"] is not None))
-    )
-    assert errors
-    assert errors <= known
-    requests = {row["api"]: row["requests"] for row in analyzed(folder, "talkers", by="api", top=0)}
-    assert sum(row["fetches"] for row in answers["waits"]) == requests["Fetch"]
+    known = {tuple(row[name] for name in names) for row in analyzed(folder, "errors")}
+    assert set() < {tuple(row[name] for name in names) for row in answers["errors"]} <= known
     assert {type(row["max_wait_ms"]) for row in answers["waits"]} == {int}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,33 +53,6 @@ def test_an_export_of_captures_in_an_object_store(spark: SparkSession, bucket: s
     reported = b"".join(path.read_bytes() for path in (tmp_path / "spark").rglob("*") if path.is_file())
     assert b"hidden" not in reported
     assert export(spark, [address], tmp_path / "spark", ExportOptions()).new == 0
-
-
-@pytest.mark.usefixtures("spark")
-def test_both_engines_take_the_same_inputs_and_say_the_same(bucket: str, tmp_path: Path) -> None:
-    client = boto3_client(bucket)
-    capture = CAPTURES / "java-group-share.pcap"
-    for key, data in (("a.pcap", capture.read_bytes()), ("b.pcap", b""), ("c.txt", b"no capture")):
-        client.put_object(Bucket="captures", Key=f"same/{key}", Body=data)
-    (tmp_path / "folder").mkdir()
-    shutil.copy(CAPTURES / "sarama.pcap", tmp_path / "folder" / "d.pcap")
-    (tmp_path / "folder" / "e.pcap").write_bytes(b"<html>not found</html>")
-    # Spark's workers know the environment of their start only.
-    store = bucket.replace("s3a://", "s3a://key:hidden@")
-    folder = tmp_path / "folder"
-    inputs = [store.format("same"), store.format("day-*/[a].pcap"), str(folder), f"{folder}/?.pcap"]
-    said = []
-    for engine in ("local", "spark"):
-        out = tmp_path / engine
-        done = kafkasniff("export", "--engine", engine, "--on-bad-capture", "skip", *inputs, "-o", str(out))
-        assert done.code == 4
-        said.append(done.err.replace(str(out), "OUT"))
-    assert said[0] == said[1]
-    assert "2 captures skipped; " in said[0]
-    assert "endpoint_override" not in said[0]
-    assert "hidden" not in said[0]
-    assert tables(tmp_path / "local") == tables(tmp_path / "spark")
-    assert manifest(tmp_path / "local")["captures"] == manifest(tmp_path / "spark")["captures"]
 
 
 def test_an_export_into_an_object_store(

@@ -13,26 +13,19 @@ import msgspec
 import pytest
 
 from benchmarks.delayed_store import CAPTURE, CREDENTIALS, delayed_store
-from kafkasniff.capture.timeline.locations import find_captures, list_captures, open_capture
-from kafkasniff.capture.timeline.parts import plan_captures, read_notes
+from kafkasniff.capture.timeline.locations import find_captures, open_capture
+from kafkasniff.capture.timeline.parts import read_notes
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.packet_rows import packet_batches
-from kafkasniff.spark.planning import look_at_captures, notes_of, plan_looked_at
+from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
-from kafkasniff.spark.source import open_captures
 from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.captures import Exported
-from tests.capture.timelines import expected, make_captures, placed_rows, timeline
+from tests.capture.timelines import make_captures
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 CAPTURES = Path(__file__).parents[2] / "captures"
-
-
-@pytest.fixture
-def always_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
 
 
 def mixed(folder: Path) -> list[str]:
@@ -74,85 +67,6 @@ def test_what_is_found_of_captures(
     assert max(len(one.pieces) for one in found) > 1
     with pytest.raises(CaptureError, match=r"empty\.pcap: is empty"):
         plan_looked_at(look_at_captures(None, files, 5_000))
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("always_jobs")
-def test_the_plan_and_the_notes_are_those_of_one_process(spark: SparkSession, tmp_path: Path) -> None:
-    paths = [path for path in mixed(tmp_path) if Path(path).name not in {"empty.pcap", "other.pcap"}]
-    files = find_captures(paths)
-    captures = plan_looked_at(look_at_captures(spark, files, 5_000))
-    here = plan_captures(files, open_capture, split_size=5_000)
-    assert captures.splits == here.splits
-    assert [msgspec.structs.replace(file, version=None) for file in captures.files] == [*here.files]
-    notes = read_notes(captures, open_capture)
-    assert captures.has_fragments
-    assert notes_of(spark, captures, 5_000) == notes
-    unbroken = plan_captures(find_captures([CAPTURE.as_posix()]), open_capture)
-    assert notes_of(spark, unbroken, 5_000) == []
-    assert {type(note.value) for note in notes} >= {tuple}
-    assert len(notes) > 3
-    read = spark.read.format("kafkasniff").option("table", "notes").load(paths).toArrow().to_pylist()
-    assert [note["number"] for note in read] == [note.place.number for note in notes]
-    # Their packets are those of one process, whatever goes wrong in them.
-    batches = [
-        packet_batches(one, captures.names) for one in open_captures(spark, paths).packets().toArrow().to_batches()
-    ]
-    assert timeline(placed_rows(batches), notes) == expected([*map(Path, paths)])
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("always_jobs")
-def test_tasks_find_captures_in_folders(spark: SparkSession, tmp_path: Path) -> None:
-    shutil.copy(CAPTURE, tmp_path / "trace-1")
-    (tmp_path / "README").write_text("These are captures, or so it says.\n")
-    (tmp_path / "b.pcap").write_text("no capture, whatever its name")
-    paths = [str(tmp_path)]
-    for by_name in (False, True):
-        found = look_at_captures(spark, list_captures(paths, by_name=by_name), 5_000, Exported())
-        wanted = find_captures(paths, by_name=by_name)
-        assert [one.file.path for one in found] == [file.path for file in wanted]
-        assert [one.look.flaw is None for one in found] == [Path(file.path).name == "trace-1" for file in wanted]
-    (tmp_path / "trace-1").unlink()
-    with pytest.raises(CaptureError, match="contains neither captures"):
-        look_at_captures(spark, list_captures(paths), 5_000, Exported())
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("always_jobs")
-def test_what_vanishes_is_reported(spark: SparkSession, tmp_path: Path) -> None:
-    from kafkasniff.spark.failures import task_errors
-
-    path = tmp_path / "a.pcap"
-    shutil.copy(CAPTURE, path)
-    files = find_captures([str(path)])
-    path.unlink()
-    with pytest.raises(CaptureError, match=r"a\.pcap: cannot be read \(No such file or directory\)"), task_errors():
-        look_at_captures(spark, files, 1 << 20, Exported())
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("always_jobs")
-def test_a_capture_that_is_changed_after_it_was_planned_ends_the_run(spark: SparkSession, tmp_path: Path) -> None:
-    from kafkasniff.spark.failures import task_errors
-    from kafkasniff.spark.source import PlannedCaptures
-
-    path = tmp_path / "a.pcap"
-    data = CAPTURE.read_bytes()
-    path.write_bytes(data)
-    times = path.stat().st_mtime_ns
-    captures = PlannedCaptures(spark, plan_looked_at(look_at_captures(spark, find_captures([str(path)]), 50_000)))
-    assert [file.version for file in captures.plan.files] == [str(times)]
-    packets = captures.packets().count()
-    # A capture that has grown still has what was planned.
-    path.write_bytes(data + b"more")
-    assert captures.packets().count() == packets > 0
-    # The same number of packets, with other payload.
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    os.utime(path, ns=(times, times + 1))
-    assert len(data) == path.stat().st_size
-    with pytest.raises(CaptureError, match=r"a\.pcap: was changed after it was planned; repeat the run"), task_errors():
-        captures.packets().count()
 
 
 def test_a_capture_that_changes_while_it_is_planned_has_no_plan(

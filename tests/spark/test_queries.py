@@ -15,10 +15,8 @@ from kafkasniff.analysis.export import Export, answer
 from kafkasniff.errors import UsageError
 from kafkasniff.spark import queries
 from tests.analysis.exports import write_export
-from tests.analysis.tables import START_NS
 from tests.analysis.test_accumulator import PARAMETERS, pool
 from tests.choice import one_in
-from tests.cli.console import kafkasniff
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,28 +64,10 @@ def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path)
     assert inspect.getdoc(function)
 
 
-@pytest.mark.parametrize("name", ["topic", "talkers"])
-def test_the_command_line(name: str, spark: SparkSession, folder: Path) -> None:
-    """An accumulator, and a query."""
-    assert spark.version
-    local = kafkasniff("analyze", name, folder, "--format", "json", "--since", "+3s", "--until", "+12s")
-    result = kafkasniff(
-        "analyze", name, folder, "--format", "json", "--since", "+3s", "--until", "+12s", "--engine", "spark"
-    )
-    assert result.code == 0, result.err
-    assert result.out == local.out != b""
-
-
 def test_a_query_without_an_optional_table(frames: dict[str, DataFrame]) -> None:
     with_records = plain(queries.batching(frames["exchanges"], frames["records"]))
     found = plain(queries.batching(frames["exchanges"]))
     assert found == [{**row, "payload_bytes": None, "payload_ratio": None} for row in with_records] != []
-
-
-def test_no_files_in_a_span_of_time(spark: SparkSession, folder: Path) -> None:
-    question = find_question("latency")()
-    found = queries.answer_export(spark, Export.open(str(folder)), question, START_NS * 2)
-    assert found.result().num_rows == 0
 
 
 def test_misuse(frames: dict[str, DataFrame]) -> None:

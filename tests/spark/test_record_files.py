@@ -5,9 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-import shutil
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,7 +29,6 @@ from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.file_names import is_table_file, run_of
 from kafkasniff.tables.rows.resolve import LearnedNames, Resolver
 from kafkasniff.tables.rows.sessions import HeldSessions
-from tests.runtime.test_worker_processes import check_end
 from tests.tables.exports.exported import CAPTURES, Rows, StagedRows
 
 OPTIONS = ExportOptions()
@@ -146,37 +143,6 @@ class Killed(SharedFolder):
     def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
         if multiprocessing.parent_process() is not None:
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-class Sleeping(SharedFolder):
-    """Takes longer for a file than any test."""
-
-    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
-        made = self.path.parent / "pid.new"
-        made.write_text(str(os.getpid()))
-        made.rename(self.path.parent / "pid")
-        time.sleep(600)
-
-
-@pytest.mark.extended
-def test_the_process_ends_with_its_task(folder: ConfinedPath, tmp_path: Path) -> None:
-    """Spark may kill a task at any time. Then no file may appear any more."""
-    (tmp_path / "output").write_bytes(pickle.dumps(limited(folder, window=2_000, kind=Sleeping)))
-    code = """
-        import pickle, sys
-        from pathlib import Path
-        from kafkasniff.spark.record_files import RecordFiles
-        from tests.spark.test_record_files import staged
-
-        with RecordFiles(pickle.loads(Path(sys.argv[1]).read_bytes()), 0, 0) as files:
-            for piece in staged("java-codecs.pcap"):
-                files.take(piece)
-            files.finish()
-    """
-    check_end(code, str(tmp_path / "output"), pid=folder.path.parent / "pid")
-    for left in (tmp_path / "scratch").iterdir():
-        # The next use of the disk by Spark removes what a killed task has left.
-        shutil.rmtree(left)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A run of the pipeline: its shards, what it knows of packets, and that Spark's storage is released."""
+"""A run of the pipeline: its shards, and that Spark's storage is released."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
 from kafkasniff.spark import run as module
 from kafkasniff.spark.run import MAX_SHARDS, SHARD_BYTES, SparkRun, _shards
 from kafkasniff.spark.table_rows import KINDS
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tcp.packets import NO_TIME
 from tests.craft.conversation import START_NS
 from tests.craft.samples import bystander, consumer, producer
 from tests.craft.write import write_pcap
@@ -55,22 +53,6 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def packets_of(spark: SparkSession, paths: list[str], **options: str) -> DataFrame:
     return spark.read.format("kafkasniff").options(**options).load(paths)
-
-
-@pytest.mark.extended
-def test_what_packets_say_of_themselves(spark: SparkSession, paths: list[str]) -> None:
-    # The session has two cores.
-    assert module.parallelism(spark) == 2
-    found = module.survey(packets_of(spark, paths))
-    assert sorted(found.names.items()) == list(enumerate(paths))
-    assert found.end_clock == max(packet.time_ns for packet in consumer(start_ns=START_NS + 10**9).packets)
-    assert found.captured == []
-    payload = sum(len(packet.payload) for talk in (producer(), bystander()) for packet in talk.packets)
-    assert found.size > payload
-    nothing = module.survey(packets_of(spark, paths).where("false"))
-    assert (nothing.names, nothing.end_clock) == ({}, NO_TIME)
-    with pytest.raises(UsageError, match="packets: missing columns: capture, seq"):
-        module.survey(packets_of(spark, paths).drop("seq", "capture"))
 
 
 def made(packets: DataFrame, options: ExportOptions | None = None, **more: Any) -> SparkRun:
@@ -172,19 +154,3 @@ def test_a_failing_stage_releases_what_spark_kept(
     with pytest.raises(PySparkException):
         made(packets_of(spark, paths[1:]))
     assert kept(spark) == before
-
-
-@pytest.mark.extended
-def test_captures_of_earlier_runs_come_first(spark: SparkSession, paths: list[str], tmp_path: Path) -> None:
-    from kafkasniff.spark.source import open_captures
-
-    cut = tmp_path / "cut.pcap"
-    cut.write_bytes(Path(paths[1]).read_bytes()[:-5])
-    options = ExportOptions(tables=("exchanges", "problems"))
-    captures = open_captures(spark, [str(cut)])
-    with module.run_captures(captures, options, before=["a.pcap", "b.pcap"], shards=1, parallel=2) as run:
-        assert [problem.kind for problem in run.problems] == ["capture-cut"]
-        assert run.summary.packets == len(consumer().packets) - 1
-    # In Spark's web page.
-    module.describe(spark, "packets to exchanges")
-    assert spark.sparkContext.getLocalProperty("spark.job.description") == "kafkasniff: packets to exchanges"

@@ -6,29 +6,25 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import kafkasniff as package
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.spark.checks import JAVA
 
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 
 @pytest.mark.extended
-def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
-    """Its settings; an active one is used; its workers have our Python, with kafkasniff, and pyspark unzipped."""
+def test_a_session(spark: SparkSession) -> None:
+    """Its settings; an active one is used."""
     settings = {
         "spark.master": "local[2]",
         "spark.ui.enabled": "false",
@@ -47,30 +43,6 @@ def test_a_session(spark: SparkSession, request: pytest.FixtureRequest) -> None:
     assert not runs_elsewhere(spark)
     with pytest.raises(UsageError, match=r"already active, with master local\[2\]"):
         get_session("local[3]")
-    # Else each worker of the tests starts a session of its own, which takes longer than the tests.
-    assert not request.config.getoption("loadgroup", default=False) or request.node.nodeid.endswith("@spark")
-
-    def reported(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyarrow
-        import pyspark
-
-        found = {"python": sys.executable, "package": package.__file__, "pyspark": pyspark.__file__}
-        for _ in batches:
-            yield pyarrow.RecordBatch.from_pydict({name: [value] for name, value in found.items()})
-
-    types = "python string, package string, pyspark string"
-    (row,) = spark.range(0, 1, 1, 1).mapInArrow(reported, types).collect()
-    assert (row["python"], row["package"]) == (sys.executable, package.__file__)
-    assert Path(row["pyspark"]).is_file()
-
-
-def test_java_options() -> None:
-    """Java uses the last one of several."""
-    from kafkasniff.spark.session import _java_options
-
-    logging = _java_options(None, quick_start=False)
-    assert logging.startswith("-Dlog4j2.configurationFile=file:")
-    assert _java_options("-Xmx3g -Da=b", quick_start=True) == f"-XX:TieredStopAtLevel=1 {logging} -Xmx3g -Da=b"
 
 
 def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,14 +60,6 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(JAVA_VARIABLES[0], "-XX:+UseZGC")
     assert collectors(None) == []
     assert COLLECTOR not in _java_options(None, quick_start=True)
-
-
-def test_checksums_show_other_rows_where_executors_may_be_lost() -> None:
-    from kafkasniff.spark.session import OWN_LOCAL_QUERIES, OWN_QUERIES, _own_settings
-
-    for master in ("", "yarn", "spark://host:7077", "local-cluster[2,1,1024]"):
-        assert _own_settings(master) == OWN_QUERIES
-    assert _own_settings("local") == _own_settings("local[2]") == {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
 
 
 def test_rows_for_lakehouse_tables_are_compressed_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,19 +146,3 @@ def test_java_of_a_command_has_our_settings() -> None:
     assert used == "['True']"
     assert ".sock" in sockets
     assert sockets.endswith("] 0o700")
-
-
-@pytest.mark.extended
-def test_a_master_that_cannot_be_had() -> None:
-    """One that Java refuses; one that it cannot start: test_local_cluster.py."""
-    script = (
-        "import sys; from kafkasniff.spark.session import get_session; from kafkasniff.errors import MissingPartError\n"
-        "try: get_session('nonsense', **{'spark.driver.extraJavaOptions': sys.argv[1]})\n"
-        "except MissingPartError as error: print(error)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, JAVA], capture_output=True, text=True, check=False, timeout=300
-    )
-    assert done.stdout.startswith("Spark does not start: "), done.stderr
-    assert "Java gateway process exited" in done.stdout
-    assert done.stdout.count("\n") == 1

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +9,6 @@ import pytest
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.shared_folder import share
-from tests.conftest import ROOT
-from tests.spark.processes import require_spark
-from tests.tables.exports.exported import CAPTURES
-
-CAPTURE = CAPTURES / "java-group-share.pcap"
 
 
 def test_a_task_sees_the_folder_of_the_driver(tmp_path: Path) -> None:
@@ -51,36 +42,3 @@ def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "out" / ".partial").write_text("")
     with pytest.raises(OutputError, match=r"out: it cannot be (written|used) \("):
         shared.open(7, open_own_folder(tmp_path))
-
-
-@pytest.mark.extended
-@pytest.mark.root
-def test_executors_with_disks_of_their_own(
-    require_root: Callable[[], None], require_tool: Callable[[str], str], tmp_path: Path
-) -> None:
-    """Workers in a mount namespace, where the folder's parent is an empty disk."""
-    require_root()
-    environment = require_spark()
-    unshare = require_tool("unshare")
-    work = tmp_path / "work"
-    work.mkdir()
-    worker = tmp_path / "python"
-    worker.write_text(
-        f'#!/bin/sh\nexec {unshare} -m sh -c \'mount -t tmpfs none {work} && exec {sys.executable} "$@"\' sh "$@"\n'
-    )
-    worker.chmod(0o755)
-    command = (sys.executable, "-m", "kafkasniff", "export", "--engine", "spark", "--master", "local[2]")
-    done = subprocess.run(
-        [*command, str(CAPTURE), "-o", str(work / "out")],
-        env={**environment, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": str(worker), "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 5, done.stderr
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("kafkasniff:")]
-    assert line.startswith(
-        f"kafkasniff: {work / 'out'}: it does not exist on {os.uname().nodename}: the driver and all"
-    )
-    assert not work.exists() or not list(work.glob("out/.partial/*"))

@@ -12,10 +12,7 @@ import pytest
 
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
-from kafkasniff.spark.tables import PIPELINE
 from kafkasniff.tables.exports.options import ExportOptions
-from tests.capture.reading import Row
-from tests.capture.timelines import expected, placed_rows
 from tests.spark.tables import of_spark, plain, small_parts
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
 
@@ -61,22 +58,6 @@ def test_an_export_and_a_resumed_one(
     assert (again.new, again.rows) == (0, {})
 
 
-@pytest.mark.extended
-def test_packets_of_the_data_source(spark: SparkSession) -> None:
-    from kafkasniff.spark.packet_rows import packet_batches
-
-    paths = [CAPTURES / name for name in ("librdkafka-ipv6-ns.pcapng", "sarama.pcap")]
-    reader = spark.read.format("kafkasniff").options(splitsize="64k", pushdown="true")
-    frame = reader.load([*map(str, paths)])
-    batches = [packet_batches(one, tuple(map(str, paths))) for one in frame.select(*PIPELINE).toArrow().to_batches()]
-    whole = [Row(*row) for row in expected(paths).rows]
-    assert [row for _, row in sorted(placed_rows(batches))] == whole
-    chosen = frame.where("number > 20 AND number < 90 AND length % 2 = 0").select("number", "length").toArrow()
-    assert sorted(chosen.column("number").to_pylist()) == sorted(
-        row.number for row in whole if 20 < row.number < 90 and not len(row.payload) % 2
-    )
-
-
 def test_tables_of_the_data_source_and_of_packets(spark: SparkSession, tmp_path: Path) -> None:
     from kafkasniff.spark import pipeline
 
@@ -100,22 +81,3 @@ def test_a_question(spark: SparkSession, local: Path) -> None:
     answer(Export.open(str(local / "out")), accumulator)
     found = queries.latency(exchanges, reducers=2, **parameters).toArrow().to_pylist()
     assert found == accumulator.result().to_pylist() != []
-
-
-@pytest.mark.extended
-def test_a_stream(spark: SparkSession, tmp_path: Path) -> None:
-    """A folder that is followed into tables, over two queries with a checkpoint."""
-    from kafkasniff.spark.streaming import decode_stream
-
-    (tmp_path / "aside").mkdir()
-    parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path / "aside")
-    watched = tmp_path / "watched"
-    watched.mkdir()
-    for part in parts:
-        part.rename(watched / part.name)
-        packets = spark.readStream.format("kafkasniff").load(str(watched))
-        decode_stream(packets, tmp_path / "out", trigger={"availableNow": True}, shards=1).awaitTermination()
-    for number in (1, 2):
-        run(sorted(watched.iterdir())[:number], tmp_path / "once")
-    assert tables(tmp_path / "out") == tables(tmp_path / "once")
-    assert manifest(tmp_path / "out")["runs"] == 2

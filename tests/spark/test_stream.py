@@ -1,20 +1,18 @@
-"""A folder of rotated captures as a stream: what happens to files while they are followed, and a query of Spark's."""
+"""A folder of rotated captures as a stream: what happens to files while they are followed."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import logging
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from kafkasniff.errors import CaptureError, UsageError
-from tests.capture.files import START, pcap, pcap_header, pcap_record
+from tests.capture.files import START, pcap, pcap_header
 from tests.capture.segments import frame, marked
 
 pytest.importorskip("pyspark")
@@ -25,7 +23,7 @@ from kafkasniff.spark.stream import CaptureStreamReader
 from kafkasniff.spark.tables import NOTES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 SECOND = 10**9
 RECORD = 16 + 54 + 40
@@ -210,67 +208,6 @@ def test_only_what_is_there_now(tmp_path: Path) -> None:
     assert [stream.numbers(4 * RECORD) for _ in range(4)] == [[0, 1, 2, 3], [4, 5], [], []]
     stream.restart()
     assert stream.numbers() == list(range(6, 15))
-
-
-def test_damage_in_a_file_that_grows(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap"
-    data = capture(0, 5) + b"\xff" * 333 + capture(5, 10)[24:]
-    stream, notes = Follower(tmp_path), Follower(tmp_path, table="notes")
-    found: list[int] = []
-    reported: list[dict[str, Any]] = []
-    for size in range(150, len(data) + 100, 100):
-        path.write_bytes(data[:size])
-        found += stream.numbers()
-        stream.restart()
-        reported += notes.look()
-    # What looks like a long record may hide the others until it is known that the file does not grow any more.
-    for follower in (stream, notes):
-        follower.options = msgspec.structs.replace(follower.options, finish_after=0)
-        follower.restart()
-    found += stream.numbers()
-    reported += notes.look()
-    assert found == list(range(15))
-    assert [(note["kind"], note["bytes"], note["number"]) for note in reported] == [("capture-broken", 333, 6)]
-
-
-def batches(spark: SparkSession, folder: Path, checkpoint: Path, **options: str) -> list[list[int]]:
-    """What a query that reads all there is gives in each of its micro-batches."""
-    found: list[list[int]] = []
-
-    def take(frame: Any, _: int) -> None:
-        rows = frame.select("payload").toArrow().column(0).to_pylist()
-        found.append(sorted(int(payload[:10]) for payload in rows))
-
-    frame = spark.readStream.format("kafkasniff").options(**options).load(str(folder))
-    query = (
-        frame.writeStream.foreachBatch(take)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(300)
-    return found
-
-
-@pytest.mark.extended
-def test_a_query(spark: SparkSession, tmp_path: Path) -> None:
-    """Each packet once, in batches of the size asked for, over restarts from the checkpoint."""
-    folder, checkpoint = tmp_path / "in", tmp_path / "checkpoint"
-    folder.mkdir()
-    (folder / "a.pcap").write_bytes(capture(0, 8) + pcap_record(frame(marked(8)), START + 8 * SECOND)[:-9])
-    found = batches(spark, folder, checkpoint, maxbytespertrigger=str(5 * RECORD))
-    assert [batch for batch in found if batch] == [[0, 1, 2, 3, 4], [5, 6, 7]]
-    (folder / "a.pcap").write_bytes(capture(0, 9))
-    (folder / "b.pcap").write_bytes(capture(9, 3)[:-9])
-    found = batches(spark, folder, checkpoint)
-    assert [number for batch in found for number in batch] == [8, 9, 10]
-    assert sorted(os.listdir(folder)) == ["a.pcap", "b.pcap"]
-    # A file that is lost.
-    (folder / "b.pcap").unlink()
-    (folder / "c.pcap").write_bytes(capture(19, 1))
-    with pytest.raises(Exception, match=r"101 bytes were not read: it vanished"):
-        batches(spark, folder, checkpoint)
-    assert batches(spark, folder, checkpoint, failondataloss="false") == [[19]]
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.cli.console import kafkasniff
 from tests.craft.write import pcap_bytes, pcapng_bytes
 from tests.spark.tables import of_spark, plain
-from tests.tables.exports.exported import Rows, manifest, rows, run, tables
+from tests.tables.exports.exported import Rows, manifest, run, tables
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets
 
@@ -44,36 +43,6 @@ def another(folder: Path) -> tuple[Path, Path, bytes]:
     capture.write_bytes(pcap_bytes(packets_of(talk.flights, client_port=50_500)))
     keylog.write_bytes(b"bad\n" + talk.key_log)
     return capture, keylog, talk.key_log
-
-
-def test_an_export(spark: SparkSession, tmp_path: Path) -> None:
-    """Some connections with secrets in the first capture, one with a key log; a later run continues them."""
-    from kafkasniff.spark.session import tracker_of
-
-    tracker = tracker_of(spark)
-    assert tracker is not None
-    assert tracker.getActiveStageIds() == []
-    _, log = many()
-    captures = rotated(tmp_path / "captures", key_log=b"bad\n" + log)
-    capture, keylog, secrets = another(tmp_path)
-    first, local, out = [capture, *captures[:2]], tmp_path / "local", tmp_path / "out"
-    done = kafkasniff("export", "--engine", "spark", "--keylog", keylog, "-o", out, *first, stderr_tty=True)
-    assert done.code == 0, done.err
-    # How far it is, if that was shown, is wiped away.
-    assert done.err.rpartition("\x1b[K")[2].startswith(f"kafkasniff: {len(rows(out, 'exchanges'))} exchanges, ")
-    run(first, local, keylog=str(keylog))
-    assert tables(out) == tables(local)
-    assert [row["kind"] for row in rows(out, "problems")] == ["tls-key-log"] * 2
-    assert manifest(out)["engine"] == "spark"
-    run(captures[2:], out)
-    run(captures[2:], local)
-    assert tables(out) == tables(local)
-    assert len(rows(out, "exchanges")) == 45 + 4
-    # Nothing of the key log is in the folder.
-    found = [line.split()[2] for line in secrets.splitlines()]
-    for path in out.rglob("*"):
-        data = path.read_bytes() if path.is_file() else b""
-        assert not any(secret in data or bytes.fromhex(secret.decode()) in data for secret in found)
 
 
 def test_packets_with_secrets_between_them(spark: SparkSession, tmp_path: Path) -> None:

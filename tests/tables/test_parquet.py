@@ -26,20 +26,6 @@ def read(paths: list[Path]) -> list[Any]:
     return [row["time_ns"] for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
 
 
-def test_rows_come_back_in_order(tmp_path: Path) -> None:
-    with TableWriter("problems", open_own_folder(tmp_path).below("a", "b"), "part") as writer:
-        writer.write(problems(3))
-        writer.write(problems(0))
-        writer.write_all([problems(2, 3), problems(1, 5)])
-    file = tmp_path / "a" / "b" / "part-00000.parquet"
-    assert [(path.path, rows, size) for path, rows, size in writer.files] == [(file, 6, file.stat().st_size)]
-    assert read([tmp_path / "a" / "b" / "part-00000.parquet"]) == list(range(6))
-    with TableWriter("problems", open_own_folder(tmp_path) / "none", "part") as writer:
-        writer.write(problems(0))
-    assert writer.files == []
-    assert not (tmp_path / "none").exists()
-
-
 @pytest.mark.parametrize(
     ("bounds", "sizes", "files", "groups"),
     [

@@ -38,13 +38,6 @@ def test_values_that_repeat() -> None:
             assert repeats(pa.chunked_array([pa.array(made, kind)])) is expected, f"case {number}"
 
 
-def test_few_values_and_none() -> None:
-    assert not repeats(pa.chunked_array([], pa.binary()))
-    assert repeats(pa.chunked_array([["one", "one"]], pa.string()))
-    assert repeats(pa.chunked_array([[None] * 10_000], pa.string()))
-    assert repeats(pa.chunked_array([[b""] * 10_000], pa.binary()))
-
-
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=60), st.integers(1, 20), st.integers(0, 5))
 def test_chunks_and_slices_do_not_matter(made: list[bytes | None], size: int, skipped: int) -> None:
     whole = pa.array(made, pa.binary())

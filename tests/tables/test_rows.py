@@ -1,4 +1,4 @@
-"""Rows of the table `exchanges`, and its documented columns."""
+"""Rows of the table `exchanges`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
-from kafkasniff.tables.rows import EXCHANGES, PARTITION, TABLES, ExchangeRows, exchange_row
-from kafkasniff.tables.rows.schemas import COLUMNS, HEADER, ROWS
+from kafkasniff.tables.rows import PARTITION, TABLES, exchange_row
+from kafkasniff.tables.rows.schemas import HEADER
 from kafkasniff.tables.rows.staged import STAGED
 
 SQL = {
@@ -24,21 +24,6 @@ SQL = {
     "array<string>": pa.list_(pa.string()),
     "array<struct>": pa.list_(PARTITION),
 }
-CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, time_ns bigint,
-client_ip string, client_port int, broker_ip string, broker_port int, broker_id int, api_key int, api string,
-api_version int,
-correlation_id int, client_id string, software_name string, software_version string, status string, request_size bigint,
-response_size bigint, latency_us bigint, duration_us bigint, throttle_time_ms int, error_code int, error string,
-error_count int, group_id string, member_id string, transactional_id string, acks int, record_count bigint,
-topics array<string>, partitions array<struct>, request_body string, response_body string, problems array<string>,
-retransmits int, sender string, behind_us bigint, muted_us bigint, wait_us bigint, waits_for string"""
-RECORDS_CONTRACT = """capture string, connection_id bigint, exchange_id bigint, time timestamp, api string,
-direction string, topic string, topic_id string, partition int, offset bigint, timestamp timestamp,
-timestamp_type string, key binary, value binary, headers array<header>, compression string, magic int,
-producer_id bigint, producer_epoch int, sequence int, transactional boolean, control string"""
-PARTITION_CONTRACT = """topic string, topic_id string, partition int, error_code int, error string, offset bigint,
-high_watermark bigint, record_count bigint, batch_count int, bytes bigint, uncompressed_bytes bigint,
-compression string, producer_id bigint, producer_epoch int, base_sequence int, last_stable_offset bigint"""
 
 
 def columns(text: str) -> dict[str, pa.DataType]:
@@ -67,30 +52,11 @@ def row(request: Message | None, response: Message | None, status: str = "answer
     return exchange_row(exchange, lambda message: json.dumps(message.body, default=repr))
 
 
-def test_the_schema_is_the_documented_contract() -> None:
-    expected = columns(CONTRACT)
-    assert EXCHANGES.names == list(expected)
-    for field in EXCHANGES:
-        assert field.type.equals(expected[field.name]), field.name
-        assert field.nullable
-    assert {field.name: field.type for field in PARTITION} == columns(PARTITION_CONTRACT)
-    # Columns added later are at the end.
-    records = list(TABLES["records"])
-    later = ["trace_ids", "key_decoded", "value_decoded"]
-    assert [(field.name, field.type) for field in records[: -len(later)]] == list(columns(RECORDS_CONTRACT).items())
-    assert [field.name for field in records[-len(later) :]] == later
-
-
 def test_the_schema_has_only_types_that_spark_can_read() -> None:
     """No unsigned 64-bit integers, no nanoseconds in timestamps."""
     for field in (*(field for schema in TABLES.values() for field in schema), *PARTITION):
         assert not pa.types.is_unsigned_integer(field.type)
         assert not pa.types.is_timestamp(field.type) or field.type.unit == "us"
-
-
-def test_columns_have_meanings() -> None:
-    assert set(COLUMNS) == set(ROWS) == {*TABLES, "partitions", "headers", "stalls"}
-    assert all(one.meaning for columns in COLUMNS.values() for one in columns)
 
 
 def test_an_answered_exchange() -> None:
@@ -207,13 +173,6 @@ def test_member_id() -> None:
         assert row(message(body=request_body), response)["member_id"] == expected, request_body
 
 
-def test_problems_of_the_exchange_and_both_messages_are_listed_once() -> None:
-    request = message(problems=(Problem("trailing-bytes", ""), Problem("string-not-utf8", "")))
-    response = message("response", problems=(Problem("string-not-utf8", ""),))
-    made = row(request, response, problems=(Problem("negative-latency", ""),))
-    assert made["problems"] == ["negative-latency", "string-not-utf8", "trailing-bytes"]
-
-
 def test_an_exchange_has_at_least_one_message() -> None:
     with pytest.raises(ValueError, match="without request and response"):
         row(None, None)
@@ -222,24 +181,3 @@ def test_an_exchange_has_at_least_one_message() -> None:
 def test_bytes_instead_of_strings() -> None:
     made = row(message(client_id=b"\xff\x00", body={"group_id": b"g\xe9"}), None)
     assert (made["client_id"], made["group_id"]) == ("\\xff\x00", "g\\xe9")
-
-
-def test_rows_become_a_record_batch() -> None:
-    rows = ExchangeRows(lambda message: json.dumps(message.body))
-    records = {"batches": [], "truncated_bytes": 0}
-    topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}, {"index": 1, "records": None}]}]
-    produce = message(api_key=0, api="Produce", body={"acks": -1, "topic_data": topics})
-    for number in range(3):
-        rows.append(Exchange(number, 1, "no_response", produce, None, exchange_id=number))
-    assert len(rows) == 3
-    assert rows.size > 3 * len(json.dumps(produce.body))
-    batch = rows.take()
-    assert batch.schema.equals(STAGED["exchanges"])
-    assert batch["exchange_id"].to_pylist() == [0, 1, 2]
-    assert batch["acks"].to_pylist() == [-1] * 3
-    assert batch["record_count"].to_pylist() == [0] * 3
-    assert [part["batch_count"] for part in batch["partitions"][0].as_py()] == [0, None]
-    assert (len(rows), rows.size) == (0, 0)
-    assert rows.take().num_rows == 0
-    rows.append(Exchange(1, 1, "open", message(client_id="x" * 30_000), None))
-    assert rows.size > 30_000

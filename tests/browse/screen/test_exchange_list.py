@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from textual.pilot import Pilot
 
 import kafkasniff
-from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.list_columns import LIST_COLUMNS, cell, fitted
+from kafkasniff.browse.list_columns import LIST_COLUMNS, cell
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
@@ -111,31 +110,6 @@ def test_rows_that_are_not_sorted_yet() -> None:
     drive(steps)
 
 
-def test_the_exchange_is_kept_when_all_rows_are_shown_before_the_end() -> None:
-    """The list may be drawn between the last row and the end of the captures."""
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.press(*"jjjjj")
-        before = rows.row
-        index = ExchangeIndex()
-        rows.show(index)
-        for exchange in kafkasniff.read(ERRORS):
-            index.add(exchange)
-        index.publish()
-        app._refresh_rows()
-        assert len(index) == 49
-        assert rows.cursor == 0
-        index.is_complete = True
-        app._refresh_rows()
-        assert rows.row == before
-        await pilot.press("g")
-        app._refresh_rows()
-        assert rows.cursor == 0
-
-    drive(steps)
-
-
 def test_the_end_is_followed() -> None:
     async def steps(app: Explorer, pilot: Pilot[None]) -> None:
         rows = listed(app)
@@ -160,25 +134,6 @@ def test_a_click_selects_a_cell() -> None:
         assert (rows.cursor, rows.columns[rows.at].name) == (3, "latency")
         marked = [one.text for one in rows.render_line(4) if one.style is not None and one.style.underline]
         assert [one.strip() for one in marked] == [cell(rows.row, rows.columns[rows.at], None, 0)]
-
-    drive(steps)
-
-
-def test_jumps_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looks through all lines, one by one. The keys have cases in `test_key_help`."""
-    monkeypatch.setattr(module, "NEAR", (0, 0))
-    monkeypatch.setattr(module, "JUMP", 1)
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        for there, back, field in [("]", "[", "connection"), ("}", "{", "client_id"), ("n", "N", "api")]:
-            start = rows.row
-            same = [place for place in range(49) if getattr(rows.index.row(place), field) == getattr(start, field)]
-            for key, cursor in [(there, same[1]), (back, 0), (back, 0)]:
-                await pilot.press(key)
-                await settled(app, pilot)
-                assert rows.cursor == cursor, key
-            assert rows._jump is None
 
     drive(steps)
 
@@ -243,27 +198,3 @@ def test_orders_and_indexes_go_when_they_are_replaced(monkeypatch: pytest.Monkey
         drive(steps)
     finally:
         gc.enable()
-
-
-def test_apis_have_colours() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        seen: dict[str, set[object]] = {}
-        await pilot.press("G")  # the cursor's line is reversed
-        for line in range(len(rows.index) - 1):
-            rows.scroll_to(0, max(line - 1, 0), animate=False)
-            row = rows.index.row(rows._place(line))
-            strip = rows.render_line(line + 1 - rows.scroll_offset.y)
-            # Neighbours of the same colour are one segment.
-            api, client_id = (
-                next(one.style.color for one in strip if one.style is not None and fitted(text, column) in one.text)
-                for text, column in [(row.api, LIST_COLUMNS[3]), (row.client_id, LIST_COLUMNS[6])]
-            )
-            assert (api == client_id) == bool(row.error)
-            if not row.error:
-                seen.setdefault(row.api.split(" ")[0], set()).add(api)
-        assert len(seen) > 3
-        assert {len(one) for one in seen.values()} == {1}
-        assert len({*map(tuple, seen.values())}) > 2
-
-    drive(steps, size=(200, 24))

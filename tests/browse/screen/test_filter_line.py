@@ -1,4 +1,4 @@
-"""The filter line and quick filters, driven by keys."""
+"""The filter line, driven by keys."""
 
 from __future__ import annotations
 
@@ -15,38 +15,6 @@ from tests.browse.screen.driving import drive, listed, press, settled, status
 def apis(app: Explorer) -> set[str]:
     index = listed(app).index
     return {index.row(place).api for place in range(len(index))}
-
-
-def test_quick_filters() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        await pilot.press("G", "l", "l", "equals_sign")
-        await settled(app, pilot)
-        assert apis(app) == {"Fetch v18"}
-        assert 'filter: api == "Fetch"' in status(app)
-        count = len(rows.index)
-        await pilot.press("h", "s", "g", "greater_than_sign")
-        await settled(app, pilot)
-        assert len(rows.index) == count - 1
-        assert 'api == "Fetch" and latency_ms > ' in status(app)
-        await pilot.press("slash")
-        app.query_one(FilterLine).value = ""
-        await pilot.press("enter")
-        await settled(app, pilot)
-        assert len(rows.index) == 49
-        await pilot.press("l", "G")
-        assert rows.row is not None
-        api = rows.row.api
-        await pilot.press("exclamation_mark")
-        await settled(app, pilot)
-        assert 0 < len(rows.index) < 49
-        assert api not in apis(app)
-        await pilot.press("less_than_sign")
-        assert "no filter `<`" in status(app)
-        await pilot.press("j")
-        assert "no filter" not in status(app)
-
-    drive(steps, size=(140, 24))
 
 
 def test_completion_and_marks() -> None:
@@ -93,6 +61,10 @@ def test_completion_and_marks() -> None:
         await press(app, pilot, "backspace")
         assert len(listed(app).index) == 49
         assert listed(app).row == row
+        await press(app, pilot, "l", "l", "less_than_sign")
+        assert "no filter `<`" in status(app)
+        await pilot.press("j")
+        assert "no filter" not in status(app)
 
     drive(steps, size=(140, 24))
 

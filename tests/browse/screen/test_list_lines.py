@@ -6,8 +6,8 @@ import numpy as np
 from rich.style import Style
 
 from kafkasniff.browse.list_columns import LIST_COLUMNS
-from kafkasniff.browse.screen.line_places import LineJump, line_of, place_of, places_of
-from kafkasniff.browse.screen.list_lines import LineWindow, row_line, title_line
+from kafkasniff.browse.screen.line_places import LineJump
+from kafkasniff.browse.screen.list_lines import LineWindow, row_line
 from tests.browse.opened import capture, fill, rows_of
 from tests.browse.screen.driving import ERRORS
 
@@ -33,20 +33,6 @@ def test_a_window_shows_a_part_of_the_line() -> None:
                 wanted = whole.crop(left, left + 80)
                 assert (part.cell_length, part.text) == (80, wanted.text), (cursor, left)
                 assert styles(part) == styles(wanted), (cursor, left)
-
-
-def test_titles() -> None:
-    line = title_line(LIST_COLUMNS, "latency", LineWindow(10, 30), descending=True)
-    assert line.text.split() == ["time", "latency↓", "API"]
-    assert (line.cell_length, len(list(line))) == (30, 1)
-    assert title_line(LIST_COLUMNS[:1], "packet", LineWindow(0, 30), descending=False).text.split() == ["packet↑"]
-
-
-def test_lines_and_places_are_inverse() -> None:
-    places = [3, 0, 2, 1, 4, 5]
-    assert [place_of(line, ORDER) for line in range(6)] == places
-    assert [line_of(place, ORDER) for place in places] == [*range(6)]
-    assert places_of(np.arange(6), ORDER).tolist() == places
 
 
 def test_the_first_line_of_a_jump_and_what_repeats_it() -> None:

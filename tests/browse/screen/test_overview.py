@@ -1,4 +1,4 @@
-"""The overview: histograms as a brush, findings that open their evidence, the figures of the commands."""
+"""The overview: findings that open their evidence, and captures without exchanges."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
-from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
+from tests.browse.screen.driving import ERRORS, drive, listed, settled
 from tests.cli.console import kafkasniff as command
 
 
@@ -46,45 +46,6 @@ def test_findings_open_their_evidence() -> None:
         assert len(listed(app).index) == 49
 
     drive(steps)
-
-
-@pytest.mark.extended
-def test_a_brush_selects_a_range() -> None:
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        screen = await opened(app, pilot)
-        for number, field in enumerate(("time", "latency_ms")):
-            bars = [*screen.query(Histogram)][number]
-            bars.focus()
-            await pilot.pause()
-            await pilot.press("l", "space", "G", "h", "l", "g", "G")
-            assert bars.brush is not None
-            last = len(bars.brush.bins) - 1
-            assert bars.range == (1, last)
-            counted = sum(one.exchanges for one in bars.brush.bins[1:])
-            assert f"{counted:,} in " in str(bars.render())
-            await pilot.press("enter")
-            await settled(app, pilot)
-            assert len(listed(app).index) == counted < 49
-            assert f"filter: {field} >= " in status(app)
-            await pilot.press("backspace")
-            await settled(app, pilot)
-            screen = await opened(app, pilot)
-        bars = next(iter(screen.query(Histogram)))
-        await pilot.mouse_down(bars, offset=(2, 2))
-        await pilot.hover(bars, offset=(9, 2))
-        await pilot.mouse_up(bars, offset=(9, 2))
-        assert bars.has_focus
-        assert bars.range[0] == 2
-        pane = screen.query_one(ReportPane)
-        await pilot.press("3")
-        await settled(app, pilot)
-        # Beside the scrollbar.
-        assert pane.scrollable_content_region.width == 118
-        assert [one.text for one in pane.lines] == command("timing", "-q", ERRORS, width=118).lines
-        await pilot.press("o")
-        assert app.focused is listed(app)
-
-    drive(steps, size=(120, 40))
 
 
 @pytest.mark.extended

@@ -87,30 +87,6 @@ def test_only_the_last_exchange_is_used(screen: Screen) -> None:
     assert len(used) == 1
 
 
-def test_how_far_a_reading_has_come(screen: Screen) -> None:
-    threads = threads_of(screen)
-    index = threads.begin(None)
-    screen.wait()
-    look, shown = threads._reading.look, []
-
-    def slow(*values: Any, progress: Any, **more: Any) -> Any:
-        progress(1, 4)
-        shown.append(threads.looking)
-        found = look(*values, progress=progress, **more)
-        shown.append(threads.looking)
-        return found
-
-    threads._reading.look = slow
-    threads.decode(index, index.row(7), lambda _: shown.append(threads.looking))
-    screen.wait()
-    assert shown == ["reading from the start: 25%", "reading from the start: 100%", ""]
-    # Nor once another exchange is wanted.
-    threads._reading.look = lambda *_, progress, **__: (threads.leave(), progress(1, 4))
-    threads.decode(index, index.row(8), shown.append)
-    screen.wait()
-    assert (threads.looking, len(shown)) == ("", 3)
-
-
 def test_an_earlier_reading_says_nothing_any_more(screen: Screen) -> None:
     threads = threads_of(screen)
     filled: list[ExchangeIndex] = []

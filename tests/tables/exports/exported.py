@@ -106,16 +106,13 @@ def cut(capture: Path, places: Sequence[float], folder: Path) -> list[Path]:
 
 
 class StagedRows:
-    """What a stager wrote, by table; `failing`: the error that its next write raises."""
+    """What a stager wrote, by table."""
 
     def __init__(self) -> None:
         self.batches: dict[str, list[pa.RecordBatch]] = {table: [] for table in TABLE_NAMES}
         self.closed = False
-        self.failing: OSError | None = None
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        if self.failing is not None:
-            raise self.failing
         assert batch.schema.equals(STAGED[table])
         self.batches[table].append(batch)
 

@@ -1,4 +1,4 @@
-"""The initial state of a run: other options and states are refused, and shards share what was known."""
+"""The initial state of a run: other options, states, streams and salts are refused."""
 
 from __future__ import annotations
 
@@ -10,17 +10,13 @@ import pytest
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.model import Summary
 from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import (
     check_no_stream,
     check_options,
-    first_states,
-    load_state,
     new_state,
-    total,
 )
 from kafkasniff.tables.exports.manifest import SCHEMA_VERSION, Manifest
 from kafkasniff.tables.exports.options import ExportOptions
@@ -47,44 +43,6 @@ def test_other_options_and_states_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match=reported):
             run(parts, out)
         assert files(out) == before
-
-
-NOTHING = Carried([], Sessions(), LearnedFacts())
-
-
-def loaded(states: list[bytes], options: ExportOptions) -> list[ShardState]:
-    return [load_state(one, options) for one in states]
-
-
-def test_totals_of_shards() -> None:
-    parts = [Summary(packets=3, requests=1, bytes_lost=2), Summary(packets=4, requests=5)]
-    found = total(parts)
-    assert (found.packets, found.requests, found.bytes_lost) == (7, 6, 2)
-    assert total([]) == Summary()
-
-
-def test_a_first_run_gives_each_shard_its_numbers() -> None:
-    """Ids of connections must not collide."""
-    options = ExportOptions()
-    states = loaded(first_states(NOTHING, 3, options, {"A" * 22: "orders"}), options)
-    assert len({dump(state) for state in states}) == len(states) == 3
-    for state in states:
-        assert state.enricher.catalog.topic("A" * 22) == "orders"
-        assert state.start_ns is None
-
-
-def test_shards_share_what_was_known() -> None:
-    """As many shards as before continue unchanged."""
-    options = ExportOptions()
-    before = loaded(first_states(NOTHING, 2, options, {}), options)
-    for state in before:
-        state.start_ns = 7
-    before[0].enricher.missed.add(77)
-    carried = Carried([dump(state) for state in before], Sessions(), LearnedFacts())
-    assert first_states(carried, 2, options, {}) is carried.shards
-    for state in loaded(first_states(carried, 3, options, {}), options):
-        assert state.start_ns == 7
-        assert 77 in state.enricher.missed
 
 
 def manifest_with(**values: Any) -> Manifest:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture.timeline.locations import CaptureFile, capture_at
-from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.errors import CaptureError
 from kafkasniff.tables.exports.captures import (
     SAMPLE,
     SMALL_FILE,
@@ -20,7 +20,6 @@ from kafkasniff.tables.exports.captures import (
     identify,
     look_at,
     look_at_file,
-    new_captures,
 )
 from tests.capture.files import pcap
 from tests.capture.segments import frames
@@ -94,14 +93,6 @@ def test_lengths_around_the_sample() -> None:
         exported = Exported([manifest_entry(CAPTURE[:done])])
         found = [grown(CAPTURE[:size], exported) for size in (done - 1, done, done + 1, len(CAPTURE))]
         assert found == [False, False, True, True]
-
-
-def test_an_export_with_a_capture_that_has_grown_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.pcap"
-    path.write_bytes(CAPTURE)
-    done = [manifest_entry(CAPTURE[:5_000])]
-    with pytest.raises(UsageError, match=r"a\.pcap was exported when it was shorter"):
-        new_captures([look_at(str(path), Exported(done))], done)
 
 
 def test_comparing_with_many_short_captures_takes_work_in_proportion_to_their_sizes() -> None:

@@ -48,15 +48,13 @@ def name_of(options: ExportOptions) -> str:
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The captures that several tests export, each with other options."""
     folder = tmp_path_factory.mktemp("columns")
-    few, many = folder / "few.pcap", folder / "many.pcap"
+    few = folder / "few.pcap"
     small_messages.write(few, connections=10, wanted=fewer(400, 600))
-    small_messages.write(many, connections=30, wanted=fewer(2_000, 5_000))
     return {
         "ids": with_topic_ids(folder / "ids.pcap"),
         "records": records_of_all_sorts(folder / "records.pcap"),
         "open": often_open(folder / "open.pcap"),
         "few": few,
-        "many": many,
     }
 
 
@@ -181,23 +179,6 @@ def test_topic_ids_and_fetch_sessions(
     assert sum(columns) > 0.2 * count
 
 
-def test_a_fetch_session_by_name_and_a_request_with_empty_ids(tmp_path: Path, columns: list[int]) -> None:
-    """Columns have no topics without partitions."""
-    made = talk(0)
-    head = kafka.int32(-1) + kafka.int32(500) + kafka.int32(1) + kafka.int32(1 << 20) + kafka.int8(0)
-    partition = kafka.int32(0) + kafka.int64(5) + kafka.int64(0) + kafka.int32(1 << 20)
-    topics = kafka.array([kafka.string("orders") + kafka.array([partition])])
-    opened = kafka.response(3, kafka.int32(0) + kafka.int16(0) + kafka.int32(7) + kafka.array([]))
-    made.exchange(kafka.request(1, 7, 3, head + kafka.int32(0) * 2 + topics + kafka.array([])), opened)
-    for number in range(4, 8):
-        asked = kafka.fetch_request_by_id(number, [(kafka.NO_ID, [])], session=(7, number - 3))
-        made.exchange(asked, kafka.fetch_response_by_id(number, session=7))
-    check(write_pcap(tmp_path / "session.pcap", made.packets, nanoseconds=True), tmp_path, EVERYTHING)
-    fetches = [row for row in rows(tmp_path / "columns", "exchanges") if row["api"] == "Fetch"]
-    assert [row["topics"] for row in fetches] == [["orders"]] * 5
-    assert sum(columns) > 4
-
-
 @pytest.mark.parametrize("options", [EVERYTHING, ExportOptions()], ids=name_of)
 def test_topic_ids_without_a_name(options: ExportOptions, tmp_path: Path, columns: list[int]) -> None:
     """Exchanges with ids that nobody has named are columns, with their records; a name that comes later is added."""
@@ -315,28 +296,6 @@ def test_records_of_all_sorts(
     assert sum(columns) > 0.3 * count
 
 
-def test_a_partition_that_a_request_names_twice(tmp_path: Path, columns: list[int]) -> None:
-    """The batches of the first time do not count for its sizes."""
-    made = talk(0)
-    batches = [
-        kafka.record_batch([kafka.record(0, b"k", b"v" * 300)], compressed=True),
-        kafka.record_batch([kafka.record(0, b"k", b"v" * 20)], compressed=True),
-    ]
-    for number in range(3, 8):
-        entries = [kafka.int32(1) + kafka.int32(len(batch)) + batch for batch in batches]
-        body = kafka.string(None) + kafka.int16(-1) + kafka.int32(30_000)
-        body += kafka.array([kafka.string("orders") + kafka.array(entries)])
-        made.exchange(kafka.request(0, 3, number, body), kafka.produce_response(number, "orders", number))
-    check(write_pcap(tmp_path / "twice.pcap", made.packets, nanoseconds=True), tmp_path, EVERYTHING)
-    assert columns
-
-
-@pytest.mark.parametrize("options", one_in(4, OPTIONS, 1), ids=name_of)
-def test_small_messages(options: ExportOptions, made: dict[str, Path], tmp_path: Path, columns: list[int]) -> None:
-    count = check(made["many"], tmp_path, options)
-    assert sum(columns) > 0.5 * count
-
-
 @pytest.mark.usefixtures("columns")
 @pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(25, 5)], ids=lambda path: path.name)
 def test_shipped_captures(capture: Path, tmp_path: Path) -> None:
@@ -362,15 +321,6 @@ def test_filters(expression: str, headers: bool, made: dict[str, Path], tmp_path
         assert sum(columns) > 0.15 * count
 
 
-@pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(30, 7)], ids=lambda path: path.name)
-def test_filters_of_shipped_captures(capture: Path, tmp_path: Path) -> None:
-    chosen = EXPRESSIONS if DEEP else random.Random(capture.name).sample(EXPRESSIONS, fewer(1, 3))
-    for number, expression in enumerate(chosen):
-        options = ExportOptions(filters=(("filters", expression),))
-        check(capture, tmp_path / str(number), options, expression)
-
-
 def often_open(path: Path) -> Path:
     """Requests that stay open while other connections continue, until each connection ends in another way."""
     rng = random.Random(11)
@@ -392,39 +342,6 @@ def often_open(path: Path) -> Path:
     talks[2].send("broker", kafka.produce_response(99, "orders", 5)[:-1] + b"\x7f")
     talks[3].send("broker", kafka.produce_response(99, "orders", 5))
     return write_pcap(path, interleaved(talks), nanoseconds=True)
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize(
-    "options",
-    one_in(2, [EVERYTHING, ExportOptions(tables=("exchanges", "connections"), headers=True)]),
-    ids=["everything", "headers"][: fewer(1, 2)],
-)
-def test_exchanges_across_many_parts_are_columns(
-    options: ExportOptions,
-    made: dict[str, Path],
-    tmp_path: Path,
-    columns: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
-    monkeypatch.setattr("kafkasniff.tables.exports.shard.HEADERS_AT_ONCE", 1)
-    count = check(made["open"], tmp_path, options)
-    assert sum(columns) > 0.75 * count
-
-
-@pytest.mark.extended
-def test_a_few_open_requests_are_columns(
-    made: dict[str, Path], tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 4)
-    monkeypatch.setattr("kafkasniff.engine.stream_messages.MAX_BEGUN_BYTES", 200)
-    count = check(made["open"], tmp_path / "few", EVERYTHING)
-    few = sum(columns)
-    columns.clear()
-    monkeypatch.setattr("kafkasniff.engine.stream_messages.MAX_BEGUN", 20)
-    check(made["open"], tmp_path / "none", EVERYTHING)
-    assert sum(columns) < few < 0.75 * count
 
 
 def test_exchanges_that_do_not_fit_are_read_one_by_one(

@@ -1,4 +1,4 @@
-"""Rows of captures without a folder: those of an export, in any batches, and with an end."""
+"""Rows of captures without a folder: those of an export, in any batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.paired import PairColumns
 from kafkasniff.engine.wanted_bodies import WantedBodies
-from kafkasniff.enrich import Catalog
+from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports import counted as counted_rows
@@ -31,53 +31,31 @@ from kafkasniff.tables.rows.sessions import HeldSessions
 from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, one_in
 from tests.conftest import ROOT, shipped_captures
-from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch
-from tests.craft.conversation import Conversation
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
 from tests.oracle.inspector import by_python
 
 CAPTURE = str(ROOT / "captures" / "java-codecs.pcap")
-TABLES = ("exchanges", "records", "connections", "transport", "problems")
 
 
-def counted(
-    split: int | None = None, tables: tuple[str, ...] = TABLES, **options: Any
-) -> dict[str, list[dict[str, Any]]]:
-    """All rows by table, in an order that does not depend on batches."""
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-
-    def take(rows: pa.RecordBatch, table: str) -> None:
-        assert len(rows)
-        found[table] += rows.to_pylist()
-
-    rows = CountedRows(ExportOptions(tables=tables), take, **options)
-    with open_captures([CAPTURE]) as source:
+def feed(rows: CountedRows, capture: Path | str, split: int | None) -> LearnedFacts:
+    """All packets of a capture, at most `split` at a time; what was learned from them."""
+    with open_captures([str(capture)]) as source:
         for packets in source:
             rest = packets
             while split and len(rest) > split:
                 part, rest = rest.split(split)
                 rows.feed(part)
             rows.feed(rest)
-    rows.end()
-    return {table: sorted(some, key=repr) for table, some in found.items()}
+    return rows.end()
 
 
 @pytest.mark.parametrize("bound", ["MANY_ROWS", "MANY_BYTES"])
 def test_rows_of_many_batches_are_passed_on_together(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def batches() -> tuple[int, int]:
         sizes: list[int] = []
-        rows = CountedRows(ExportOptions(tables=("exchanges",)), lambda some, _: sizes.append(len(some)))
-        with open_captures([CAPTURE]) as source:
-            for packets in source:
-                rest = packets
-                while len(rest) > 7:
-                    part, rest = rest.split(7)
-                    rows.feed(part)
-                rows.feed(rest)
-        rows.end()
+        feed(CountedRows(ExportOptions(tables=("exchanges",)), lambda some, _: sizes.append(len(some))), CAPTURE, 7)
         return len(sizes), sum(sizes)
 
     few, whole = batches()
@@ -89,31 +67,19 @@ def test_rows_of_many_batches_are_passed_on_together(bound: str, monkeypatch: py
 
 
 def test_only_what_is_wanted() -> None:
-    rows = counted(bodies=WantedBodies({("request", "Metadata"): None}))["exchanges"]
+    def exchanges(**options: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        counted = CountedRows(
+            ExportOptions(tables=("exchanges",)), lambda some, _: found.extend(some.to_pylist()), **options
+        )
+        feed(counted, CAPTURE, None)
+        return found
+
+    rows = exchanges(bodies=WantedBodies({("request", "Metadata"): None}))
     assert {row["api"] for row in rows if row["request_body"] is not None} == {"Metadata"}
     assert not any(row["response_body"] for row in rows)
     assert len({row["api"] for row in rows}) > 2
-    rows = counted(predicate=parse('api == "Produce"'))["exchanges"]
-    assert {row["api"] for row in rows} == {"Produce"}
-
-
-def test_names_and_open_exchanges_come_at_the_end() -> None:
-    talk = Conversation()
-    talk.handshake()
-    asked = kafka.metadata_request_by_id(1, [(bytes(range(16)), None)])
-    talk.exchange(asked, kafka.metadata_response_with_ids(1, [(bytes(range(16)), "orders")]))
-    talk.send("client", kafka.metadata_request(2, ["orders"]))
-    found: list[Any] = []
-    catalog = Catalog({"A" * 22: "orders"})
-    options = ExportOptions(tables=("exchanges",))
-    rows = CountedRows(options, lambda some, _: found.extend(some.to_pylist()), catalog=catalog)
-    rows.feed(batch(talk.packets))
-    assert not found
-    learned = rows.end()
-    assert rows.summary.requests == 2
-    assert catalog.learned_facts is not None
-    assert learned.topic("AAECAwQFBgcICQoLDA0ODw") == "orders"
-    assert [row["status"] for row in found] == ["answered", "open"]
+    assert {row["api"] for row in exchanges(predicate=parse('api == "Produce"'))} == {"Produce"}
 
 
 def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str, Any]]], Numbers, int]:
@@ -130,14 +96,7 @@ def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str
         found[table].append(rows)
 
     rows = CountedRows(ExportOptions(), take, bodies=Overview().bodies | Detectors().bodies, events=seen)
-    with open_captures([str(capture)]) as source:
-        for packets in source:
-            rest = packets
-            while split and len(rest) > split:
-                part, rest = rest.split(split)
-                rows.feed(part)
-            rows.feed(rest)
-    learned = rows.end()
+    learned = feed(rows, capture, split)
     final: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for table, some in found.items():
         whole = pa.Table.from_batches(some)

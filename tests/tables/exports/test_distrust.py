@@ -125,13 +125,6 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 """More of checkpoints: test_shard.py."""
 
 
-def test_a_run_is_resumed(out: Path, whole: Path) -> None:
-    result = run([CAPTURE], out)
-    assert result.resumed
-    assert result.notices == ()
-    assert tables(out) == tables(whole)
-
-
 @pytest.mark.parametrize("damage", one_in(2, list(DAMAGE)))
 def test_damaged_leftovers_are_made_again(damage: str, out: Path, whole: Path) -> None:
     DAMAGE[damage](out)
@@ -151,20 +144,6 @@ def test_numbers_of_a_plan_are_bounded(changes: dict[str, Any], out: Path, whole
     (out / ".partial" / "run.json").write_text(json.dumps({**plan, **changes}))
     assert not run([CAPTURE], out).resumed
     assert tables(out) == tables(whole)
-
-
-def test_an_error_that_is_not_damage_is_raised(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the leftovers are gone, an error is a bug of ours."""
-    made = []
-
-    def wrong(*_: object, **__: object) -> None:
-        made.append(1)
-        raise ValueError("of our own")
-
-    monkeypatch.setattr("kafkasniff.tables.exports.run.finish", wrong)
-    with pytest.raises(ValueError, match="of our own"):
-        run([CAPTURE], out)
-    assert len(made) == 2
 
 
 def test_invalid_rows_are_made_again(out: Path, whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:

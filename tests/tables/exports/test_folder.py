@@ -52,13 +52,6 @@ def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path, monkeypatch: pyte
         assert manifest(folder)["engine"] == "local"
 
 
-def test_an_invalid_manifest(tmp_path: Path) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(UsageError, match="not a manifest of an export"):
-        run([CAPTURE], tmp_path)
-    assert files(tmp_path) == {"manifest.json"}
-
-
 def test_foreign_files_are_kept(tmp_path: Path) -> None:
     parts = cut(CAPTURE, (0.5,), tmp_path)
     run(parts[:1], tmp_path / "out")
@@ -84,13 +77,6 @@ def test_a_failed_run_can_be_repeated(tmp_path: Path, monkeypatch: pytest.Monkey
     result = run([CAPTURE], tmp_path / "out")
     assert result.resumed, "the captures were read"
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
-def test_the_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
-    result = run([CAPTURE], tmp_path)
-    with ExportFolder(tmp_path) as folder:
-        assert folder.manifest == result.manifest
-    assert manifest(tmp_path)["runs"] == 1
 
 
 def found(paths: Sequence[Path | str], done: list[ManifestCapture]) -> list[str]:

@@ -107,12 +107,3 @@ def test_several_processes_equal_one(tmp_path: Path) -> None:
         for part, count in zip(parts, jobs, strict=True):
             run([part], folder, jobs=count)
         assert tables(folder) == one, f"processes of each run: {jobs}"
-
-
-@pytest.mark.extended
-def test_overlapping_captures_are_one_timeline(tmp_path: Path) -> None:
-    """Captures of two clusters at the same time: a run cannot stop between them."""
-    names = [CAPTURES / name for name in ("kraft-three-brokers.pcap", "kraft-two-brokers.pcap")]
-    run(names, tmp_path / "one")
-    run(names, tmp_path / "checked", checkpoint_seconds=0.0)
-    assert tables(tmp_path / "one") == tables(tmp_path / "checked")

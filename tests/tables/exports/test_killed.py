@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 
 from tests.choice import ALL, DEEP
+from tests.runtime.test_worker_processes import alive
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
+from tests.tables.exports.stored import KilledError
 
 ROOT = Path(__file__).resolve().parents[3]
 CODE = """
@@ -30,10 +32,6 @@ CODE = """
     print("ready", flush=True)
     export(sys.argv[2:], Path(sys.argv[1]), ExportOptions(), jobs={jobs}, checkpoint_seconds=0.0)
 """
-
-
-class KilledError(BaseException):
-    """The process ends here. Code that catches it has no effect, since all later calls fail, too."""
 
 
 def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:
@@ -133,17 +131,9 @@ def test_workers_end_with_their_parent(tmp_path: Path) -> None:
     assert process.returncode == -signal.SIGKILL, error
     pids = [int(pid) for pid in out.split("\n")[1].split()]
     deadline = time.monotonic() + 60
-    while any(_alive(pid) for pid in pids):
+    while any(alive(pid) for pid in pids):
         assert time.monotonic() < deadline, "a worker lives on"
         time.sleep(0.1)
     run(parts, tmp_path / "one")
     run(parts, tmp_path / "out", jobs=2)
     assert tables(tmp_path / "out") == tables(tmp_path / "one")
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"

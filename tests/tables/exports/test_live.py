@@ -4,11 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,13 +12,13 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.errors import KafkasniffError, OutputError, UsageError
+from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters import Compare
 from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import DEEP, in_turn, one_in
+from tests.choice import in_turn, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.samples import mixed
@@ -32,7 +27,6 @@ from tests.enrich import talks
 from tests.tables.exports.exported import (
     CAPTURES,
     Rows,
-    cut,
     files,
     manifest,
     named_files,
@@ -42,7 +36,6 @@ from tests.tables.exports.exported import (
     without_software,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
 SOME = (
     "java-codecs.pcap",
     "java-sasl.pcap",
@@ -129,18 +122,6 @@ def renamed(found: dict[str, Rows]) -> dict[str, Rows]:
 
 
 @pytest.mark.usefixtures("_at_once")
-def test_an_unreadable_state_is_kept_on_request(tmp_path: Path) -> None:
-    run([CAPTURES / SOME[0]], tmp_path / "out")
-    before = manifest(tmp_path / "out")
-    (tmp_path / "out" / before["state"]).write_bytes(b"kafkasniff state 0.1.0\n\x80\x04N.")
-    with pytest.raises(UsageError, match="start afresh with --discard-state"):
-        capture_live(CAPTURES / SOME[0], tmp_path / "out", 1)
-    result = capture_live(CAPTURES / SOME[0], tmp_path / "out", 1, discard_state=True)
-    for table, count in result.rows.items():
-        assert manifest(tmp_path / "out")["tables"][table]["rows"] == before["tables"][table]["rows"] + count
-
-
-@pytest.mark.usefixtures("_at_once")
 @pytest.mark.parametrize(("name", "commits"), in_turn(one_in(3, SOME), (0, 3), 2))
 def test_the_rows_equal_those_of_the_file(name: str, commits: int, tmp_path: Path) -> None:
     run([CAPTURES / name], tmp_path / "file")
@@ -220,24 +201,6 @@ def test_open_rows_of_a_killed_capture_are_kept(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-@pytest.mark.extended
-@pytest.mark.usefixtures("_at_once")
-def test_captures_after_a_live_capture_start_over(tmp_path: Path) -> None:
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
-    capture_live(parts[0], tmp_path / "out", 1)
-    before = tables(tmp_path / "out")
-    run(parts[1:], tmp_path / "out")
-    run(parts[1:], tmp_path / "alone")
-    added = tables(tmp_path / "alone")
-    kept = ("capture", "connection_id", "exchange_id", "time", "kind", "key", "value", "offset")
-    for table, found in tables(tmp_path / "out").items():
-        together, both = (
-            sorted(repr([row.get(name) for name in kept]) for row in some)
-            for some in (found, [*before[table], *added[table]])
-        )
-        assert together == both
-
-
 @pytest.mark.usefixtures("_at_once")
 def test_without_new_packets_there_is_no_commit(tmp_path: Path) -> None:
     packets = mixed()
@@ -255,15 +218,6 @@ def test_without_new_packets_there_is_no_commit(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-def test_a_failed_start_leaves_nothing(tmp_path: Path) -> None:
-    def missing() -> None:
-        raise KafkasniffError("no such interface")
-
-    with pytest.raises(KafkasniffError, match="no such"), LiveExport(tmp_path / "out", ExportOptions(), "eth7"):
-        missing()
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_killed_run_without_packets_may_be_resumed(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap"], tmp_path / "out")
     kept = tmp_path / "out" / ".partial" / "shard-00000" / "checkpoint"
@@ -277,22 +231,6 @@ def test_a_killed_run_without_packets_may_be_resumed(tmp_path: Path) -> None:
     with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
         fed(export, mixed())
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
-
-
-def test_a_reader_that_fails_loses_no_rows(tmp_path: Path) -> None:
-    """Any exception ends the block; rows of packets already processed are kept."""
-
-    def read() -> None:
-        with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
-            fed(export, mixed())
-            raise BrokenPipeError
-
-    with pytest.raises(BrokenPipeError):
-        read()
-    run_of = tmp_path / "mixed.pcap"
-    run_of.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
-    run([run_of], tmp_path / "file")
-    assert tables(tmp_path / "out") == renamed(tables(tmp_path / "file"))
 
 
 def test_a_full_disk_keeps_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,10 +253,6 @@ def test_a_full_disk_keeps_committed_rows(tmp_path: Path, monkeypatch: pytest.Mo
     assert files(tmp_path / "out") == named_files(tmp_path / "out")
 
 
-def no_life(_: object) -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     packets = mixed()
     export = LiveExport(folder, ExportOptions(), "eth7", every_seconds=60, clock=clock)
@@ -327,64 +261,3 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     fed(export, packets, 50, 60)
     wait(export)
     return export
-
-
-@pytest.mark.extended
-def test_a_killed_process_costs_only_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = live._make
-    monkeypatch.setattr(live, "_make", no_life)
-    with begin_commit(tmp_path / "out", Clock()) as export:
-        monkeypatch.setattr(live, "_make", real)
-        fed(export, mixed(), 60)
-        assert manifest(tmp_path / "out")["runs"] == 1
-        export.close()
-    capture = tmp_path / "mixed.pcap"
-    capture.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
-    run([capture], tmp_path / "file")
-    assert tables(tmp_path / "out") == renamed(tables(tmp_path / "file"))
-
-
-class Interrupted(BaseException):
-    """By a signal."""
-
-
-CODE = """
-    import sys
-    from pathlib import Path
-    from kafkasniff.tables.exports.live import LiveExport
-    from kafkasniff.tables.exports.options import ExportOptions
-    from tests.tables.exports.test_live import batches
-
-    print("ready", flush=True)
-    with LiveExport(Path(sys.argv[1]), ExportOptions(), "eth7", every_seconds=0.0) as export:
-        for batch in batches(Path(sys.argv[2]), 4):
-            export.feed(batch)
-"""
-
-
-@pytest.mark.extended
-def test_killed_at_random_moments(tmp_path: Path) -> None:
-    """Commits follow each other without a pause. Committed files are complete, and the next capture cleans up."""
-    capture = CAPTURES / "kraft-two-brokers.pcap"
-    run([capture], tmp_path / "file")
-    ids = {(row["connection_id"], row["exchange_id"]) for row in rows(tmp_path / "file", "exchanges")}
-    dice = random.Random(7)
-    for _ in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(CODE), str(tmp_path / "out"), str(capture)],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(dice.uniform(0, 3 if DEEP else 1))
-        process.kill()
-        _, error = process.communicate()
-        assert process.returncode in {0, -signal.SIGKILL}, error
-        if (tmp_path / "out" / "manifest.json").exists():
-            assert {(row["connection_id"], row["exchange_id"]) for row in rows(tmp_path / "out", "exchanges")} <= ids
-    with LiveExport(tmp_path / "out", ExportOptions(), "eth7") as export:
-        export.close()
-    assert files(tmp_path / "out") == named_files(tmp_path / "out")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import functools
-import json
 import random
 import stat
 import struct
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 from pyarrow import parquet as pq
 
@@ -29,7 +26,6 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.run import Result
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES, exchange_row
 from tests.choice import fewer, in_turn, one_in
-from tests.cli.console import kafkasniff
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes, pcap_bytes
 from tests.enrich import talks
@@ -204,71 +200,6 @@ def test_rows_match_the_requests_in_the_clients_log(name: str, exports: Exports)
     assert {row["broker_port"] for row in found} <= set(MANIFEST[name]["broker_ports"])
 
 
-@pytest.mark.parametrize("name", [name for name in LOGGED if "codecs" in name])
-def test_produced_records_match_the_clients_log(name: str, exports: Exports) -> None:
-    found = rows(exports(name)[0], "exchanges")
-    client = logged(name)
-    codecs = {one["topic"]: one["codec"] for one in client["produced"]}
-    expected = Counter(one["topic"] for one in client["produced"] if one["error"] is None)
-    counts: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    for row in found:
-        if row["api"] == "Produce":
-            for part in row["partitions"]:
-                topic = part["topic"]
-                # librdkafka sends a batch uncompressed where compression would make it longer, for example one short
-                # record.
-                assert part["compression"] in ({codecs[topic]} if part["record_count"] > 1 else {codecs[topic], "none"})
-                assert part["batch_count"] >= 1
-                assert (part["uncompressed_bytes"] == part["bytes"]) == (part["compression"] == "none")
-                if part["error_code"]:
-                    # The leader was not elected yet; the client does not log retransmissions.
-                    assert (part["error"], part["offset"]) == ("NOT_LEADER_OR_FOLLOWER", -1)
-                    continue
-                counts[topic] += part["record_count"]
-                first[topic] = min(first.get(topic, part["offset"]), part["offset"])
-    assert counts == expected
-    assert set(first.values()) == {0}, "the first batch of each topic was given offset 0"
-
-
-def test_control_records_and_producers(exports: Exports) -> None:
-    folder, _ = exports("java-transactions.pcap")
-    found = rows(folder, "records")
-    fetched = [row for row in found if row["api"] == "Fetch"]
-    assert {row["control"] for row in fetched} == {None, "COMMIT", "ABORT"}
-    (producer,) = logged("java-transactions.pcap")["described_producer"]
-    written = [row for row in found if row["direction"] == "request" and row["transactional"]]
-    assert {row["producer_id"] for row in written} == {producer["producer_id"]}
-    parts = {
-        (row["connection_id"], row["exchange_id"], part["topic"], part["partition"]): part
-        for row in rows(folder, "exchanges")
-        for part in row["partitions"]
-    }
-    for key, part in parts.items():
-        own = [
-            row for row in written if (row["connection_id"], row["exchange_id"], row["topic"], row["partition"]) == key
-        ]
-        if own:
-            assert [row["sequence"] for row in own] == [part["base_sequence"] + place for place in range(len(own))]
-            assert len(own) == part["record_count"]
-
-
-def test_secrets_of_the_metadata_log_are_not_in_values(tmp_path: Path) -> None:
-    for name in one_in(2, ["kraft-quorum.pcap", "kraft-three-brokers.pcap"]):
-        run([CAPTURES / name], tmp_path / name)
-        log = [row for row in rows(tmp_path / name, "records") if row["topic"] == "__cluster_metadata"]
-        assert log
-        bodies = [row["response_body"] or "" for row in rows(tmp_path / name, "exchanges")]
-        shown = [json.loads(body) for body in bodies if '"redacted"' in body and '"_value"' in body]
-        withheld = sum(json.dumps(one).count('"value": {"redacted"') for one in shown)
-        nulls = [row for row in log if row["value"] is None]
-        assert (withheld > 0) == bool(nulls)
-        run([CAPTURES / name], tmp_path / f"{name}-shown", ExportOptions(show_secrets=True))
-        again = [row for row in rows(tmp_path / f"{name}-shown", "records") if row["topic"] == "__cluster_metadata"]
-        assert len(again) == len(log)
-        assert not [row for row in again if row["value"] is None]
-
-
 @pytest.mark.parametrize("name", one_in(2, SOME))
 def test_connections_add_up(name: str, exports: Exports) -> None:
     folder, result = exports(name)
@@ -299,23 +230,6 @@ def test_connections_add_up(name: str, exports: Exports) -> None:
     assert {key: row["unanswered"] for key, row in by_id.items() if row["unanswered"]} == unanswered
 
 
-def test_problems_match_the_json_lines(exports: Exports) -> None:
-    name = "librdkafka-snaplen-128.pcap"
-    folder, _ = exports(name)
-    lines = kafkasniff("decode", "--format", "json", CAPTURES / name).objects
-    reported: Counter[str] = Counter()
-    for line in lines:
-        if line["type"] == "problem":
-            reported[line["kind"]] += 1
-        else:
-            reported.update(one["kind"] for one in line.get("problems", ()))
-    found = rows(folder, "problems")
-    assert Counter(row["kind"] for row in found) == reported
-    assert all(row["detail"] and row["time"] for row in found)
-    keys = {(row["connection_id"], row["exchange_id"]) for row in rows(folder, "exchanges")}
-    assert {(row["connection_id"], row["exchange_id"]) for row in found if row["exchange_id"] is not None} <= keys
-
-
 def test_the_files(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap", CAPTURES / "old-raw-sasl.pcap"], tmp_path)
     reported = manifest(tmp_path)
@@ -343,34 +257,6 @@ def test_the_files(tmp_path: Path) -> None:
             # No INT96: its statistics cannot be used to skip row groups.
             assert columns["time"].physical_type == "INT64"
             assert columns["time"].statistics.min.tzinfo is not None
-
-
-@pytest.fixture(scope="module")
-def of_some(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export of several captures."""
-    folder = tmp_path_factory.mktemp("some")
-    run([CAPTURES / name for name in SOME], folder)
-    return folder
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_rows_are_in_order_and_in_the_partition_of_their_date(table: str, of_some: Path) -> None:
-    keys = {
-        "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
-        "records": ("api", "time", "connection_id", "exchange_id"),
-        "connections": ("time_ns", "connection_id"),
-        "transport": ("time_ns", "connection_id"),
-        "problems": ("time_ns", "connection_id", "exchange_id"),
-    }[table]
-    for entry in manifest(of_some)["tables"][table]["files"]:
-        date = entry["path"].split("/")[1].removeprefix("date=")
-        part = pq.ParquetFile(of_some / entry["path"]).read().to_pylist()
-        order = [tuple((row[key] is not None, row[key]) for key in keys) for row in part]
-        assert order == sorted(order, key=lambda key: [(known, value if known else 0) for known, value in key])
-        for row in part:
-            moment = row["time"] or datetime(1970, 1, 1, tzinfo=UTC)
-            assert moment.strftime("%Y-%m-%d") == date
-    assert ds.dataset(of_some / table, partitioning="hive").count_rows() == manifest(of_some)["tables"][table]["rows"]
 
 
 def test_an_empty_capture_is_an_export_too(tmp_path: Path) -> None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from kafkasniff.capture import open_captures
 from kafkasniff.enrich.learned_facts import LearnedFacts
-from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Problem
-from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports import shard as module
 from kafkasniff.tables.exports.beginning import first_states
@@ -22,8 +20,6 @@ from kafkasniff.tables.exports.distrust import DamagedRunError
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import (
     CHECKPOINT,
-    FIRST_PARTS,
-    HEADERS_AT_ONCE,
     Hooks,
     ReadingProgress,
     ShardResult,
@@ -34,18 +30,12 @@ from kafkasniff.tables.exports.shard import (
 from kafkasniff.tables.exports.staged import StagedTable
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import one_in
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.craft.write import write_rotated
-from tests.tables.exports.exported import CAPTURES, Rows, cut
-
-KAFKA = CAPTURES / "java-codecs.pcap"
-
-
-class KilledError(BaseException):
-    """The process ends here."""
+from tests.tables.exports.exported import Rows
+from tests.tables.exports.stored import KilledError
 
 
 @pytest.fixture(scope="module")
@@ -60,34 +50,24 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FEW_BYTES", 0)
 
 
-def task_of(captures: Sequence[Path], folder: Path, **more: Any) -> ShardTask:
-    options = more.pop("options", ExportOptions())
-    shards = more.get("shards", 1)
-    states = first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {}, sessions="predicate" in more)
+def task_of(captures: Sequence[Path], folder: Path, options: ExportOptions | None = None, **more: Any) -> ShardTask:
+    options = options or ExportOptions()
+    (state,) = first_states(Carried([], Sessions(), LearnedFacts()), 1, options, {}, sessions=False)
     return ShardTask(
-        **{
-            "folder": open_own_folder(folder, make=True) / "shard-00000",
-            "options": options,
-            "paths": tuple(map(str, captures)),
-            "names": (),
-            "order": 0,
-            "state": states[more.get("shard", 0)],
-            "checkpoint_seconds": 0.0,
-            **more,
-        }
+        folder=open_own_folder(folder, make=True) / "shard-00000",
+        options=options,
+        paths=tuple(map(str, captures)),
+        state=state,
+        **{"names": (), "order": 0, "checkpoint_seconds": 0.0, **more},
     )
 
 
-def rows_of(folders: Sequence[ConfinedPath]) -> dict[str, Rows]:
+def rows(result: ShardResult) -> dict[str, Rows]:
     found: dict[str, Rows] = {}
     for table in TABLE_NAMES:
-        batches = StagedTable(list(folders), table)._batches
+        batches = StagedTable([*result.staged, result.unfinished], table)._batches
         found[table] = sorted((row for one in batches for row in one.to_pylist()), key=repr)
     return found
-
-
-def rows(result: ShardResult) -> dict[str, Rows]:
-    return rows_of([*result.staged, result.unfinished])
 
 
 @pytest.fixture(scope="module")
@@ -163,23 +143,6 @@ def test_a_killed_run_is_resumed(
         assert (rows(again), again.order, len(opened)) == (rows(found), found.order, 1), "a finished shard was read"
 
 
-def test_packets_are_counted_from_the_last_run_on(captures: list[Path], tmp_path: Path) -> None:
-    """And captures after those of earlier runs."""
-    found = run_shard(task_of(captures[:1], tmp_path, names=("a.pcap", "b.pcap"), order=1000), Hooks())
-    with open_captures([str(captures[0])]) as source:
-        assert found.order == 1000 + sum(map(len, source))
-    assert {row["capture"] for row in rows(found)["exchanges"]} == {str(captures[0])}
-
-
-def test_selected_rows(captures: list[Path], whole: dict[str, Rows], tmp_path: Path) -> None:
-    """Connections with selected exchanges are remembered over checkpoints."""
-    predicate = parse_filter('api == "ApiVersions"')
-    found = rows(run_shard(task_of(captures, tmp_path, predicate=predicate), Hooks()))
-    assert [row["api"] for row in found["exchanges"]] == ["ApiVersions"] * 2
-    kafka = [row for row in whole["connections"] if row["broker_port"] == 9092]
-    assert found["connections"] == kafka
-
-
 def changed(folder: Path, **changes: Any) -> None:
     path = folder / "shard-00000" / CHECKPOINT
     path.write_bytes(msgspec.msgpack.encode({**msgspec.msgpack.decode(path.read_bytes()), **changes}))
@@ -210,44 +173,3 @@ def test_checkpoints_that_do_not_fit(
     changed(tmp_path, **changes)
     with pytest.raises(DamagedRunError, match=reason):
         run_shard(task_of(captures, tmp_path), Hooks())
-
-
-def test_small_captures_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alone, each would be a part at least."""
-    captures = [KAFKA, *cut(CAPTURES / "java-errors.pcap", (0.2, 0.4, 0.6, 0.8), tmp_path)]
-
-    def staged(few: int) -> tuple[dict[str, Rows], int]:
-        fed = 0
-
-        def part() -> None:
-            nonlocal fed
-            fed += 1
-
-        monkeypatch.setattr(module, "FEW_BYTES", few)
-        task = task_of(captures, tmp_path / str(few), checkpoint_seconds=1e9, shard=0, shards=2)
-        return rows(run_shard(task, Hooks(part=part))), fed
-
-    alone, many = staged(0)
-    together, one = staged(module.FEW_BYTES)
-    assert together == alone
-    assert one < many / 2
-    assert sum(map(len, together.values())) > 10
-
-
-@pytest.mark.parametrize("headers", [True, False])
-def test_parts_grow_where_that_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, headers: bool) -> None:
-    """With many exchanges as columns and no bodies, parts become larger than usual."""
-    monkeypatch.setattr(module, "MANY", 1)
-    scales: list[float] = []
-
-    def recorded(packets: PacketBatch, factors: Iterator[float] | None = None) -> Iterator[PacketBatch]:
-        assert factors is not None
-        for one in packets.parts((8, 1 << 20) for _ in itertools.count()):
-            scales.append(next(factors))
-            yield one
-
-    monkeypatch.setattr(module, "parts", recorded)
-    tables = ("exchanges",) if headers else ("exchanges", "records")
-    run_shard(task_of([KAFKA] * 3, tmp_path, options=ExportOptions(headers=headers, tables=tables)), Hooks())
-    assert scales[:6] == [1 / FIRST_PARTS, 2 / FIRST_PARTS, 4 / FIRST_PARTS, 8 / FIRST_PARTS, 1.0, max(scales[4:6])]
-    assert max(scales) == (HEADERS_AT_ONCE if headers else 1.0)

@@ -1,38 +1,28 @@
-"""Packets through a shard's state to staged rows: in any batches and groups, when rows are written, resumed or not."""
+"""Packets through a shard's state to staged rows: bounds, selections and times."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.redact.payload import Payload
-from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports import stager as module
 from kafkasniff.tables.exports import staging
-from kafkasniff.tables.exports.beginning import load_state, new_state
+from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.staged import StagedTable
 from kafkasniff.tables.exports.stager import ROW_BYTES, ROWS_PART, Stager
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest, stage_unfinished, together_bytes
-from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.staged import StagedParts
+from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest, together_bytes
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
-from tests.craft.samples import consumer, mixed, producer
-from tests.enrich import talks
+from tests.craft.samples import mixed, producer
 from tests.tables.exports.exported import StagedRows
 
 OPTIONS = ExportOptions()
@@ -75,16 +65,6 @@ def staged(packets: Sequence[Any], *arguments: Any, **more: Any) -> StagedRows:
     return Staging(*arguments, **more).take(batch(packets)).end()
 
 
-def test_neither_batches_nor_groups_change_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = staged(mixed()).tables()
-    assert Counter(row["api"] for row in whole["exchanges"]) == EXCHANGES
-    assert [len(whole[table]) for table in ("connections", "records")] == [3, 290]
-    assert Staging().take(*cut(batch(mixed()), 1)).end().tables() == whole
-    monkeypatch.setattr(staging, "TOGETHER_BYTES", 1)
-    monkeypatch.setattr(staging, "TOGETHER", 1)
-    assert staged(mixed()).tables() == whole
-
-
 def test_memory_bounds_groups_and_the_waiting_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each row counts as a kilobyte of a sixteenth of the budget."""
     state = Staging().state
@@ -106,40 +86,6 @@ def test_memory_bounds_groups_and_the_waiting_rows(monkeypatch: pytest.MonkeyPat
     assert all(size >= 40 for size in files.sizes("records"))
     monkeypatch.setattr(module, "MAX_BYTES", 1)
     assert staged(mixed(), options).sizes("exchanges") == [1] * 24
-
-
-def test_a_state_is_resumed() -> None:
-    """Dumped after any batch, as a checkpoint is."""
-    made = Staging()
-    for one in cut(batch(mixed()), 11):
-        made.stager = new_stager(made.state, OPTIONS, None, made.files)
-        made.take(one)
-        made.stager.flush()
-        made.state.selected = made.stager.selected
-        made.state = load_state(dump(made.state), OPTIONS)
-    made.stager = new_stager(made.state, OPTIONS, None, made.files)
-    assert made.end().tables() == staged(mixed()).tables()
-
-
-def test_unfinished_rows_are_staged_anew(tmp_path: Path) -> None:
-    """Rows from an earlier end of the same state are replaced."""
-    folder = open_own_folder(tmp_path) / "open"
-    # Without its end, and the last request has no response.
-    made = Staging().take(batch(consumer().packets[:-3]))
-    dumped = dump(made.state)
-    for _ in range(2):
-        stage_unfinished(load_state(dumped, OPTIONS), OPTIONS, None, folder)
-        counts = {table: sum(StagedTable([folder], table).days().values()) for table in TABLE_NAMES}
-        assert (counts["connections"], counts["exchanges"]) == (1, 1)
-
-
-def test_only_the_wanted_tables() -> None:
-    for table in ("exchanges", "records"):
-        files = staged(mixed(), ExportOptions(tables=(table,)))
-        assert [name for name in TABLE_NAMES if files.rows(name)] == [table]
-        # Problems of records are found where records are wanted.
-        among = ("exchanges", "problems") if table == "exchanges" else TABLE_NAMES
-        assert files.rows(table) == staged(mixed(), ExportOptions(tables=among)).rows(table)
 
 
 def test_connections_of_selected_exchanges() -> None:
@@ -170,14 +116,6 @@ def test_relative_times_count_from_the_first_packet_with_a_time() -> None:
         assert one._selector.start_ns == made.state.start_ns
 
 
-def test_names_that_are_missing_yet() -> None:
-    """Such exchanges wait for the end of the run."""
-    waiting = [row for row in staged(talks.consumer().packets).rows("exchanges") if row["_pending"] is not None]
-    assert {row["api"] for row in waiting} == {"Fetch"}
-    parts = [msgspec.msgpack.decode(row["_pending"], type=StagedParts) for row in waiting]
-    assert any(part.bodies and talks.ORDERS[1] in part.unnamed for part in parts)
-
-
 def test_numbers_that_json_lacks() -> None:
     for value, text in ((1.5, "1.5"), (math.nan, '"NaN"'), (-math.inf, '"-Infinity"')):
         talk = Conversation()
@@ -187,26 +125,3 @@ def test_numbers_that_json_lacks() -> None:
         talk.exchange(asked, response_bytes(48, 0, 1, entries=[entry]))
         (row,) = staged(talk.packets).rows("exchanges")
         assert f'"value":{text}' in row["response_body"]
-
-
-HEADERS = ExportOptions(headers=True, tables=("exchanges",))
-
-
-@pytest.mark.parametrize(
-    ("options", "selected", "by_columns"),
-    [
-        (OPTIONS, None, True),
-        (HEADERS, None, True),
-        (ExportOptions(tables=("connections",)), None, True),
-        (OPTIONS, 'api == "Fetch"', True),
-        (ExportOptions(records=True), None, False),
-        (ExportOptions(payload=Payload("dropped")), None, False),
-        (OPTIONS, "exchange == 1", True),
-        (HEADERS, 'api == "Fetch"', False),
-    ],
-    ids=["usual", "headers", "connections", "selected", "records", "payload", "by number", "selected headers"],
-)
-def test_what_is_left_to_columns(
-    options: ExportOptions, selected: str | None, by_columns: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert (Staging(options, selected).stager.finder is not None) == by_columns

@@ -1,4 +1,4 @@
-"""What a connection shows of its authentication."""
+"""What a connection reports of its authentication."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.sinks.messages import message
 _KEYS = {"SaslHandshake": 17, "ApiVersions": 18, "SaslAuthenticate": 36, "Metadata": 3}
 
 
-def exchange(api: str, asked: Any = None, answered: Any = None, number: int = 1, **fields: Any) -> Exchange:
-    made = {"api": api, "api_key": _KEYS.get(api, 1), "api_version": 1, "exchange": number, **fields}
+def exchange(api: str, asked: Any = None, answered: Any = None, number: int = 1) -> Exchange:
+    made = {"api": api, "api_key": _KEYS[api], "api_version": 1, "exchange": number}
     response = None if answered is None else message("response", body=answered, **made)
     return Exchange(number, 3, "answered" if response else "unanswered", message(body=asked or {}, **made), response)
 
@@ -24,62 +24,55 @@ def handshake(mechanism: str, error: int = 0) -> Exchange:
     return exchange("SaslHandshake", {"mechanism": mechanism}, {"error_code": error, "mechanisms": ["PLAIN", "GSSAPI"]})
 
 
-def token(said: Any, answered: Any, error: int = 0, words: str | None = None) -> Exchange:
-    response = {"error_code": error, "error_message": words, "_auth_bytes": answered}
+def token(said: Any, answered: Any) -> Exchange:
+    response = {"error_code": 0, "error_message": None, "_auth_bytes": answered}
     return exchange("SaslAuthenticate", {"auth_bytes": None, "_auth_bytes": said}, response, 2)
 
 
-def after(*exchanges: Exchange) -> Login:
+_PLAIN = {"mechanism": "PLAIN", "message": "credentials", "username": "alice"}
+_FIRST = {"mechanism": "SCRAM-SHA-256", "message": "client-first", "username": "bob", "token_auth": True}
+_BEGUN = (handshake("SCRAM-SHA-256"), token(_FIRST, {"message": "server-first"}))
+_FINAL = {"message": "client-final"}
+_METADATA = exchange("Metadata", {}, {})
+_SCRAM = ("SCRAM-SHA-256", "bob", True)
+CASES: dict[str, tuple[tuple[Exchange, ...], tuple[str, str | None], tuple[str | None, str | None, bool]]] = {
+    "no end": (_BEGUN, ("begun", None), _SCRAM),
+    "the server's signature": ((*_BEGUN, token(_FINAL, {"message": "server-final"})), ("succeeded", None), _SCRAM),
+    "a refusal": (
+        (*_BEGUN, token(_FINAL, {"message": "server-final", "error": "invalid-proof"})),
+        ("failed", "invalid-proof"),
+        _SCRAM,
+    ),
+    "an answered request": ((*_BEGUN, _METADATA), ("succeeded", None), _SCRAM),
+    "a request without an answer": ((*_BEGUN, exchange("Metadata", {})), ("begun", None), _SCRAM),
+    "what anyone may send before": ((*_BEGUN, exchange("ApiVersions", {}, {})), ("begun", None), _SCRAM),
+    "a second attempt": (
+        (handshake("GSSAPI", 33), handshake("PLAIN"), token(_PLAIN, None)),
+        ("succeeded", None),
+        ("PLAIN", "alice", False),
+    ),
+    "not decoded": ((exchange("SaslHandshake"), exchange("SaslAuthenticate")), ("begun", None), (None, None, False)),
+}
+
+
+@pytest.mark.parametrize(("exchanges", "outcome", "of"), CASES.values(), ids=CASES)
+def test_outcomes(
+    exchanges: tuple[Exchange, ...], outcome: tuple[str, str | None], of: tuple[str | None, str | None, bool]
+) -> None:
     login = Login()
     for one in exchanges:
         login.feed(one)
-    return login
-
-
-_PLAIN = {"mechanism": "PLAIN", "message": "credentials", "username": "alice"}
-_FIRST = {"mechanism": "SCRAM-SHA-256", "message": "client-first", "username": "bob"}
-_METADATA = exchange("Metadata", {}, {})
-
-
-def test_scram_ends_with_the_servers_signature() -> None:
-    begun = (handshake("SCRAM-SHA-256"), token(_FIRST, {"message": "server-first"}))
-    assert after(*begun).outcome == "begun"
-    final = token({"message": "client-final"}, {"message": "server-final"})
-    assert after(*begun, final).outcome == "succeeded"
-    assert after(*begun, final).principal == "bob"
-    refused = token({"message": "client-final"}, {"message": "server-final", "error": "invalid-proof"})
-    assert (after(*begun, refused).outcome, after(*begun, refused).reason) == ("failed", "invalid-proof")
-
-
-def test_an_answered_request_proves_it() -> None:
-    begun = (handshake("SCRAM-SHA-256"), token(_FIRST, {"message": "server-first"}))
-    assert after(*begun, _METADATA).outcome == "succeeded"
-    # Anyone may send it before.
-    assert after(*begun, exchange("ApiVersions", {}, {})).outcome == "begun"
-    assert after(*begun, exchange("Metadata", {})).outcome == "begun"
-
-
-def test_a_second_attempt_counts() -> None:
-    login = after(handshake("GSSAPI", 33), handshake("PLAIN"), token(_PLAIN, None))
-    assert (login.mechanism, login.outcome, login.reason) == ("PLAIN", "succeeded", None)
+    assert (login.outcome, login.reason) == outcome
+    assert (login.mechanism, login.principal, login.token) == of
 
 
 def test_raw_tokens() -> None:
-    login = after(handshake("PLAIN"))
+    login = Login()
+    login.feed(handshake("PLAIN"))
     login.feed_token(SaslToken("request", 19, "PLAIN", None, 3, meaning=_PLAIN))
     assert (login.outcome, login.principal, login.credentials) == ("begun", "alice", True)
     login.feed(_METADATA)
     assert login.outcome == "succeeded"
-
-
-def test_a_delegation_token() -> None:
-    login = after(handshake("SCRAM-SHA-256"), token({**_FIRST, "token_auth": True}, {"message": "server-first"}))
-    assert login.token
-
-
-def test_bodies_that_were_not_decoded() -> None:
-    login = after(exchange("SaslHandshake", None, None), exchange("SaslAuthenticate", None, None))
-    assert (login.outcome, login.mechanism, login.principal) == ("begun", None, None)
 
 
 def test_the_number_of_open_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

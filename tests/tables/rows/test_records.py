@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -95,60 +94,11 @@ def test_a_header_key_that_is_not_utf8() -> None:
     assert made(data, "full") == (rows, problems)
 
 
-def test_the_columns() -> None:
-    data = craft.batch(
-        craft.record(Record(5, 0, b"k", None)) + craft.record(Record(6, 7, None, b"v", (("h", None),))),
-        2,
-        attributes=TRANSACTIONAL,
-        base_offset=100,
-        producer=(9, 2, 2**31 - 6),
-    )
-    first, second = made(data, "columns")[0]
-    assert first == {
-        "capture": "a.pcap",
-        "connection_id": -7,
-        "exchange_id": 1,
-        "api": "Fetch",
-        "direction": "response",
-        "topic": "orders",
-        "topic_id": ID,
-        "partition": 3,
-        "offset": 105,
-        "timestamp": datetime.fromtimestamp(craft.TIME / 1000, UTC),
-        "timestamp_type": "CreateTime",
-        "key": b"k",
-        "value": None,
-        "headers": [],
-        "compression": "none",
-        "magic": 2,
-        "producer_id": 9,
-        "producer_epoch": 2,
-        # The highest number is followed by 0.
-        "sequence": 2**31 - 1,
-        "transactional": True,
-        "control": None,
-        "trace_ids": None,
-        "_time_ns": 1_781_000_000_123_456_789,
-        "_position": 0,
-    }
-    assert (second["sequence"], second["_position"], second["headers"]) == (0, 1, [{"key": "h", "value": None}])
-    assert second["timestamp"].timestamp() == pytest.approx(craft.TIME / 1000 + 0.007)
-
-
 def test_invalid_timestamps() -> None:
     for moment in (-1, 2**62, -(2**62)):
         data = craft.batch(craft.record(Record(0, 0, None, None)), 1, base_timestamp=moment)
         (row,) = made(data, "columns")[0]
         assert row["timestamp"] is None
-
-
-def test_fields_missing_from_old_formats_are_null() -> None:
-    data = craft.message(3, b"k", b"v", magic=0) + craft.wrapper(9, [craft.message(0, None, b"w")])
-    old, newer = made(data, "columns")[0]
-    lacking = {"producer_id", "producer_epoch", "sequence", "transactional", "headers", "control", "trace_ids"}
-    assert {name for name, value in old.items() if value is None} == lacking | {"timestamp", "timestamp_type"}
-    assert {name for name, value in newer.items() if value is None} == lacking | {"key"}
-    assert (newer["compression"], newer["offset"]) == ("gzip", 9)
 
 
 @given(st.lists(BATCHES, max_size=6), st.integers(1, 400), st.integers(1, 5))
@@ -195,30 +145,6 @@ def test_the_bound_by_the_bytes_on_the_wire() -> None:
         assert 0 < len(rows) - 1 <= 4 * len(alike)
         assert {kind for kind, _, _ in problems} == {"record-bound"}
         assert made(alike + craft.batch_of([Record(0, 0, None, b"v")]), "full") == (rows, problems)
-
-
-def test_secrets_have_no_values() -> None:
-    records = {
-        "batches": [
-            {
-                "base_offset": 0,
-                "magic": 2,
-                "compression": "none",
-                "timestamp_type": "CreateTime",
-                "control": False,
-                "transactional": False,
-                "producer_id": -1,
-                "producer_epoch": -1,
-                "base_sequence": -1,
-                "records": [{"offset": 0, "timestamp": 5, "key": None, "value": {"redacted": 40}, "headers": []}],
-            }
-        ],
-        "truncated_bytes": 0,
-    }
-    rows = RecordRows()
-    rows.feed([exchange(records)])
-    (row,) = pa.Table.from_batches(rows.take()).to_pylist()
-    assert row["value"] is None
 
 
 def test_large_results_are_emitted_early(monkeypatch: pytest.MonkeyPatch) -> None:

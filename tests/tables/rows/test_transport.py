@@ -15,7 +15,6 @@ from tests.analysis.detectors import network_scenes as scenes
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
-from tests.timing.timeline import Timeline
 
 Rows = dict[str, list[dict[str, Any]]]
 
@@ -66,31 +65,3 @@ def test_connections_that_were_never_established() -> None:
     assert found["connections"] == []
     reported = [(row["broker_ip"], row["opening"], row["syns"]) for row in found["transport"]]
     assert reported == [("10.0.0.10", "refused", 1)] * 3
-
-
-def test_values_of_crafted_connections() -> None:
-    line = Timeline()
-    line.open(4, 0.5)
-    asked = line.data("client", 10, b"x" * 100)
-    line.add(20, asked.but(ident=77))
-    line.acked("broker", 22)
-    line.window = 0
-    line.acked("client", 30)
-    line.window = 100
-    line.acked("client", 45)
-    (row,) = crafted(line.packets)["transport"]
-    reported = {
-        "opening": "answered",
-        "syns": 1,
-        "broker_round_trip_us": 4000,
-        "client_round_trip_us": 500,
-        "client_packets": 6,
-        "broker_packets": 2,
-        "client_again": 1,
-        "broker_again": 0,
-        "client_late": 0,
-        "client_closed": 1,
-        "client_closed_us": 15_000,
-        "broker_closed_us": 0,
-    }
-    assert {name: row[name] for name in reported} == reported
