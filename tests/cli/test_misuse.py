@@ -131,6 +131,10 @@ USAGE = [
     ("analyze topic {export} --port 9092", "are for captures"),
     ("decode --write-matching {out} -", "stdin can be read only once"),
     ("decode --hash-payload --write-matching {out} {capture}", "use --no-payload to blank"),
+    ("decode --no-payload --hash-payload {capture}", "cannot be combined"),
+    ("decode --hash-salt {empty} {capture}", "--hash-payload"),
+    ("decode --hash-payload --hash-salt {empty} {capture}", "16 bytes"),
+    ("decode --hash-payload --hash-salt {missing} {capture}", "cannot read"),
     ("decode --write-matching - {capture}", "needs the name of a file"),
     ("decode --write-matching {out}.pcap.gz {capture}", "does not compress"),
     *(

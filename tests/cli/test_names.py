@@ -120,11 +120,3 @@ def test_export_uses_names_that_become_known_late(capture: Path, tmp_path: Path)
     ]
     assert fetched[1]["partitions"] == [], "a session's partitions are not repeated in each row"
     assert '"_topic_name":"orders"' in fetched[0]["request_body"]
-
-
-def test_the_text_shows_names(capture: Path) -> None:
-    shown = kafkasniff("decode", "--two-pass", capture).text
-    assert "orders-0 from 7; orders-1 from 7" in shown
-    assert ORDERS[1] not in shown
-    assert "session 17: 2 partitions" in shown
-    assert "forgets 1 partition, session 17: 2 partitions" in shown

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import START_NS, Conversation
-from tests.craft.packet import PSH, Packet, checksum
+from tests.craft.packet import Packet, checksum
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes, pcapng_bytes, write_pcap
 from tests.redact.blanked import connections, lines, without_blanked, write
@@ -280,20 +280,6 @@ def test_other_bytes_than_messages_are_blank(tmp_path: Path) -> None:
     data = out.read_bytes()
     assert not [at for at in range(0, 296) if noise[at : at + 4] in data]
     assert [without_blanked(line) for line in lines(out)] == [without_blanked(line) for line in lines(path)]
-
-
-def test_a_packet_retransmitted_with_other_bytes_is_blank(tmp_path: Path) -> None:
-    talk = Conversation()
-    talk.handshake()
-    talk.exchange(kafka.api_versions_request(1, 3), kafka.api_versions_response(1, 3))
-    (sent, *_) = talk.send("client", kafka.metadata_request(2, ["orders"]))
-    talk.packets.append(sent.but(payload=b"another thing altogether"[: len(sent.payload)], flags=sent.flags | PSH))
-    talk.send("broker", kafka.metadata_response(2, "broker", 9092, ["orders"]))
-    path, out = write_pcap(tmp_path / "in.pcap", talk.packets), tmp_path / "out.pcap"
-    for chunk_size in (200, 1 << 20):
-        write(path, out, chunk_size=chunk_size)
-        assert b"another" not in out.read_bytes()
-        assert b"another" in path.read_bytes()
 
 
 def test_connections_with_too_much_memory_are_given_up(

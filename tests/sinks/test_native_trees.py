@@ -20,7 +20,6 @@ from tests.native.kernel_and_walker import Kind
 from tests.native.kernel_summaries import TameEncoder, kinds_with_tables
 from tests.native.test_text_lines import alone, lines
 
-HEARTBEAT = 12
 WAYS: list[dict[str, Any]] = [
     {"verbosity": 2, "width": 40},
     {"verbosity": 2, "width": 133, "colour": True},
@@ -105,15 +104,5 @@ def test_keys_and_values(texts: list[bytes], way: dict[str, Any]) -> None:
     records = [kafka.record(index, one, values[-1 - index], [("h", b"x")] * index) for index, one in enumerate(values)]
     request = kafka.produce_request(5, "orders", kafka.record_batch(records))
     one = crafted(request[4:], None, DecodeOptions())
-    assert one is not None
-    assert _agree([one], way) == 1
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("code", [0, 22, -1, 12_345, -32_768])
-def test_error_codes(code: int, way: dict[str, Any]) -> None:
-    """The name of an error is beside its code; unknown ones have none."""
-    body = bytes(4) + code.to_bytes(2, "big", signed=True)
-    one = crafted(bytes(3) + b"\5" + body, (HEARTBEAT, 1), DecodeOptions())
     assert one is not None
     assert _agree([one], way) == 1

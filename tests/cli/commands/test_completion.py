@@ -189,23 +189,3 @@ complete -C 'kafkasniff stats capt'
 """
     reported = said([require_tool("fish"), "--no-config"], script, program, tmp_path)
     assert [line.partition("\t")[0] for line in reported] == ["Produce", "capture.pcap"]
-
-
-@pytest.mark.extended
-def test_it_is_light(program: dict[str, str]) -> None:
-    """Somebody waits at a prompt: only modules that a suggestion needs are imported."""
-    script = """
-import sys
-from click.shell_completion import BashComplete
-from kafkasniff.cli.environment import COMPLETION
-from kafkasniff.cli.main import command_line
-for line in ("deco", "decode --api P", "diff --only l", "analyze l", "stats --filter e", "export captu"):
-    arguments = line.split()
-    assert BashComplete(command_line, {}, "kafkasniff", COMPLETION).get_completions(arguments[:-1], arguments[-1])
-heavy = {"numpy", "pyarrow", "rich", "scapy", "orjson", "pyspark", "pandas", "cryptography"} & sys.modules.keys()
-sys.exit(", ".join(sorted(heavy)) or 0)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=program, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")

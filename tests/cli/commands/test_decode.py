@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -46,51 +45,6 @@ def test_records_can_be_omitted(capture: Path) -> None:
     assert "records" not in without
     assert without["record_count"] == 3
     assert {key: value for key, value in batches()[0].items() if key != "records"} == without
-
-
-def test_filters(capture: Path) -> None:
-    everything = messages(kafkasniff("decode", "--format", "json", capture))
-
-    def chosen(*options: object) -> list[dict[str, Any]]:
-        result = kafkasniff("decode", "--format", "json", *options, capture)
-        assert result.code == (Exit.OK if result.out else Exit.NOTHING)
-        assert f"{len(messages(result))} shown" in result.err
-        return messages(result)
-
-    def those(test: Any) -> list[dict[str, Any]]:
-        wanted = {item["exchange"] for item in everything if test(item)}
-        return [item for item in everything if item["exchange"] in wanted]
-
-    def sides(items: list[dict[str, Any]]) -> list[tuple[int, str]]:
-        return sorted((item["exchange"], item["type"]) for item in items)
-
-    assert sides(chosen("--api", "metadata")) == sides(those(lambda item: item["api"] == "Metadata"))
-    assert sides(chosen("--api", "0,1")) == sides(those(lambda item: item["api_key"] in {0, 1}))
-    assert sides(chosen("--errors")) == sides(those(lambda item: item.get("errors")))
-    assert len(chosen("--errors")) == 2
-    assert sides(chosen("--host", "10.0.0.6")) == sides(those(lambda item: item["client"].startswith("10.0.0.6:")))
-    assert sides(chosen("--correlation-id", 3)) == sides(those(lambda item: item["correlation_id"] == 3))
-    number = everything[0]["connection"]
-    assert sides(chosen("--connection", number)) == sides(those(lambda item: item["connection"] == number))
-    assert sides(chosen("--exchange", 4, "--exchange", 5)) == sides(those(lambda item: item["exchange"] in {4, 5}))
-    slow = chosen("--slower-than", "0.5ms")
-    assert sides(slow) == sides(those(lambda item: (item.get("latency_ms") or 0) > 0.5))
-    assert sides(chosen("--topic", "ör*")) == sides(those(lambda item: "öre" in json.dumps(item, ensure_ascii=False)))
-    assert chosen("--client-id", "nobody") == []
-    assert sides(chosen("--client-id", "craft*")) == sides(those(lambda item: item["client_id"] == "crafted"))
-    middle = everything[20]["time"]
-    before, after = chosen("--until", middle), chosen("--since", middle)
-    assert sides(before) == sides(those(lambda item: item["type"] == "request" and item["time"] <= middle))
-    assert {item["exchange"] for item in before} | {item["exchange"] for item in after} == {
-        item["exchange"] for item in everything
-    }
-    assert sides(chosen("--since", "+0s")) == sides(everything)
-    assert chosen("--since", "+10m") == []
-
-
-def test_ports(capture: Path) -> None:
-    for port, count in ((9092, MESSAGES), (80, 0)):
-        assert len(messages(kafkasniff("decode", "--format", "json", "--port", port, capture))) == count
 
 
 def test_count_stops_after_that_many_messages(capture: Path) -> None:

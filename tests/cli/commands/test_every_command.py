@@ -82,11 +82,6 @@ def test_colours_and_encodings(name: str, capture: Path) -> None:
     assert run(name, capture, encoding="ascii").out.isascii()
 
 
-@pytest.mark.parametrize("name", ["decode", "stats"])
-def test_a_sufficient_memory_budget_changes_nothing(name: str, capture: Path) -> None:
-    assert run(name, "--memory", "128M", capture).out == run(name, capture).out
-
-
 @pytest.mark.parametrize("name", one_in(2, list(COMMANDS), 1))
 def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None:
     """Everything read counts. The exit code for findings takes precedence."""
@@ -157,17 +152,6 @@ def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     assert together == alone
 
 
-@pytest.mark.parametrize("name", one_in(2, ["timing", "check"]))
-def test_many_captures_are_counted_in_the_heading(name: str, capture: Path, tmp_path: Path) -> None:
-    """A list of names would hide the result; JSON has them."""
-    paths = [shutil.copy(capture, tmp_path / f"{number}.pcap") for number in range(4)]
-    result = run(name, "-q", *paths)
-    assert "4 captures" in result.lines[0]
-    if name != "timing":
-        assert run(name, "--json", "-q", *paths).objects[0]["sources"] == list(map(str, paths))
-    assert str(tmp_path) in run(name, "-q", tmp_path).lines[0]
-
-
 @pytest.mark.parametrize("name", one_in(2, OTHERS, 1))
 def test_names_of_addresses(name: str, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
@@ -176,21 +160,6 @@ def test_names_of_addresses(name: str, tmp_path: Path) -> None:
     assert "the-machine" in run(name, "-q", "--hosts", hosts, SASL).text
     if name in ("security", "timing", "audit"):
         assert run(name, "-q", "--json", "--hosts", hosts, SASL).out == run(name, "-q", "--json", SASL).out
-
-
-def test_names_of_addresses_in_lines(capture: Path, tmp_path: Path) -> None:
-    names = tmp_path / "hosts"
-    names.write_text("10.0.0.5 producer rack=a\n10.0.0.6 consumer rack=b\n10.0.0.9:9092 broker-one rack=a\n")
-    text = run("decode", "-q", "--hosts", names, capture).text
-    assert "producer:51334" in text
-    assert "broker-one:9092" in text
-    assert "10.0.0.5" not in text
-    assert len(text.splitlines()) == len(run("decode", "-q", capture).lines)
-    assert run("decode", "-q", "--hosts", names, "--jobs", 2, capture).text == text
-    assert run("decode", "--json", "--hosts", names, capture).out == run("decode", "--json", capture).out
-    screen = run("stats", "-q", "--hosts", names, capture).lines
-    (broker,) = [line for line in screen[: screen.index("Clients")] if "10.0.0.9:9092" in line]
-    assert broker.split()[1:3] == ["broker-one", "a"]
 
 
 def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:

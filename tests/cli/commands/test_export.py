@@ -51,11 +51,6 @@ def test_filters_and_bodies(capture: Path, tmp_path: Path) -> None:
         assert '"records":[' not in row["request_body"]
 
 
-def test_only_some_tables(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "out", "--tables", "records, connections").code == 0
-    assert list(manifest(tmp_path / "out")["tables"]) == ["records", "connections"]
-
-
 def test_standard_input(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", capture, "-q", "-o", tmp_path / "file").code == 0
     data = capture.read_bytes()
@@ -73,25 +68,6 @@ def test_an_interrupted_export_leaves_no_table(capture: Path, tmp_path: Path, mo
     assert kafkasniff("export", capture, "-o", tmp_path / "out").code == Exit.SIGTERM
     assert not list((tmp_path / "out").rglob("*.parquet"))
     assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_a_truncated_capture_is_exported_up_to_its_end(capture: Path, tmp_path: Path) -> None:
-    path = tmp_path / "cut.pcap"
-    path.write_bytes(capture.read_bytes()[:-7])
-    assert kafkasniff("export", path, "-o", tmp_path / "out").code == Exit.BROKEN
-    assert rows(tmp_path / "out", "exchanges")
-    assert "capture-cut" in {row["kind"] for row in rows(tmp_path / "out", "problems")}
-
-
-def test_progress_is_shown_on_a_terminal(tmp_path: Path, capture: Path) -> None:
-    ticks = iter(range(10_000))
-
-    def clock() -> float:
-        return float(next(ticks))
-
-    result = kafkasniff("export", capture, "-o", tmp_path / "out", stderr_tty=True, clock=clock)
-    assert "[####" in result.err
-    assert "s left" in result.err
 
 
 @pytest.mark.extended

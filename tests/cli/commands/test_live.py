@@ -25,62 +25,10 @@ from kafkasniff.model import Message
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import kafkasniff
 from tests.cli.real_live import conversation, running
+from tests.cli.wire import Wire
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.tables.exports.exported import Rows, files, manifest, named_files, rows, tables
-
-
-class Wire:
-    """A live source that yields crafted packets and then waits, as an interface does, until it is stopped."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
-        self.stopped = threading.Event()
-        self.closed = False
-        self.backlog = 0.0
-        self.broken = False
-        self.idle_seconds: float | None = None
-
-    def open(
-        self,
-        interface: str,
-        *,
-        bpf: str | None = None,
-        idle_seconds: float | None = None,
-        on_ready: Callable[[], None] | None = None,
-        parent: int | None = None,
-        say: Callable[[str], None],
-        **more: float,
-    ) -> Wire:
-        assert parent is None
-        self.asked = {"interface": interface, "bpf": bpf, **more}
-        self.say = say
-        self.idle_seconds = idle_seconds
-        if on_ready is not None:
-            on_ready()
-        return self
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closed = True
-
-    def __iter__(self) -> Iterator[PacketBatch]:
-        packets = mixed()
-        yield batch(packets[:50])
-        yield batch(packets[50:], range(50, len(packets)))
-        assert self.stopped.wait(120), "nobody stopped the capture"
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    source = Wire()
-    monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
-    return source
 
 
 def test_duration_ends_it(wire: Wire) -> None:
@@ -110,19 +58,6 @@ def test_count_ends_it_without_waiting(wire: Wire) -> None:
     assert (result.code, len(result.objects), result.err) == (0, 5, "")
     assert wire.closed
     assert not wire.stopped.is_set()
-
-
-@pytest.mark.parametrize("options", [("--errors",), ("--filter", 'error != "NONE"')])
-def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--format", "json", *options, "--duration", "50ms")
-    assert [item["type"] for item in result.objects if item["type"] != "problem"] == ["request", "response"]
-    assert "2 shown" in result.err
-
-
-def test_bytes_of_messages(wire: Wire) -> None:
-    lines = kafkasniff("live", "-i", "eth0", "-x", "--duration", "0.2").lines
-    assert any(line.startswith("    0000  ") for line in lines)
-    assert any(line.endswith("correlation_id: 1") for line in lines)
 
 
 def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture.live.interfaces import list_interfaces
-from kafkasniff.capture.live.ring import BLOCK_COUNT, BLOCK_SIZES, blocks_of
 from kafkasniff.cli.environment import Exit
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff
@@ -86,15 +85,6 @@ def test_all_packets(interfaces: Interfaces, tmp_path: Path) -> None:
     reported = result.err.splitlines()[-1].split(": ", 2)[2]
     assert again.err.splitlines()[-1].split(": ", 1)[1] == reported.partition(", lines ")[0]
     assert captured(path) == crafted()
-
-
-def test_quiet_writes_only_the_file(interfaces: Interfaces, tmp_path: Path) -> None:
-    result = live("-q", "-w", tmp_path / "kept")
-    assert (result.code, result.out, result.err) == (0, b"", "")
-    assert len(captured(tmp_path / "kept")) > 100
-    result = live("-q", "-w", tmp_path / "kept", "-o", tmp_path / "lines")
-    assert (result.code, result.out, result.err) == (0, b"", "")
-    assert len((tmp_path / "lines").read_text().splitlines()) > 40
 
 
 def test_rotation(interfaces: Interfaces, tmp_path: Path) -> None:
@@ -197,15 +187,6 @@ def test_an_interface_by_its_number(interfaces: Interfaces) -> None:
     result = kafkasniff("live", "-i", len(names) + 1)
     assert result.code == Exit.CAPTURE
     assert "live -D" in result.err
-
-
-@pytest.mark.parametrize("mib", [1, 7, 8, 65, 4_096])
-def test_rings_have_the_requested_size(mib: int) -> None:
-    block, count = blocks_of(mib << 20)
-    assert block * count == mib << 20
-    assert block <= BLOCK_SIZES[0]
-    assert block & (block - 1) == 0
-    assert count >= min(BLOCK_COUNT, 8 * mib) // 2
 
 
 # -- a real interface

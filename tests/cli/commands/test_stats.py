@@ -11,8 +11,6 @@ from kafkasniff.cli.environment import Exit
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
-from tests.craft.write import write_pcap
-from tests.tls.endpoints import Pair, kafka_talk, packets_of
 
 RECORDS = 'request.topic_data.partition_data.records.batches.records.key == "key-0"'
 
@@ -107,25 +105,6 @@ def test_filters_match_an_export_with_the_same_filters(options: list[str], tmp_p
             del each["examples"]
     assert one == other
     assert 0 < one["exchanges"]["exchanges"] < answered(path)["exchanges"]["exchanges"]
-
-
-def test_a_key_log(tmp_path: Path) -> None:
-    made = Pair().talk(kafka_talk(5))
-    path, keys = write_pcap(tmp_path / "tls.pcap", packets_of(made.flights)), tmp_path / "keys.log"
-    keys.write_bytes(made.key_log)
-    assert answered(path, "--keylog", keys)["exchanges"]["requests"] == len(kafka_talk(5)) // 2
-    encrypted = kafkasniff("stats", "--json", path)
-    assert encrypted.code == Exit.NOTHING
-    assert encrypted.objects[0]["exchanges"]["requests"] == 0
-    assert by(encrypted.objects[0]["problems"], "kind") == [("tls-not-decrypted",)]
-
-
-def test_without_records(capture: Path) -> None:
-    (orders,) = answered(capture, "--no-records")["topics"]
-    assert orders["record_bytes_max"] is None
-    assert orders["produced"]["records"] == 44
-    shown = kafkasniff("stats", capture, "--no-records")
-    assert ("record p50" in shown.text, shown.err) == (False, "")
 
 
 @pytest.mark.extended

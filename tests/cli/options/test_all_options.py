@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from kafkasniff.analysis import detectors
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.options.answer_options import SEVERITIES, fails
 from kafkasniff.cli.options.filter_options import FilterOptions
 from kafkasniff.cli.options.sections import SECTIONS, SectionedCommand, sections
 
@@ -202,14 +199,3 @@ def test_every_command_has_shared_options_or_a_reason() -> None:
         }
         # Some are quiet about a summary as well.
         assert option in ("--format", "--output") or len(shared) == (2 if option == "--quiet" else 1), shared
-
-
-def test_findings_at_least_as_severe_fail() -> None:
-    assert SEVERITIES == detectors.SEVERITIES
-    for place, severity in enumerate(SEVERITIES):
-        finding: Any = SimpleNamespace(severity=severity)
-        assert [one for one in SEVERITIES if fails([finding], one)] == list(SEVERITIES[place:])
-        assert not fails([finding], "never")
-    assert not fails([], "note")
-    choices = [one.type.choices for those in OPTIONS.values() for one in those if "--fail-on" in one.opts]  # type: ignore[attr-defined]  # a Choice
-    assert choices == [(*SEVERITIES, "never")] * 2

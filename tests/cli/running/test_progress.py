@@ -52,12 +52,6 @@ def test_a_pipe_has_no_end() -> None:
     assert stderr.getvalue() == "\r4.0 MB read, 2.0 MB/s\x1b[K"
 
 
-def test_without_output_nothing_is_erased() -> None:
-    stderr = io.StringIO()
-    Progress(environment(stderr=stderr), Source(0, 0)).clear()
-    assert stderr.getvalue() == ""
-
-
 @pytest.mark.parametrize(
     ("tty", "to_terminal", "quiet", "wanted"),
     [(True, False, False, True), (False, False, False, False), (True, True, False, False), (True, False, True, False)],

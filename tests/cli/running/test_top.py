@@ -14,7 +14,7 @@ import pytest
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import top as module
-from kafkasniff.cli.running.top import MAX_SAID, SNAPSHOT_SECONDS, TopView
+from kafkasniff.cli.running.top import MAX_SAID, TopView
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from tests.cli.person import PATIENCE, Person
 
@@ -69,17 +69,6 @@ def snapshot(name: str, connection: int = 7) -> Snapshot:
     return Snapshot(connections_seen=(row,))
 
 
-def test_snapshots_are_wanted_twice_a_second(view: View) -> None:
-    with view.top:
-        assert view.top.wants()
-        view.top.offer(Snapshot(), None)
-        assert not view.top.wants()
-        view.advance(SNAPSHOT_SECONDS / 2)
-        assert not view.top.wants()
-        view.advance(SNAPSHOT_SECONDS / 2)
-        assert view.top.wants()
-
-
 def test_details_are_wanted_at_once(view: View, person: Person) -> None:
     """For the connection that the person selects, without waiting for the next snapshot."""
     with view.top:
@@ -91,15 +80,6 @@ def test_details_are_wanted_at_once(view: View, person: Person) -> None:
         assert view.top.wants()
         view.top.offer(snapshot("billing"), 7)
         assert not view.top.wants()
-
-
-def test_the_threshold_follows_the_keys(view: View, person: Person) -> None:
-    before = view.top.threshold_ns
-    with view.top:
-        os.write(person.end, b"+")
-        view.until(lambda: view.top.threshold_ns > before)
-        os.write(person.end, b"--")
-        view.until(lambda: view.top.threshold_ns < before)
 
 
 def test_the_terminal_hangs_up(view: View, person: Person) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,62 +23,21 @@ import pytest
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
 from kafkasniff.live.findings import BEHIND
-from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
 from tests.cli.person import PATIENCE, Person
 from tests.cli.real_live import STAYS, exchange, until_it_captures
+from tests.cli.wire import Wire
 from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch
-from tests.craft.samples import mixed
 from tests.otlp.receiver import attributes, receiving
 from tests.tables.exports.exported import rows
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 
 
-class Wire:
-    """A live source that yields crafted packets, then empty batches, as an interface does, until it is stopped."""
-
-    captures = ("eth0",)
-    backlog = 0.0
-    broken = False
-
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
-        self.idle_seconds: float | None = None
-        self.drops = 3
-
-    def open(self, *_: object, idle_seconds: float | None = None, on_ready: Callable[[], None], **__: object) -> Wire:
-        self.idle_seconds = idle_seconds
-        on_ready()
-        return self
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[PacketBatch]:
-        packets = mixed()
-        # The last requests of both connections stay open.
-        yield batch(packets[:50])
-        yield batch(packets[50:-6], range(50, len(packets) - 6))
-        deadline = time.monotonic() + PATIENCE
-        while not self.stopped.wait(0.01):
-            assert time.monotonic() < deadline, "nobody stopped the capture"
-            yield batch([])
-
-    def counts(self) -> list[tuple[int, int]]:
-        return [(1234, self.drops)]
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    source = Wire()
+    """The last requests of both connections stay open."""
+    source = Wire(left_out=6)
     monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
     return source
 
@@ -107,21 +66,6 @@ def watched(person: Person, steps: Callable[[], None], *arguments: object, **wor
     if failed:
         raise failed[0]
     return Result(int(code), b"", err.getvalue())
-
-
-def test_the_view_without_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.cli.running.watching.find_spec", lambda _name: None)
-
-    def steps() -> None:
-        person.waits_for("Produce")
-        # The table of findings is empty.
-        person.types("7")
-        person.waits_for("findings")
-        person.types("q")
-
-    result = watched(person, steps)
-    assert result.code == 0
-    assert "warning: no findings, which need: pip install 'kafkasniff[tables]'" in result.err
 
 
 def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
