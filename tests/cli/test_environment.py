@@ -192,12 +192,6 @@ def test_colours(wanted: str, tty: bool, environ: dict[str, str], coloured: bool
     assert to_file is (wanted == "always")
 
 
-def test_a_message_is_one_line() -> None:
-    stderr = io.StringIO()
-    environment(stderr=stderr).say("topic a\x1b[31m\nb is unknown")
-    assert stderr.getvalue() == "kafkasniff: topic a\\x1b[31m\\x0ab is unknown\n"
-
-
 @pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("I/O operation on closed file")])
 def test_messages_that_nobody_reads(error: Exception) -> None:
     class Closed(io.StringIO):

@@ -132,11 +132,6 @@ def test_a_damaged_capture(large: Path, tmp_path: Path) -> None:
     equal(kafkasniff("decode", "--format", "json", "--jobs", 2, path), expected)
 
 
-def test_standard_input_is_read_by_one_thread(capture: Path) -> None:
-    data = capture.read_bytes()
-    equal(kafkasniff("decode", "--jobs", 4, "-", stdin=data), kafkasniff("decode", "-", stdin=data))
-
-
 @pytest.fixture(params=[[], ["--filter", "has request.topics"]], ids=" ".join)
 def busy(request: pytest.FixtureRequest, large: Path) -> Iterator[Process]:
     """A run whose reader does not read, so that it blocks midway."""

@@ -44,11 +44,6 @@ def test_text_has_them_in_place_of_bytes() -> None:
     assert kafkasniff(*DECODE).text == kafkasniff("decode", "-q", str(CAPTURE)).text
 
 
-def test_csv_has_no_values() -> None:
-    arguments = ("decode", "-q", "--format", "csv", str(CAPTURE))
-    assert kafkasniff(*arguments, "--registry", REGISTRY).text == kafkasniff(*arguments).text
-
-
 def test_long_values_are_cut(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text("{}", encoding="utf-8")
     capture = str(CAPTURE.with_name("java-connect.pcap"))
@@ -104,22 +99,6 @@ def test_problems(tmp_path: Path) -> None:
     assert [one["kind"] for one in problems] == ["schema-unknown"] * 6
     assert problems[0]["detail"] == f"schema 301 is not in {tmp_path}"
     assert (problems[0]["connection"], problems[0]["packet"], problems[0]["direction"]) == (4, 49, "request")
-
-
-def test_misuse(tmp_path: Path) -> None:
-    (tmp_path / "bad.avsc").write_text("{", encoding="utf-8")
-    (tmp_path / "bad.desc").write_bytes(b"\xff")
-    for arguments, what in (
-        (("--registry", "nowhere"), "--registry: nowhere is neither a URL nor a folder"),
-        (("--registry", REGISTRY, "--no-records"), "which --no-records skips"),
-        (("--schema", "topic"), "--schema: topic is not TOPIC=FILE"),
-        (("--schema", "topic/header=x"), "is not TOPIC=FILE"),
-        (("--schema", f"t={tmp_path / 'none'}"), "--schema: cannot read"),
-        (("--schema", f"t={tmp_path / 'bad.avsc'}"), "it is not JSON"),
-        (("--schema", f"t={tmp_path / 'bad.desc'}"), "it is not a set of descriptors"),
-    ):
-        found = kafkasniff("decode", str(CAPTURE), *arguments)
-        assert (found.code, what in found.err) == (2, True), found.err
 
 
 def rows(folder: Path, *options: str) -> list[dict[str, Any]]:

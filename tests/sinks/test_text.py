@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Problem, SaslToken
 from kafkasniff.sinks import text_columns
-from kafkasniff.sinks.lines import TextWriter, joined
+from kafkasniff.sinks.lines import TextWriter
 from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
 from kafkasniff.sinks.text_columns import NAME_WIDTH, EndsColumn, PaddedColumn
 from kafkasniff.text.paint import PLAIN
@@ -117,13 +117,3 @@ def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
     writer.add("\udcff")
     writer.flush()
     assert stream.writes == [b"\xb5\\u2192\n\\udcff\n"]
-
-
-def test_parts_are_joined_into_pieces() -> None:
-    assert list(joined(["a", "bc", "def", "", "g"], "\n", 3)) == ["a\nbc", "def", "\ng"]
-    assert list(joined([b"a", b"bc"], b"", 1)) == [b"a", b"bc"]
-    assert list(joined(iter(()), "\n", 3)) == []
-    parts = iter([b"ab", b"c"])
-    # Parts are taken when their piece is wanted.
-    assert next(joined(parts, b"", 2)) == b"ab"
-    assert list(parts) == [b"c"]

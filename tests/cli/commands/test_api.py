@@ -42,11 +42,21 @@ def test_names_of_an_api(name: str) -> None:
     assert text(name) == text("43")
 
 
+def test_the_old_name_of_an_option() -> None:
+    assert text("Heartbeat", "4", "--code") == text("Heartbeat", "4", "--program")
+
+
 def test_the_current_coverage() -> None:
     entry = values("--coverage")
     assert entry["pairs_defined"] - entry["pairs_proven"] == 1
     (left,) = (api for api in entry["apis"] if api["defined"] != api["proven"])
     assert (left["api"], set(left["defined"]) - set(left["proven"])) == ("BrokerRegistration", {5})
+    out = text("--coverage")
+    assert out.endswith(
+        f"\npairs of API and version: {entry['pairs_defined']} defined, {entry['pairs_proven']} proven\n"
+    )
+    rows = [row for row in words(out) if "BrokerRegistration" in row]
+    assert [(row[0], row[-1]) for row in rows] == [("62", "5")]
 
 
 @pytest.mark.parametrize("key", one_in(9, api_keys()))

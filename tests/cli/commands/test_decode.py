@@ -11,8 +11,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
 from tests.cli.console import kafkasniff
-from tests.craft.samples import mixed, producer
-from tests.craft.write import pcap_bytes, pcapng_bytes
+from tests.craft.samples import producer
+from tests.craft.write import pcapng_bytes
 
 MESSAGES = 46
 
@@ -73,34 +73,14 @@ def test_an_unfinished_file_is_reported_as_incomplete(
     assert f"{path} is incomplete" in result.err
 
 
-def test_problems_in_streams_do_not_change_the_code(tmp_path: Path) -> None:
-    packets = [packet for number, packet in enumerate(mixed()) if number not in {20, 21, 30}]
-    path = tmp_path / "lossy.pcap"
-    path.write_bytes(pcap_bytes(packets))
-    result = kafkasniff("decode", "--format", "json", path)
-    assert result.code == 0
-    assert any(item["type"] == "problem" for item in result.objects)
-
-
-def test_several_captures_are_distinguished(tmp_path: Path) -> None:
-    packets = mixed()
-    paths = []
-    for number, part in enumerate((packets[:60], packets[60:])):
-        paths.append(tmp_path / f"{number}.pcap")
-        paths[-1].write_bytes(pcap_bytes(part, nanoseconds=True))
-    found = messages(kafkasniff("decode", "--format", "json", *paths))
-    assert len(found) == MESSAGES
-    assert {item["capture"] for item in found} == {str(path) for path in paths}
-    shown = kafkasniff("decode", *paths).lines
-    assert [line for line in shown if line.startswith("capture ")] == [f"capture {path}" for path in paths]
-
-
-def test_progress_is_shown_on_terminals_and_erased(capture: Path) -> None:
+def test_progress_is_shown_on_terminals_and_erased(capture: Path, tmp_path: Path) -> None:
     ticks = iter(range(10_000))
     options = {"stderr_tty": True, "clock": lambda: float(next(ticks))}
     shown = kafkasniff("decode", capture, **options).err
     assert "%" in shown
     assert "\r\x1b[Kkafkasniff: " in shown
+    exported = kafkasniff("export", capture, "-o", tmp_path / "out", **options).err
+    assert ("[####" in exported, "s left" in exported) == (True, True)
     for quiet in (["-q"], []):
         extra = {} if quiet else {"stdout_tty": True}
         assert "%" not in kafkasniff("decode", *quiet, capture, **{**options, **extra}).err

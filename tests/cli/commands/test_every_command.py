@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -122,27 +121,6 @@ def test_an_empty_capture(name: str, tmp_path: Path) -> None:
     assert bool(result.out) == bool(EMPTY[name])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Captures beside a foreign manifest, as in `captures/`."""
-    place = tmp_path_factory.mktemp("every") / "captures"
-    place.mkdir()
-    for path in NAMES:
-        shutil.copy(path, place)
-    (place / "manifest.json").write_text('{"captures": []}')
-    return place
-
-
-@pytest.mark.parametrize("name", one_in(3, [name for name in COMMANDS if name not in ("analyze", "diff")]))
-def test_a_folder_of_captures_is_its_captures(name: str, folder: Path) -> None:
-    files = sorted(folder.glob("*.pcap"))
-    found, expected = run(name, "--json", "-q", folder), run(name, "--json", "-q", *files)
-    assert found.code == expected.code
-    both = ", ".join(json.dumps(str(one)) for one in files)
-    assert found.text.replace(json.dumps(str(folder)), both).replace(" ", "") == expected.text.replace(" ", "")
-    assert found.out
-
-
 def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     files = write_rotated(tmp_path, mixed())
     (together,), (alone,) = run("stats", "--json", *files).objects, run("stats", "--json", capture).objects
@@ -171,18 +149,6 @@ def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     hosts.write_text(f"{bare[0]['broker']} broker rack=eu-1a\n127.0.0.0/8 rack=eu-1b\n")
     named = kafkasniff(*command, "--hosts", hosts).objects
     assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in named} == {("eu-1b", "eu-1a", True)}
-
-
-@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("check", "diff")])
-def test_filters_select_a_client(name: str, tmp_path: Path) -> None:
-    """Each sees the exchanges of the selected client alone, as an export with the same filter has them."""
-    text = run(name, "-q", "--client-id", "scram-sha-512", SASL).text
-    assert "scram-sha-512" in text
-    assert "scram-sha-256" not in text
-    if name in ("analyze", "audit"):
-        folder = tmp_path / "tables"
-        assert kafkasniff("export", "-q", SASL, "-o", folder, "--client-id", "scram-sha-512").code == Exit.OK
-        assert run(name, "-q", folder).text == text
 
 
 @pytest.mark.parametrize("command", [("audit", "--target", "4.0"), ("analyze", "record-sizes"), ("security",)])

@@ -101,7 +101,7 @@ def test_an_export_without_payload_or_bodies(tmp_path: Path) -> None:
 def test_hidden_keys() -> None:
     (way,) = answered("--offset", "tasks-0@1", "--no-payload", SHARES)["records"]
     assert way["key"] == {"length": 2}
-    text = kafkasniff("follow", "--offset", "tasks-0@1", "--hash-payload", SHARES).text
+    _, text = kafkasniff("follow", "--offset", "tasks-0@1", "--hash-payload", SHARES).text.split("\n", 1)
     assert "t1" not in text
     assert "(2 B), value 6 B" in text
 
@@ -126,5 +126,3 @@ def test_a_trace() -> None:
         found = answered("--trace", given, capture)["records"]
         assert [place(way) for way in found] == [place(row) for row in written]
         assert [way["trace_ids"] for way in found] == [[trace], [trace]]
-    result = kafkasniff("follow", "-q", "--trace", "ab", capture)
-    assert result.err == "kafkasniff: no record matches trace ab; 8 of 51 rows of records have trace ids\n"

@@ -67,19 +67,6 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert whole[2] == exported[2]
 
 
-@pytest.mark.parametrize("name", one_in(3, ["java-sasl.pcap", "old-raw-sasl.pcap", "tls/tls12-kafka-python.pcapng"]))
-def test_security_is_that_of_the_command(name: str) -> None:
-    path = ROOT / "captures" / name
-    (whole,) = kafkasniff("security", "-q", "--format", "json", path).objects
-    found = answered(path)["security"]
-    assert found["identities"] == whole["identities"]
-    assert found["findings"] == [{key: one[key] for key in found["findings"][0]} for one in whole["findings"]]
-    assert found["more"] == {"identities": 0, "findings": 0}
-    cut = answered(path, "--top", 1)["security"]
-    for key in ("identities", "findings"):
-        assert len(cut[key]) + cut["more"][key] == len(whole[key])
-
-
 def test_filters(capture: Path) -> None:
     answer = answered(capture, "--api", "Fetch")
     assert [one["api"] for one in answer["apis"]] == ["Fetch"]

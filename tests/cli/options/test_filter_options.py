@@ -13,8 +13,7 @@ from kafkasniff.cli.environment import Exit
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
 from tests.craft.read import read_packets
-from tests.craft.write import pcap_bytes, write_rotated
-from tests.enrich import talks
+from tests.craft.write import write_rotated
 from tests.tables.exports.exported import manifest, rows
 
 RECORDS = "request.topic_data.partition_data.records.batches.records.key == 'key-0'"
@@ -145,14 +144,3 @@ def test_tables_decode_the_records_that_a_filter_needs(capture: Path, tmp_path: 
     found = rows(tmp_path / "yes", "exchanges")
     assert len(found) == len({exchange for exchange, _ in decode(capture, "--filter", RECORDS)}) > 0
     assert all('"key":"key-0"' in row["request_body"] for row in found)
-
-
-def test_topics_whose_names_become_known_late(tmp_path: Path) -> None:
-    capture = tmp_path / "talk.pcap"
-    capture.write_bytes(pcap_bytes(talks.both()))
-    keys = []
-    for place, options in enumerate((("--topic", "orders"), ("--filter", 'not topic != "orders" and has topic'))):
-        where = tmp_path / str(place)
-        assert kafkasniff("export", "-q", capture, "-o", where, *options).code == 0
-        keys.append({(row["connection_id"], row["exchange_id"]) for row in rows(where, "exchanges")})
-    assert keys[0] == keys[1] != set()
