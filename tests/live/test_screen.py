@@ -125,13 +125,10 @@ def test_the_picture_in_the_documents() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0, "0"),
         (-1, "0"),
         (0.01, "<0.1"),
         (0.5, "0.5"),
-        (3, "3"),
         (9.96, "10"),
-        (12.4, "12"),
         (999.4, "999"),
         (999.6, "1.0k"),
         (12_345, "12k"),
@@ -154,19 +151,11 @@ SHOT = Snapshot(
 )
 
 
-def names(sort: int, *, reverse: bool) -> list[object]:
-    return [row.name for row in sorted_rows(CLIENTS, SHOT, sort, reverse=reverse)]
-
-
-def column_of(title: str) -> int:
-    return next(place for place, one in enumerate(CLIENTS.columns) if one.title == title)
-
-
 def test_rows_are_sorted_by_a_column_the_greatest_first() -> None:
     """Equal ones by their identity; the row of all others is always last, and missing latencies come after all."""
-    assert names(column_of("req/s"), reverse=False) == ["c", "a", "b", None]
-    assert names(column_of("req/s"), reverse=True) == ["a", "b", "c", None]
-    assert names(column_of("mean"), reverse=False) == ["b", "c", "a", None]
+    for title, reverse, names in (("req/s", False, "cab"), ("req/s", True, "abc"), ("mean", False, "bca")):
+        sort = next(place for place, one in enumerate(CLIENTS.columns) if one.title == title)
+        assert [row.name for row in sorted_rows(CLIENTS, SHOT, sort, reverse=reverse)] == [*names, None]
 
 
 NAMES = st.text("ab日é …", max_size=30)
