@@ -1,4 +1,4 @@
-"""Packets from elsewhere: capture programs through pipes, networks of containers, growing files.
+"""Packets from elsewhere: capture programs through pipes, and networks of containers.
 
 The shell pipelines of docs/remote.md are run here as processes, without ssh and containers.
 """
@@ -23,12 +23,10 @@ import pytest
 
 from tests.capture.network import on_own_loopback
 from tests.cli.real_live import STAYS, exchange, until_it_captures
-from tests.conftest import ROOT
 
 pytestmark = pytest.mark.extended
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 DECODE = [*PYTHON, "decode", "--format", "json", "-"]
-CAPTURES = ROOT / "captures"
 PATIENCE = 60.0
 """Seconds for what comes at once on a machine that has nothing else to do."""
 

@@ -84,6 +84,15 @@ def test_batches_change_nothing(sizes: tuple[int, ...]) -> None:
     assert of_capture(*sizes) == of_capture(1000)
 
 
+def test_drops_per_second() -> None:
+    model = TopModel()
+    model.advance(START_NS)
+    for seconds, drops, now in ((0, 0, 0), (30, 90, 10), (60, 90, 0)):
+        model.advance(START_NS + seconds * SECOND)
+        model.captured(100, drops, 0)
+        assert (model.snapshot().drops, model.snapshot().drops_now) == (drops, pytest.approx(now))
+
+
 def test_the_tables_are_bounded() -> None:
     """Each client, topic and connection occurs once, and there are more than the table can hold."""
     model, scene = TopModel(), Scene()

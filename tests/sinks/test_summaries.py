@@ -12,7 +12,7 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.summaries import summary
-from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions
+from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions, rate
 from kafkasniff.sinks.tree import body_tree
 from kafkasniff.text.paint import PLAIN
 from tests.choice import fewer
@@ -73,6 +73,9 @@ def test_a_body_that_was_not_decoded_has_no_summary() -> None:
 def test_amounts_counts_and_lists() -> None:
     assert [amount(size) for size in (0, 999, 1000, 3112, 9949, 9951, 999_499, 999_500, 10**9, 10**13)] == [
         "0 B", "999 B", "1.0 kB", "3.1 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "1.0 GB", "10.0 TB",
+    ]  # fmt: skip
+    assert [rate(*one) for one in ((0.251, 12.4), (42.42, 4200), (1234.5, 123_450))] == [
+        "0.25/s (12 B/s)", "42.4/s (4.2 kB/s)", "1,234/s (123 kB/s)",
     ]  # fmt: skip
     assert count(1, "record") == "1 record"
     assert count(0, "record") == "0 records"

@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.sinks.terminal import MAX_LINE, MIN_SUMMARY, TerminalOutput, folded
@@ -28,6 +28,7 @@ def words(text: str) -> str:
 @given(
     st.sampled_from(["", HEAD, " " * 17, " " * 6, "    \x1b[2mname\x1b[0m: "]), st.lists(WORDS), st.integers(20, 200)
 )
+@example("", ["漢" * 40], 20)
 def test_pieces_fit_and_have_all_words(head: str, parts: list[str], width: int) -> None:
     line = head + "  ".join(parts)
     pieces = list(folded(line, width))
