@@ -70,6 +70,14 @@ def test_an_interrupted_export_leaves_no_table(capture: Path, tmp_path: Path, mo
     assert not (tmp_path / "out" / "manifest.json").exists()
 
 
+def test_a_truncated_capture_is_exported_up_to_its_end(capture: Path, tmp_path: Path) -> None:
+    path = tmp_path / "cut.pcap"
+    path.write_bytes(capture.read_bytes()[:-7])
+    assert kafkasniff("export", path, "-o", tmp_path / "out").code == Exit.BROKEN
+    assert rows(tmp_path / "out", "exchanges")
+    assert "capture-cut" in {row["kind"] for row in rows(tmp_path / "out", "problems")}
+
+
 @pytest.mark.extended
 def test_a_killed_worker_is_reported(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kafkasniff.runtime.worker_processes import Workers

@@ -13,6 +13,7 @@ from kafkasniff.cli.environment import Exit
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.craft.write import write_pcap
 
 CAPTURES = ROOT / "captures"
 LOGGED = (
@@ -116,6 +117,11 @@ def test_a_capture_that_is_cut(tmp_path: Path) -> None:
             ways,
             True,
         )
+
+
+def test_nothing_to_follow(tmp_path: Path) -> None:
+    result = kafkasniff("follow", "-q", "--key", "k", write_pcap(tmp_path / "empty.pcap", []))
+    assert (result.code, result.err) == (Exit.NOTHING, "kafkasniff: no Kafka messages: the captures have no packets\n")
 
 
 def test_a_trace() -> None:

@@ -60,6 +60,13 @@ def test_count_ends_it_without_waiting(wire: Wire) -> None:
     assert not wire.stopped.is_set()
 
 
+@pytest.mark.parametrize("options", [("--errors",), ("--filter", 'error != "NONE"')])
+def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None:
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", *options, "--duration", "50ms")
+    assert [item["type"] for item in result.objects if item["type"] != "problem"] == ["request", "response"]
+    assert "2 shown" in result.err
+
+
 def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:
     wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
@@ -156,7 +163,8 @@ def without_capture(found: dict[str, Rows]) -> dict[str, Rows]:
 
 
 def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--export", tmp_path / "live", "--duration", "50ms")
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--export", tmp_path / "live", "--export-every", "5m",
+                        "--duration", "50ms")  # fmt: skip
     assert result.code == 0
     assert sum(item["type"] in {"request", "response"} for item in result.objects) == 46
     assert wire.idle_seconds == LOOK_SECONDS

@@ -11,6 +11,8 @@ from kafkasniff.cli.environment import Exit
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
+from tests.craft.write import write_pcap
+from tests.tls.endpoints import Pair, kafka_talk, packets_of
 
 
 def answered(*arguments: object, **options: Any) -> dict[str, Any]:
@@ -47,6 +49,13 @@ def test_filters_match_an_export_with_the_same_filters(options: list[str], tmp_p
             del each["examples"]
     assert one == other
     assert 0 < one["exchanges"]["exchanges"] < answered(path)["exchanges"]["exchanges"]
+
+
+def test_a_key_log(tmp_path: Path) -> None:
+    made = Pair().talk(kafka_talk(5))
+    path, keys = write_pcap(tmp_path / "tls.pcap", packets_of(made.flights)), tmp_path / "keys.log"
+    keys.write_bytes(made.key_log)
+    assert answered(path, "--keylog", keys)["exchanges"]["requests"] == len(kafka_talk(5)) // 2
 
 
 @pytest.mark.extended

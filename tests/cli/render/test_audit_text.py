@@ -63,3 +63,8 @@ def test_long_lines_are_wrapped_at_words(width: int, coloured: bool) -> None:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", wrapped).splitlines()
     assert all(len(line) <= width or len(line.split()) == 1 for line in plain)
     assert text(one, coloured=coloured, width=500) == whole
+
+
+def test_nothing_new() -> None:
+    one = Audited("4.0", "3.9", Audit([client()], [], {}, None), [])
+    assert text(one, coloured=False).splitlines()[-1] == "Clients use everything that 4.0 adds to 3.9."

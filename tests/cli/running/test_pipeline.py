@@ -53,6 +53,11 @@ def many(count: int, size: int = 1) -> PacketBatch:
     return batch([Packet(*place, number * size, 0, ACK, b"x" * size) for number in range(count)])
 
 
+def test_a_limit_cuts_lines() -> None:
+    lines = Lines(b"one\ntwo\nthree\n", 3)
+    assert (lines.first(2), lines.first(3)) == (Lines(b"one\ntwo\n", 2), lines)
+
+
 def test_parts_are_bounded_in_bytes_and_have_a_packet_at_least(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "MAX_BYTES", 250)
     assert [len(part) for part in BatchParts().of(many(10, 100))] == [3, 3, 3, 1]

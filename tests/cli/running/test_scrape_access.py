@@ -87,6 +87,13 @@ def test_a_request_without_a_host_is_no_browsers() -> None:
     assert asked() == "200 OK"
 
 
+@pytest.mark.parametrize("content", [b"  secret\r\n", b"x" * MAX_TOKEN])
+def test_a_token_in_a_file(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    assert read_token(str(path)) == content.strip()
+
+
 @pytest.mark.parametrize("content", [b"", b" \n", b"two words", b"a\x7f", "é".encode(), b"x" * (MAX_TOKEN + 1)])
 def test_an_invalid_token_is_not_shown(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "token"
