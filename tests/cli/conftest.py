@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.wire import Wire
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes
 
@@ -14,3 +15,11 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("captures") / "mixed.pcap"
     path.write_bytes(pcap_bytes(mixed(), nanoseconds=True))
     return path
+
+
+@pytest.fixture
+def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
+    """What `live` captures from."""
+    source = Wire()
+    monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
+    return source

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from kafkasniff.cli.environment import Exit, Interrupted, Interrupts
+from kafkasniff.cli.environment import REPEAT_SECONDS, Exit, Interrupted, Interrupts
 from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from tests.cli.console import environment
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@contextmanager
+@contextlib.contextmanager
 def handling() -> Iterator[Interrupts]:
     """Handlers of this test, with SIGHUP honoured as on a terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -118,6 +117,39 @@ def test_a_lost_exception_is_raised_again() -> None:
     assert interrupted(lose).signum == signal.SIGTERM
 
 
+def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
+    """As an extension module does that clears every exception."""
+
+    def work(_: Interrupts) -> None:
+        with contextlib.suppress(BaseException):
+            send(signal.SIGTERM)
+        wait()
+
+    assert interrupted(work).signum == signal.SIGTERM
+
+
+@pytest.mark.extended
+def test_a_signal_that_ended_a_command_is_not_repeated() -> None:
+    """An exception that another one replaced was not accepted either, but then there is nothing left to end."""
+    interrupts = Interrupts()
+    taken: list[int] = []
+
+    def command() -> None:
+        try:
+            send(signal.SIGTERM)
+        finally:
+            raise ZeroDivisionError
+
+    before = signal.signal(signal.SIGTERM, lambda signum, _: taken.append(signum))
+    try:
+        with contextlib.suppress(ZeroDivisionError), interrupts.installed():
+            command()
+        time.sleep(10 * REPEAT_SECONDS)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not taken
+
+
 def test_an_accepted_exception_is_not_lost() -> None:
     lost: list[int] = []
     one = Interrupted(signal.SIGINT, lost.append)
@@ -160,12 +192,6 @@ def test_colours(wanted: str, tty: bool, environ: dict[str, str], coloured: bool
     assert to_file is (wanted == "always")
 
 
-def test_a_message_is_one_line() -> None:
-    stderr = io.StringIO()
-    environment(stderr=stderr).say("topic a\x1b[31m\nb is unknown")
-    assert stderr.getvalue() == "kafkasniff: topic a\\x1b[31m\\x0ab is unknown\n"
-
-
 @pytest.mark.parametrize("error", [BrokenPipeError(), ValueError("I/O operation on closed file")])
 def test_messages_that_nobody_reads(error: Exception) -> None:
     class Closed(io.StringIO):
@@ -179,15 +205,3 @@ def test_the_width_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((77, 20)))
     assert environment(width=None).width == 77
     assert environment(width=50).width == 50
-
-
-def test_signals_arrive_in_the_main_thread() -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def start(_: Interrupts) -> None:
-        thread = threading.Thread(target=lambda: signal.pthread_kill(main, signal.SIGTERM))
-        thread.start()
-        wait()
-
-    assert interrupted(start).signum == signal.SIGTERM

@@ -18,7 +18,7 @@ from kafkasniff.text.printable import printable
 from tests.choice import one_in
 from tests.cli.console import environment, kafkasniff
 from tests.conftest import ROOT
-from tests.test_hostile_strings import EVIL, harmless
+from tests.test_hostile_strings import harmless
 
 CAPTURE = ROOT / "captures" / "java-errors.pcap"
 TEXT = st.text(st.characters() | st.characters(categories=["Cc", "Cf", "Cs", "Mn", "So", "Zl", "Zp", "Co"]))
@@ -83,17 +83,6 @@ def test_names_of_files(name: str, tmp_path: Path) -> None:
         assert result.err.encode()
         assert result.err.count("\n") == 1 or code in {Exit.OK, Exit.BROKEN}, result.err
         assert all(line.startswith("kafkasniff: ") for line in result.err.splitlines())
-
-
-@pytest.mark.extended
-@pytest.mark.parametrize("evil", one_in(9, list(EVIL.values())))
-def test_a_foreign_manifest(evil: str, tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    assert kafkasniff("export", CAPTURE, "--output", folder).code == Exit.OK
-    manifest = folder / "manifest.json"
-    manifest.write_text(manifest.read_text().replace("java-errors.pcap", evil.encode("unicode_escape").decode()))
-    for arguments in (("stats", folder), ("check", folder), ("export", CAPTURE, "--output", folder)):
-        harmless(kafkasniff(*arguments).err)
 
 
 def test_no_other_module_writes_to_stderr() -> None:

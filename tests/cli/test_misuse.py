@@ -131,6 +131,10 @@ USAGE = [
     ("analyze topic {export} --port 9092", "are for captures"),
     ("decode --write-matching {out} -", "stdin can be read only once"),
     ("decode --hash-payload --write-matching {out} {capture}", "use --no-payload to blank"),
+    ("decode --no-payload --hash-payload {capture}", "cannot be combined"),
+    ("decode --hash-salt {empty} {capture}", "--hash-payload"),
+    ("decode --hash-payload --hash-salt {empty} {capture}", "16 bytes"),
+    ("decode --hash-payload --hash-salt {missing} {capture}", "cannot read"),
     ("decode --write-matching - {capture}", "needs the name of a file"),
     ("decode --write-matching {out}.pcap.gz {capture}", "does not compress"),
     *(
@@ -140,6 +144,25 @@ USAGE = [
             *("--discard-state", "--on-bad-capture skip"),
         )
     ),
+    ("follow {capture}", "--key"),
+    ("follow --key a --trace b {capture}", "--trace"),
+    ("follow --key a {export} {capture}", "export"),
+    # -- queries
+    ("sql 'SELECT lag FROM exchanges' {capture}", "there is no column lag; "),
+    ("sql 'SELECT 1'", "which captures or exports?"),
+    ("sql -f no-such-file.sql {capture}", "cannot read no-such-file.sql: No such file or directory"),
+    ("sql -f - -", "stdin is either the query or a capture"),
+    ("sql --list --format csv", "the list of tables is text or JSON"),
+    ("sql 'SELECT 1' {capture} --format parquet", "-o FILE.parquet"),
+    ("sql 'SELECT 1' {capture} --query-memory 1M", "128M is the minimum"),
+    # -- schemas
+    ("decode --registry nowhere {capture}", "--registry: nowhere is neither a URL nor a folder"),
+    ("decode --registry {folder} --no-records {capture}", "which --no-records skips"),
+    ("decode --schema topic {capture}", "--schema: topic is not TOPIC=FILE"),
+    ("decode --schema topic/header=x {capture}", "is not TOPIC=FILE"),
+    ("decode --schema t={missing} {capture}", "--schema: cannot read"),
+    ("decode --schema t={garbage}.avsc {capture}", "it is not JSON"),
+    ("decode --schema t={garbage}.desc {capture}", "it is not a set of descriptors"),
     # -- files that are inputs
     *(
         (f"{command} -o {{capture}}", "is a capture to be read")
@@ -191,7 +214,10 @@ USAGE = [
     (f"{LIVE} --export {{out}} --export-every often", "'often' is not a duration"),
     (f"{LIVE} --export {{folder}}", "is not part of an export"),
     (f"{LIVE} --metrics-labels 5", "--metrics-labels needs --metrics"),
-    (f"{LIVE} --metrics nowhere", "is not an address"),
+    *(
+        (f"{LIVE} --metrics '{address}'", "is not an address")
+        for address in ("", ":", "host", "host:", ":65536", ":-1", "::1:9308", "[::1]", "a b:1", "http://a:1")
+    ),
     (f"{LIVE} --metrics-token-file x", "--metrics-token-file needs --metrics"),
     (f"{LIVE} --metrics-cert x --metrics-key x", "--metrics-cert needs --metrics"),
     (f"{LIVE} --metrics :1 --metrics-cert x", "must be given together"),
@@ -235,6 +261,8 @@ def files(tmp_path_factory: pytest.TempPathFactory, capture: Path) -> dict[str, 
     shutil.copy(capture, found["capture"])
     assert kafkasniff("export", "-q", capture, "-o", found["export"]).code == 0
     found["garbage"].write_bytes(b"no capture at all, but text\n" * 9)
+    (folder / "garbage.avsc").write_bytes(b"{")
+    (folder / "garbage.desc").write_bytes(b"\xff")
     found["nonsense"].write_text("10.0.0.5 fine\nnonsense name\n")
     found["empty"].touch()
     (found["folder"] / "exchanges").mkdir(parents=True)

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from kafkasniff.cli.options import option_groups
@@ -15,6 +14,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import pcap_bytes
 from tests.enrich.talks import OFFSETS, ORDERS, both
+from tests.tables.exports.exported import rows
 
 
 @pytest.fixture(scope="module")
@@ -100,14 +100,9 @@ def test_filters_find_topics_by_names_known_by_then(capture: Path) -> None:
     assert found("--topic", "__consumer*") == [("Metadata", 1), ("Fetch", 4)]
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ds.dataset(folder / "exchanges").to_table().to_pylist()
-    return found
-
-
 def test_export_uses_names_that_become_known_late(capture: Path, tmp_path: Path) -> None:
     assert kafkasniff("export", "-q", capture, "-o", tmp_path / "a").code == 0
-    found = rows(tmp_path / "a")
+    found = rows(tmp_path / "a", "exchanges")
     assert {row["broker_id"] for row in found} == {3}
     fetched = [row for row in found if row["api"] == "Fetch"]
     assert {(row["software_name"], row["software_version"]) for row in fetched} == {("craft-consumer", "1.0")}
@@ -120,11 +115,3 @@ def test_export_uses_names_that_become_known_late(capture: Path, tmp_path: Path)
     ]
     assert fetched[1]["partitions"] == [], "a session's partitions are not repeated in each row"
     assert '"_topic_name":"orders"' in fetched[0]["request_body"]
-
-
-def test_the_text_shows_names(capture: Path) -> None:
-    shown = kafkasniff("decode", "--two-pass", capture).text
-    assert "orders-0 from 7; orders-1 from 7" in shown
-    assert ORDERS[1] not in shown
-    assert "session 17: 2 partitions" in shown
-    assert "forgets 1 partition, session 17: 2 partitions" in shown

@@ -10,12 +10,6 @@ from kafkasniff.errors import OutputError
 from tests.cli.console import environment
 
 
-def said(world: object) -> str:
-    stream = getattr(world, "stderr")  # noqa: B009
-    assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
-
-
 def test_unopenable_and_unwritable_outputs(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="Is a directory"):
         Output(environment(), str(tmp_path))
@@ -38,23 +32,22 @@ def test_a_reader_that_closed_is_not_an_output_error() -> None:
 
 
 def test_a_file_left_by_an_exception_is_reported_as_incomplete(tmp_path: Path) -> None:
-    world = environment()
-    path = tmp_path / "out"
+    err, path = io.StringIO(), tmp_path / "out"
 
     def fail_midway() -> None:
-        with Output(world, str(path)) as output:
+        with Output(environment(stderr=err), str(path)) as output:
             output.write(b"half")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail_midway()
-    assert said(world) == f"kafkasniff: {path} is incomplete\n"
+    assert err.getvalue() == f"kafkasniff: {path} is incomplete\n"
     assert path.read_bytes() == b"half"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is Linux only")
 def test_a_disk_that_fills_up_at_the_last_moment() -> None:
-    world = environment()
-    with pytest.raises(OutputError, match="No space left"), Output(world, "/dev/full") as output:
+    err = io.StringIO()
+    with pytest.raises(OutputError, match="No space"), Output(environment(stderr=err), "/dev/full") as output:
         output.write(b"x")
-    assert said(world) == "kafkasniff: /dev/full is incomplete\n"
+    assert err.getvalue() == "kafkasniff: /dev/full is incomplete\n"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.console import kafkasniff
+from tests.tables.exports.exported import rows
 from tests.values.registered import CAPTURE, served
 
 REGISTRY = str(CAPTURE.with_suffix(".registry"))
@@ -42,11 +43,6 @@ def test_text_has_them_in_place_of_bytes() -> None:
     assert "_value" not in found
     # Without the body there is no room for them.
     assert kafkasniff(*DECODE).text == kafkasniff("decode", "-q", str(CAPTURE)).text
-
-
-def test_csv_has_no_values() -> None:
-    arguments = ("decode", "-q", "--format", "csv", str(CAPTURE))
-    assert kafkasniff(*arguments, "--registry", REGISTRY).text == kafkasniff(*arguments).text
 
 
 def test_long_values_are_cut(tmp_path: Path) -> None:
@@ -106,34 +102,14 @@ def test_problems(tmp_path: Path) -> None:
     assert (problems[0]["connection"], problems[0]["packet"], problems[0]["direction"]) == (4, 49, "request")
 
 
-def test_misuse(tmp_path: Path) -> None:
-    (tmp_path / "bad.avsc").write_text("{", encoding="utf-8")
-    (tmp_path / "bad.desc").write_bytes(b"\xff")
-    for arguments, what in (
-        (("--registry", "nowhere"), "--registry: nowhere is neither a URL nor a folder"),
-        (("--registry", REGISTRY, "--no-records"), "which --no-records skips"),
-        (("--schema", "topic"), "--schema: topic is not TOPIC=FILE"),
-        (("--schema", "topic/header=x"), "is not TOPIC=FILE"),
-        (("--schema", f"t={tmp_path / 'none'}"), "--schema: cannot read"),
-        (("--schema", f"t={tmp_path / 'bad.avsc'}"), "it is not JSON"),
-        (("--schema", f"t={tmp_path / 'bad.desc'}"), "it is not a set of descriptors"),
-    ):
-        found = kafkasniff("decode", str(CAPTURE), *arguments)
-        assert (found.code, what in found.err) == (2, True), found.err
-
-
-def rows(folder: Path, *options: str) -> list[dict[str, Any]]:
-    """The table `records` of an export, by topic and offset."""
-    pq = pytest.importorskip("pyarrow.parquet")
+def exported(folder: Path, *options: str) -> list[dict[str, Any]]:
     found = kafkasniff("export", "-q", str(CAPTURE), "-o", str(folder), *options)
     assert (found.code, found.err) == (0, "")
-    table: list[dict[str, Any]] = [one for file in (folder / "records").rglob("*.parquet")
-                                   for one in pq.read_table(file).to_pylist()]  # fmt: skip
-    return table
+    return rows(folder, "records")
 
 
 def test_the_table_of_records(tmp_path: Path) -> None:
-    found = rows(tmp_path / "one", "--registry", REGISTRY)
+    found = exported(tmp_path / "one", "--registry", REGISTRY)
     values = [
         json.loads(one["value_decoded"]) for one in found if one["topic"] == "avro-orders" and one["value_decoded"]
     ]
@@ -141,9 +117,9 @@ def test_the_table_of_records(tmp_path: Path) -> None:
     assert {one["key_decoded"] for one in found if one["topic"] == "header-orders"} == {'"order-1"', '"order-70000"'}
     assert {one["value_decoded"] for one in found if one["topic"] == "plain"} == {None}
     # The same for any number of processes; without schemas the columns are null, with hidden payload, too.
-    assert rows(tmp_path / "two", "--registry", REGISTRY, "--jobs", "2") == found
+    assert exported(tmp_path / "two", "--registry", REGISTRY, "--jobs", "2") == found
     for number, options in enumerate(((), ("--registry", REGISTRY, "--no-payload"))):
-        assert {one["value_decoded"] for one in rows(tmp_path / str(number), *options)} == {None}
+        assert {one["value_decoded"] for one in exported(tmp_path / str(number), *options)} == {None}
 
 
 def test_exports_say_what_is_missing(tmp_path: Path) -> None:

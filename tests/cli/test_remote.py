@@ -1,4 +1,4 @@
-"""Packets from elsewhere: capture programs through pipes, networks of containers, growing files.
+"""Packets from elsewhere: capture programs through pipes, and networks of containers.
 
 The shell pipelines of docs/remote.md are run here as processes, without ssh and containers.
 """
@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import queue
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,25 +17,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import IO, Any
 
 import pytest
 
-from kafkasniff.capture.formats.raw import Interface
-from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.write.pcapng_writer import packet_blocks
-from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
-from tests.capture.fake_interface import captured, raw_packets
 from tests.capture.network import on_own_loopback
-from tests.cli.console import kafkasniff
 from tests.cli.real_live import STAYS, exchange, until_it_captures
-from tests.conftest import ROOT
 
 pytestmark = pytest.mark.extended
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 DECODE = [*PYTHON, "decode", "--format", "json", "-"]
-CAPTURES = ROOT / "captures"
 PATIENCE = 60.0
 """Seconds for what comes at once on a machine that has nothing else to do."""
 
@@ -62,13 +52,11 @@ class Lines:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def rest(self) -> list[dict[str, Any]]:
+    def rest(self) -> Iterator[dict[str, Any]]:
         """All lines up to the end."""
-        found: list[dict[str, Any]] = []
         with contextlib.suppress(EOFError):
             while True:
-                found.append(self.next())
-        return found
+                yield self.next()
 
 
 class Talk:
@@ -231,62 +219,3 @@ def test_the_network_of_another_process(require_root: Callable[[], None], requir
         ("request", "Produce", f"127.0.0.1:{talk.port}"),
         ("response", "Produce", f"127.0.0.1:{talk.port}"),
     ]
-
-
-def by_batches(target: Path, capture: Path) -> Iterator[None]:
-    """Write the packets of a capture as `live --write` does."""
-    packets = captured(capture)
-    step = len(packets) // 7 + 1
-    interfaces = (Interface(1, 0, "eth0", 262_144),)
-    with CaptureFiles(
-        str(target), interfaces, Rotation(), counts=lambda: [(len(packets), 0)], failed=pytest.fail
-    ) as kept:
-        for number in range(0, len(packets), step):
-            kept.write(packet_blocks(Frames.plain(raw_packets(packets[number : number + step]))))
-            yield
-
-
-def test_a_file_that_grows(require_tool: Callable[[str], str], tmp_path: Path) -> None:
-    """`tail -c +1 -f FILE | kafkasniff decode -`: lines appear as packets are written, equal to those of the whole
-    file.
-    """
-    target = tmp_path / "kept.pcapng"
-    whole = kafkasniff("decode", "--format", "json", "-q", CAPTURES / "franz-go.pcap").objects
-    steps = by_batches(target, CAPTURES / "franz-go.pcap")
-    next(steps)
-    found: list[dict[str, Any]] = []
-    with processes() as start:
-        tail = [require_tool("tail"), "-c", "+1", "-f", str(target)]
-        source, sink = pipeline(start, tail, DECODE)
-        assert sink.stdout is not None
-        assert sink.stderr is not None
-        lines = Lines(sink.stdout)
-        reported = []
-        more = True
-        while more:
-            so_far = tmp_path / "so-far.pcapng"
-            shutil.copy(target, so_far)
-            # The pipe yields everything written so far, except for what depends on the end of the file.
-            sure = kafkasniff("decode", "--format", "json", "-q", so_far).objects
-            reported.append(len(messages(sure)))
-            while len(messages(found)) < reported[-1]:
-                found.append(lines.next())
-            assert source.poll() is None
-            more = next(steps, "over") is None
-        source.terminate()
-        assert sink.wait(PATIENCE) == 0
-        found += lines.rest()
-        said = sink.stderr.read().decode()
-    assert reported == sorted(reported)
-    assert 0 < reported[0] < reported[-1]
-    assert [without_name(one) for one in found] == [without_name(one) for one in whole]
-    assert f" {len(messages(found))} messages, " in said
-
-
-def messages(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one for one in lines if one["type"] in {"request", "response"}]
-
-
-def without_name(line: dict[str, Any]) -> dict[str, Any]:
-    """A problem without the name of its capture."""
-    return {name: value for name, value in line.items() if name != "capture"}

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.cli.environment import Exit
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
@@ -33,24 +32,6 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _w3c(number: str) -> bytes:
     return f"00-{number}-00f067aa0ba902b7-01".encode()
-
-
-def selected(path: Path, expression: str) -> list[int]:
-    result = kafkasniff("decode", "-q", "--format", "json", "--filter", expression, path)
-    assert result.code == 0, result.err
-    return [line["correlation_id"] for line in result.objects]
-
-
-def test_filters(traced: Path) -> None:
-    assert selected(traced, f'trace_id == "{ONE}"') == [2, 2]
-    assert selected(traced, f'trace_id == "{OTHER}"') == [4, 4]
-    assert selected(traced, 'trace_id =~ "^4bf9"') == [2, 2]
-    assert selected(traced, "has trace_id") == [2, 2, 4, 4]
-    assert selected(traced, 'api == "Produce" and not has trace_id') == [3, 3]
-    refused = kafkasniff("decode", "--no-records", "--filter", "has trace_id", traced)
-    assert (refused.code, "--no-records" in refused.err) == (Exit.USAGE, True)
-    # Lines of text show no records, but the filter reads them.
-    assert len(kafkasniff("decode", "-q", "--filter", "has trace_id", traced).lines) == 5
 
 
 def test_text_and_json(traced: Path) -> None:

@@ -18,13 +18,10 @@ from kafkasniff.live import packet_filter
 from kafkasniff.live.packet_filter import Keeper
 from kafkasniff.model import Message, Problem, SaslToken
 from tests.capture.fake_interface import Captured, FakeInterface, captured
-from tests.conftest import ROOT
 from tests.craft.conversation import START_NS, Conversation, interleaved
 from tests.craft.packet import Packet
 from tests.craft.samples import bystander, mixed, producer
 from tests.craft.write import LINKS, link_bytes
-
-CAPTURES = ("librdkafka-codecs", "java-group-classic", "java-sasl", "kraft-quorum", "librdkafka-acks0")
 
 
 def frames_of(packets: Sequence[Packet]) -> list[Captured]:
@@ -86,18 +83,6 @@ def test_the_file_decodes_to_the_live_output(blocks: Sequence[int], every: bool,
     assert ({packet[0] for packet in kept} & strangers == set()) != every
     assert sorted(kept) == sorted(packet for packet in packets if every or packet[0] not in strangers)
     assert keeper.files.packets == len(kept)
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-@pytest.mark.parametrize("block", [3, 500])
-def test_real_captures(name: str, block: int, tmp_path: Path) -> None:
-    """In bulk: all connections of these captures are Kafka, so nothing may be missing."""
-    path = ROOT / "captures" / f"{name}.pcap"
-    live, keeper = keep(captured(path), tmp_path / "x", blocks=(block,))
-    again = decoded(tmp_path / "x")
-    assert sorted(said(again), key=repr) == sorted(said(live), key=repr)
-    assert any(isinstance(event, Message) for event in again)
-    assert keeper.missing == 0
 
 
 def test_waiting_packets_are_bounded_and_missing_ones_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

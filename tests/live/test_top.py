@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.live import outstanding, top
 from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
 from kafkasniff.live.outstanding import OpenRequests
@@ -25,7 +23,7 @@ from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, START_NS, Scene, Talk, cluster, fetched_body, produce_body
+from tests.live.scenes import SECOND, START_NS, Scene, Talk, fetched_body, produce_body
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -86,50 +84,13 @@ def test_batches_change_nothing(sizes: tuple[int, ...]) -> None:
     assert of_capture(*sizes) == of_capture(1000)
 
 
-def test_rates_cover_the_window() -> None:
-    model, scene = TopModel(), Scene()
-    talk = Talk(scene, 1, "c", "10.0.0.1", "")
-    model.advance(START_NS)
-    for step in range(200):
-        for event in scene.whole(talk, step * SECOND // 10, 1_000_000, "Metadata", sent=96, size=196):
-            model.take(event)
-    model.advance(START_NS + 20 * SECOND)
-    shot = model.snapshot()
-    # Slots 11 to 20 are in the window, the last one only partly: nine seconds.
-    assert shot.all.requests == pytest.approx(10)
-    assert shot.all.sent == pytest.approx(1000)
-    assert shot.all.received == pytest.approx(2000)
-    assert (shot.all.mean, shot.all.slowest, shot.all.total) == (1000, 1000, 200)
-    assert shot.all.p50 == shot.all.p99 == 1000
-    assert shot.seconds == 20
-    model.advance(START_NS + (20 + WINDOW_SLOTS) * SECOND)
-    silent = model.snapshot().all
-    assert (silent.requests, silent.mean, silent.p50, silent.total) == (0, None, None, 200)
-
-
-def test_overdue_requests() -> None:
-    shot = cluster().snapshot()
-    assert [(one.api, one.age_ns, one.connection) for one in shot.waiting] == [
-        ("JoinGroup", int(3.5 * SECOND), 3),
-        ("Metadata", int(2.8 * SECOND), 6),
-    ]
-    assert (shot.outstanding, shot.overdue) == (2, 2)
-    assert cluster().snapshot(threshold_ns=3 * SECOND).overdue == 1
-    assert cluster().snapshot(threshold_ns=10 * SECOND).waiting == ()
-
-
 def test_drops_per_second() -> None:
     model = TopModel()
     model.advance(START_NS)
-    model.captured(100, 0, 0)
-    model.advance(START_NS + 30 * SECOND)
-    model.captured(200, 90, 0)
-    shot = model.snapshot()
-    assert (shot.packets, shot.drops, shot.drops_now) == (200, 90, pytest.approx(10))
-    model.advance(START_NS + 60 * SECOND)
-    model.captured(300, 90, 0)
-    shot = model.snapshot()
-    assert (shot.drops, shot.drops_now) == (90, 0)
+    for seconds, drops, now in ((0, 0, 0), (30, 90, 10), (60, 90, 0)):
+        model.advance(START_NS + seconds * SECOND)
+        model.captured(100, drops, 0)
+        assert (model.snapshot().drops, model.snapshot().drops_now) == (drops, pytest.approx(now))
 
 
 def test_the_tables_are_bounded() -> None:
@@ -263,17 +224,6 @@ def test_a_full_table_counts_newcomers_together() -> None:
     assert sum(requests(entry) for _, entry in table) + requests(table.other) == 13
 
 
-def test_silent_entries_are_removed_once_per_slot() -> None:
-    table: BoundedTable[int, Entry] = BoundedTable(2, Entry)
-    table.at(0, 0)
-    table.at(1, 5)
-    assert table.at(2, 5) is table.other  # no entry is silent yet
-    assert table.at(3, WINDOW_SLOTS) is not table.other  # the first one was
-    assert table.at(4, WINDOW_SLOTS) is table.other
-    assert table.at(4, WINDOW_SLOTS + 5) is not table.other
-    assert sorted(key for key, _ in table) == [3, 4]
-
-
 def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
     talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
@@ -302,28 +252,6 @@ def test_requested_waits_are_not_overdue() -> None:
 
 def message(kind: Any, key: int, body: dict[str, Any] | None) -> Message:
     return Message(kind, 10, 1, key, "?", 9, body=body)
-
-
-def test_the_same_records_as_in_the_tables() -> None:
-    """`entities` finds them by the definitions."""
-    inspector = Inspector(records="metadata")
-    events = inspector.feed(batch(mixed())) + inspector.close()
-    found: Counter[tuple[object, str]] = Counter()
-    reported: Counter[tuple[object, str]] = Counter()
-    for event in events:
-        if isinstance(event, Message):
-            for traffic in topic_traffic(event):
-                found[traffic.topic, "records"] += traffic.records
-                found[traffic.topic, "bytes"] += traffic.bytes
-                found[traffic.topic, "errors"] += traffic.errors
-        elif isinstance(event, Exchange):
-            for facts in mentions(event.request, event.response).partitions.values():
-                if facts.batch_count is not None:
-                    reported[facts.topic, "records"] += facts.record_count or 0
-                    reported[facts.topic, "bytes"] += facts.bytes or 0
-                reported[facts.topic, "errors"] += bool(facts.error_code)
-    assert +found == +reported
-    assert found["orders", "records"] > 200
 
 
 def test_names_of_topics_with_ids() -> None:

@@ -17,10 +17,11 @@ MESSAGES = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetric
 
 
 class Receiver:
-    """What arrived so far. `status`: the answer; while `held` is set, answers wait."""
+    """What arrived so far. `status` and `location`: the answer; while `held` is set, answers wait."""
 
     def __init__(self) -> None:
         self.status = 200
+        self.location: str | None = None
         self.held = threading.Event()
         self.free = threading.Event()
         self.url = ""
@@ -73,6 +74,14 @@ def receiving() -> Iterator[Receiver]:
             status = found.accept(self.path, {name.lower(): value for name, value in self.headers.items()}, data)
             self.send_response(status)
             self.send_header("content-type", "application/x-protobuf")
+            if found.location is not None:
+                self.send_header("location", found.location)
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            """Where following a redirect would end, with success."""
+            if self.command == "GET":
+                self.send_response(200)
             self.send_header("content-length", "0")
             self.end_headers()
 

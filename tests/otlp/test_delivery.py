@@ -14,17 +14,14 @@ from opentelemetry.sdk.trace import ReadableSpan
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.otlp import delivery
 from kafkasniff.otlp.delivery import Delivery, HttpExporter, port_of
-from kafkasniff.otlp.spans import span_of
 from tests.otlp.receiver import Receiver, receiving
-from tests.otlp.test_spans import RESOURCE, known
+from tests.otlp.test_spans import known, made
 
 PATIENCE = 60
 
 
 def span(number: int = 0) -> ReadableSpan:
-    made = span_of(known(exchange_id=number), RESOURCE)
-    assert made is not None
-    return made
+    return made(known(exchange_id=number))
 
 
 class Reported:
@@ -71,17 +68,18 @@ def test_everything_arrives(receiver: Receiver) -> None:
     assert said == []
 
 
-def test_a_receiver_that_refuses(receiver: Receiver) -> None:
-    receiver.status = 403
+@pytest.mark.parametrize("location", ["/elsewhere\x1b[31m", None])
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_a_success(receiver: Receiver, status: int, location: str | None) -> None:
+    receiver.status, receiver.location = status, location
     said: list[str] = []
     with Delivery(HttpExporter(receiver.url), said.append) as sender:
-        for number in range(delivery.MAX_BATCH + 1):
-            sender.offer(span(number))
-    assert (sender.sent, sender.failed) == (0, delivery.MAX_BATCH + 1)
-    assert sender.line() == "0 spans sent, 513 not delivered"
-    (warning,) = said
-    assert warning.startswith("warning: the OTLP receiver did not accept spans: ")
-    assert "403" in warning
+        sender.offer(span())
+    assert (sender.sent, sender.failed) == (0, 1)
+    (line,) = said
+    assert f"(HTTP {status})" in line
+    assert "redirects to" in line
+    assert "\x1b" not in line
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:

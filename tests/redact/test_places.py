@@ -14,7 +14,7 @@ from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.native import kernel
 from kafkasniff.native.blanking import PIECE, PLACE, StreamPieces
 from kafkasniff.redact import places as places_of
-from kafkasniff.redact.places import NO_STREAM, REPEATED, Places
+from kafkasniff.redact.places import Places
 from tests.craft.packet import checksum
 
 HEADER = 20
@@ -67,27 +67,6 @@ def payloads(capture: Capture, rows: Sequence[np.void]) -> list[bytes]:
     return [capture.payload(row) for row in rows]
 
 
-def test_bytes_are_blank_until_they_are_known(capture: Capture) -> None:
-    rows = capture.fresh((0, b"secret"), (6, b"public"))
-    capture.places.show(rows, NOTHING)
-    assert payloads(capture, rows) == [b"\xff" * 6] * 2
-    capture.places.show(rows[:0], pieces((4, b"--pub")))
-    assert payloads(capture, rows) == [b"\xff\xff\xff\xff--", b"pub\xff\xff\xff"]
-
-
-def test_copies_get_the_same_bytes_whenever_they_come(capture: Capture) -> None:
-    first = capture.fresh((0, b"abcdef"), (0, b"other!"), (3, b"xyz"))
-    capture.places.show(first, pieces((0, b"ABCDEF")))
-    assert payloads(capture, first) == [b"ABCDEF", b"ABCDEF", b"DEF"]
-    capture.places.settle(np.array([0]), np.array([[6, 0]]))
-    later = capture.fresh((2, b"......"), (0, b".."))
-    capture.places.show(later, NOTHING)
-    assert payloads(capture, later) == [b"CDEF\xff\xff", b"AB"]
-    other = capture.fresh((0, b"abc"), stream=1)
-    capture.places.show(other, NOTHING)
-    assert payloads(capture, other) == [b"\xff" * 3]
-
-
 def test_packets_on_the_disk_are_changed_there(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patched_file, "KEPT", 0)
     rows = capture.fresh((0, b"abc"), (3, b"def"))
@@ -103,14 +82,6 @@ def test_packets_on_the_disk_are_changed_there(capture: Capture, monkeypatch: py
     assert payloads(capture, last) == [b"BCD"]
 
 
-def test_known_packets_are_forgotten_at_a_distance(capture: Capture) -> None:
-    capture.places.show(capture.fresh((0, b"abc")), pieces((0, b"ABC")))
-    capture.places.settle(np.array([0]), np.array([[REPEATED + 3, 0]]))
-    again = capture.fresh((0, b"..."))
-    capture.places.show(again, NOTHING)
-    assert payloads(capture, again) == [b"\xff" * 3]
-
-
 def test_streams_with_too_many_packets_lose_the_first(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places_of, "MAX_PLACES", 4)
     rows = capture.fresh(*((at, b".") for at in range(5)))
@@ -121,22 +92,6 @@ def test_streams_with_too_many_packets_lose_the_first(capture: Capture, monkeypa
     assert payloads(capture, rows) == [b"\xff"] * 3 + [b"d", b"e"]
     capture.places.show(rows[:0], pieces((0, b"a"), stream=1))
     assert payloads(capture, other) == [b"a"]
-
-
-def test_packets_of_no_stream_stay_blank(capture: Capture) -> None:
-    rows = capture.fresh((0, b"abc"), stream=NO_STREAM)
-    capture.places.show(rows, pieces((0, b"ABC")))
-    capture.places.settle(np.zeros(0, np.int64), np.zeros((0, 2), np.int64))
-    assert payloads(capture, rows) == [b"\xff" * 3]
-
-
-def test_many_groups_of_known_packets_are_one(capture: Capture) -> None:
-    for at in range(places_of.MAX_CHUNKS + 3):
-        capture.places.show(capture.fresh((at, b".")), pieces((at, bytes([65 + at]))))
-        capture.places.settle(np.array([0]), np.array([[at + 1, 0]]))
-    again = capture.fresh((0, b"." * 4))
-    capture.places.show(again, NOTHING)
-    assert payloads(capture, again) == [b"ABCD"]
 
 
 def test_too_many_known_packets_are_forgotten_by_age(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

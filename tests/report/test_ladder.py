@@ -50,15 +50,6 @@ def test_order_batches_and_merging_do_not_matter() -> None:
     assert merged.rungs({1, 2, 3}) == expected.rungs({1, 2, 3})
 
 
-def test_connections_with_trouble_come_first() -> None:
-    rows = [*connection(1, 60), *connection(2, 20), *connection(3, 30)]
-    rows[60] |= {"status": "unanswered", "response_size": None}
-    rows[61] |= {"throttle_time_ms": 100}
-    talks = taken(rows).talks()
-    assert [talk.connection_id for talk in talks] == [2, 1, 3]
-    assert (talks[0].exchanges, talks[0].unanswered, talks[0].client_port) == (20, 1, 50_002)
-
-
 def test_the_note_about_missing_rows_depends_on_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEPT", 100)
     rows = [row for number in range(40) for row in connection(number + 1, 5)]
@@ -71,10 +62,3 @@ def test_the_note_about_missing_rows_depends_on_no_batch(monkeypatch: pytest.Mon
         found.append((ladder.notes(), ladder.rungs({1, 2, 3})))
     assert found[0][0] == ["some rows are missing: the limit is 100"] * 2
     assert all(one == found[0] for one in found)
-
-
-def test_what_is_kept_is_bounded(monkeypatch: object) -> None:
-    rows = [row for number in range(200) for row in connection(number + 1, 3)]
-    ladder = taken(rows)
-    assert len(ladder.talks()) == 200 < module.MAX_CONNECTIONS
-    assert all(part.table().num_rows <= 3 * 200 for part in ladder.parts.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkasniff.analysis.detectors import Evidence, Finding
 from kafkasniff.report.contents import Shown
 from kafkasniff.report.steps import Step, ladders_of
-from tests.analysis.tables import START_NS, Row, exchange, partition
+from tests.analysis.tables import START_NS, Row
 from tests.report.test_ladder import connection, taken
 
 
@@ -18,31 +18,6 @@ def steps(rows: list[Row], *evidence: Evidence) -> list[Step]:
     )  # fmt: skip
     (found,) = ladders_of([Shown(talk, ladder.rungs({1})[1])], [finding])
     return found.steps
-
-
-def test_requests_and_responses_in_order_of_time() -> None:
-    """Two consecutive requests, answered in the same order; a third without a response."""
-    rows = [
-        exchange("Produce", 0, exchange_id=0, latency_us=3000, partitions=[partition("orders", 4)],
-                 record_count=7, acks=1),
-        exchange("Produce", 0.001, exchange_id=1, latency_us=4000, error_code=6, error="NOT_LEADER_OR_FOLLOWER",
-                 error_count=2),
-        exchange("Metadata", 0.002, exchange_id=2, status="unanswered", response_size=None, latency_us=None),
-    ]  # fmt: skip
-    found = steps(rows)
-    assert [(step.kind, step.time) for step in found] == [
-        ("request", "0.000000"),
-        ("request", "0.001000"),
-        ("request", "0.002000"),
-        ("response", "0.003000"),
-        ("response", "0.005000"),
-    ]
-    assert found[0].title == "Produce v13"
-    assert found[0].detail == "exchange_id 0, corr 1, orders-4, 7 records, acks 1, 100 B"
-    assert found[2].trouble == "unanswered"
-    assert found[4].title == "4.00 ms"
-    assert found[4].trouble == "NOT_LEADER_OR_FOLLOWER and 1 more"
-    assert [step.anchor for step in found[:3]] == ["connection-1-0", "connection-1-1", "connection-1-2"]
 
 
 def test_evidence_has_a_place_even_where_its_exchange_was_not_kept() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafkasniff.report.tables import ReportTable, tables_of
 from tests.analysis.questions.test_rebalances import join
-from tests.analysis.tables import Row, exchange, partition
+from tests.analysis.tables import Row, exchange
 from tests.report.test_page import contents
 
 
@@ -14,34 +14,6 @@ def table(name: str, *rows: Row) -> ReportTable:
     found = tables_of(contents(exchanges=list(rows)))[name]
     assert found is not None
     return found
-
-
-def cells(found: ReportTable) -> list[dict[str, str]]:
-    headings = [one.text for one in found.headings]
-    return [dict(zip(headings, (one.text for one in row), strict=True)) for row in found.rows]
-
-
-def test_no_rows_no_table() -> None:
-    assert set(tables_of(contents()).values()) == {None}
-    found = tables_of(contents(exchanges=[exchange("Metadata")]))
-    assert {name for name, one in found.items() if one is not None} == {"brokers", "clients", "apis"}
-
-
-def test_empty_columns_are_omitted() -> None:
-    plain = table("clients", exchange("Metadata"))
-    named = table("clients", exchange("Metadata", software_name="java", software_version="3.7.0"))
-    assert "software" not in cells(plain)[0]
-    assert cells(named)[0]["software"] == "java 3.7.0"
-    for found in (plain, named):
-        for place, heading in enumerate(found.headings):
-            assert any(row[place].text for row in found.rows)
-            assert {row[place].number for row in found.rows} == {heading.number}
-
-
-def test_a_topic_known_only_by_its_id() -> None:
-    parts = [partition(None, topic_id="A" * 22, bytes=10, record_count=2)]
-    (row,) = cells(table("topics", exchange("Produce", partitions=parts, topics=[])))
-    assert (row["topic"], row["produced"]) == ("A" * 22, "2 (10 B)")
 
 
 def test_hostile_names_are_escaped_and_cut() -> None:

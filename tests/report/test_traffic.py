@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.report.traffic import EDGES, ErrorsOverTime, LatenciesOverTime, TrafficOverTime
-from tests.analysis.tables import SECOND, START_NS, Row, batch_of, exchange, partition
+from tests.analysis.tables import SECOND, Row, batch_of, exchange, partition
 
 KINDS = (TrafficOverTime, ErrorsOverTime, LatenciesOverTime)
 
@@ -41,25 +41,6 @@ def test_batches_and_merging_do_not_matter(kind: type[TrafficOverTime]) -> None:
     nothing = kind()
     nothing.update(batch_of([]))
     assert nothing.result().num_rows == 0
-
-
-def test_exchanges_by_span() -> None:
-    counted = TrafficOverTime()
-    counted.update(batch_of(rows()))
-    table = counted.result().to_pylist()
-    assert sum(row["exchanges"] for row in table) == len(rows())
-    assert [row["exchanges"] for row in table if row["start"] is None] == [1]
-    (fetches,) = (row for row in table if row["api"] == "Fetch")
-    assert (fetches["start"], fetches["exchanges"]) == (START_NS + 300 * SECOND, 3)
-    assert [row["unanswered"] for row in table if row["unanswered"]] == [1]
-
-
-def test_every_code_of_a_response_counts() -> None:
-    counted = ErrorsOverTime()
-    counted.update(batch_of(rows()))
-    assert counted.result().to_pylist() == [
-        {"start": START_NS + 300 * SECOND, "code": code, "errors": 3} for code in (3, 6)
-    ]
 
 
 def test_latencies_by_span_and_over_all() -> None:

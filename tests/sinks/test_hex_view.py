@@ -15,7 +15,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.model import Message, SaslToken
-from kafkasniff.sinks.hex_view import SHOWN_FIELDS, HexView, hex_rows
+from kafkasniff.sinks.hex_view import SHOWN_FIELDS, HexView
 from kafkasniff.text.paint import PLAIN
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
@@ -83,14 +83,6 @@ def test_lines_of_messages_are_those_without_bytes() -> None:
         assert shown == [line for line in kafkasniff("decode", path).lines if not line.startswith("    ")]
 
 
-@pytest.mark.parametrize("arguments", [["--format", "json"], ["--format", "csv"], ["--no-records"]], ids=" ".join)
-def test_what_cannot_show_bytes(arguments: list[str]) -> None:
-    result = kafkasniff("decode", "-x", *arguments, ROOT / "captures" / "java-sasl.pcap")
-    assert result.code == Exit.USAGE
-    assert "--hex" in result.err
-    assert result.out == b""
-
-
 def view(data: bytes, *, whole: bool = False, width: int | None = None) -> list[str]:
     decoded = decode_request(data, 0, len(data))
     fields = {name: getattr(decoded, name) for name in decoded.__struct_fields__ if name in Message.__struct_fields__}
@@ -138,15 +130,6 @@ def test_hidden_payload_is_not_in_the_dump(hiding: str) -> None:
             found = b"".join(bytes.fromhex(match[1]) for line in lines if (match := rows.match(line)))
             assert (payload in found) == expected
             assert any(payload.decode() in line for line in lines) == expected
-
-
-def test_hidden_bytes_are_one_row() -> None:
-    rows = list(hex_rows(bytes(range(65, 77)), 1, 12, bytearray(b"\1\1\1\0\0\0\0\0\0\0\0\1"), whole=False))
-    assert rows == [
-        (1, 2, "42 43                    BC"),
-        (3, 0, "[8 bytes hidden]"),
-        (11, 1, "4c                       L"),
-    ]
 
 
 def write_golden() -> None:

@@ -11,7 +11,7 @@ from kafkasniff.native import kernel
 from kafkasniff.native import sessions as native_sessions
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.sinks.session_follower import PARTITIONS_PER_REQUEST, SessionFollower
+from kafkasniff.sinks.session_follower import SessionFollower
 
 CODE = FETCH * VERSIONS + 12
 BROKER = Endpoint("10.0.0.9", 9092)
@@ -62,32 +62,6 @@ def test_a_session_is_followed_until_it_changes() -> None:
     # The broker refuses a request.
     kept.sessions.response(BROKER, kept._exchange, 0, 71)
     kept.follower.release()
-    assert kept.followed == []
-
-
-def test_an_unknown_session_is_followed_until_it_begins() -> None:
-    kept = _Kept()
-    assert kept.ask(0, 7) is None
-    assert kept.followed == [0]
-    kept.begin(8, 1)
-    kept.follower.release()
-    assert kept.followed == [0]
-    kept.begin(7, 1)
-    kept.follower.release()
-    assert kept.followed == []
-
-
-def test_large_sessions_are_followed_later() -> None:
-    kept = _Kept()
-    kept.begin(7, 3 * PARTITIONS_PER_REQUEST)
-    seen = []
-    for _ in range(3):
-        kept.ask(0, 7)
-        seen.append(kept.followed)
-    assert seen == [[], [], [0]]
-    # From the beginning after a change.
-    kept.ask(0, 7, 1000)
-    kept.ask(0, 7)
     assert kept.followed == []
 
 

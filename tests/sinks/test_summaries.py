@@ -8,13 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.summaries import summary
-from kafkasniff.sinks.summaries.functions import record_types
 from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions, rate
 from kafkasniff.sinks.tree import body_tree
 from kafkasniff.text.paint import PLAIN
@@ -73,28 +70,12 @@ def test_a_body_that_was_not_decoded_has_no_summary() -> None:
     assert summary(message("response", api_key=None, body={}), PLAIN) == ""
 
 
-def entries(*types: str | None) -> dict[str, Any]:
-    found = [{"_value": {"type": name}} if name else {} for name in types]
-    return {"batches": [{**BATCH, "record_count": len(found), "compression": "none", "records": found}]}
-
-
-def test_types_of_records() -> None:
-    types = ["NoOpRecord", "TopicRecord", "PartitionRecord", "PartitionRecord", None]
-    assert record_types("__cluster_metadata-0", entries(*types)) == "TopicRecord, 2 PartitionRecord"
-    assert record_types("AAAAAAAAAAAAAAAAAAAAAQ-0", entries("NoOpRecord", "NoOpRecord")) == "2 NoOpRecord"
-    assert record_types("orders-0", entries("TopicRecord")) == ""
-    assert record_types("__x-0", entries(*"abcdef")) == "a, b, c, d, +2 more"
-    deleted = {"batches": [{"records": [{"_key": {"type": "OffsetCommitKey"}, "_value": None}]}]}
-    assert record_types("__consumer_offsets-3", deleted) == "OffsetCommitKey"
-    marker = {"batches": [{"records": [{"_control": {"name": "COMMIT"}}, {"_control": None}]}]}
-    assert record_types("__consumer_offsets-3", marker) == "COMMIT"
-    for nothing in (None, {}, {"batches": []}, {"batches": [{}]}):
-        assert record_types("__consumer_offsets-3", nothing) == ""
-
-
 def test_amounts_counts_and_lists() -> None:
     assert [amount(size) for size in (0, 999, 1000, 3112, 9949, 9951, 999_499, 999_500, 10**9, 10**13)] == [
         "0 B", "999 B", "1.0 kB", "3.1 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "1.0 GB", "10.0 TB",
+    ]  # fmt: skip
+    assert [rate(*one) for one in ((0.251, 12.4), (42.42, 4200), (1234.5, 123_450))] == [
+        "0.25/s (12 B/s)", "42.4/s (4.2 kB/s)", "1,234/s (123 kB/s)",
     ]  # fmt: skip
     assert count(1, "record") == "1 record"
     assert count(0, "record") == "0 records"
@@ -103,20 +84,6 @@ def test_amounts_counts_and_lists() -> None:
     assert named_partitions(topics) == (
         "a-0,1,2,3,4,5,+2 more, b-0,1,2,3,4,5,+2 more, c-0,1,2,3,4,5,+2 more, +8 partitions"
     )
-
-
-@pytest.mark.parametrize(
-    ("records", "size", "expected"),
-    [
-        (0.251, 12.4, "0.25/s (12 B/s)"),
-        (9.2, 810, "9.2/s (810 B/s)"),
-        (42.42, 4200, "42.4/s (4.2 kB/s)"),
-        (1234.5, 123_450, "1,234/s (123 kB/s)"),
-        (12_345_678, 9.9e9, "12,345,678/s (9.9 GB/s)"),
-    ],
-)
-def test_records_and_bytes_in_a_second(records: float, size: float, expected: str) -> None:
-    assert rate(records, size) == expected
 
 
 def pairs() -> list[tuple[int, int, str]]:

@@ -11,11 +11,8 @@ import pytest
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
-from kafkasniff.sinks.summaries import summary, syntax, templates
-from kafkasniff.sinks.summaries.general import general
+from kafkasniff.sinks.summaries import syntax, templates
 from kafkasniff.sinks.summaries.interpreter import interpreter
-from kafkasniff.text.paint import PLAIN
-from tests.sinks.messages import message
 
 
 def names(fields: tuple[FieldDefinition, ...]) -> Iterator[str]:
@@ -58,12 +55,6 @@ def test_every_field_is_in_a_definition() -> None:
             there[place] = there.get(place, False) or field in known
     assert [place for place, is_there in there.items() if not is_there] == []
     assert {phrase for phrase, _ in there} >= set(templates.phrases())
-
-
-def test_an_api_without_a_template_gets_the_general_summary() -> None:
-    reported = message(api_key=64, api_version=0, body={"broker_id": 7})
-    assert ("UnregisterBroker", "request") not in templates.titles()
-    assert summary(reported, PLAIN) == general(reported) == "broker 7"
 
 
 def field(name: str, kind: str = "int32", **facts: Any) -> FieldDefinition:

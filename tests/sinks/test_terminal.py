@@ -6,7 +6,7 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.sinks.terminal import MAX_LINE, MIN_SUMMARY, TerminalOutput, folded
@@ -28,6 +28,7 @@ def words(text: str) -> str:
 @given(
     st.sampled_from(["", HEAD, " " * 17, " " * 6, "    \x1b[2mname\x1b[0m: "]), st.lists(WORDS), st.integers(20, 200)
 )
+@example("", ["漢" * 40], 20)
 def test_pieces_fit_and_have_all_words(head: str, parts: list[str], width: int) -> None:
     line = head + "  ".join(parts)
     pieces = list(folded(line, width))
@@ -35,33 +36,26 @@ def test_pieces_fit_and_have_all_words(head: str, parts: list[str], width: int) 
     assert all(display_width(COLOUR.sub("", piece)) <= width for piece in pieces)
 
 
-@pytest.mark.parametrize("width", [80, 120, len(HEAD) + 90])
-def test_a_line_that_fits_stays(width: int) -> None:
-    line = HEAD[: width - 3] + "漢x"
-    assert list(folded(line, width)) == [line]
+SUMMARY = "one two three one two three"
 
 
-def test_a_summary_with_room_goes_on_below_itself() -> None:
-    width = len(HEAD) + MIN_SUMMARY
-    assert list(folded(HEAD + "one two three one two three one two three one two three", width)) == [
-        HEAD + "one two three one two three one two",
-        " " * len(HEAD) + "three one two three",
-    ]
-
-
-def test_a_summary_without_room_goes_on_below_the_ends() -> None:
-    first, second = folded(HEAD + "  client      one two three", len(HEAD) + 8)
-    assert first == HEAD + "  client"
-    assert second == " " * 17 + "one two three"
-
-
-def test_empty_columns_take_no_room_below_a_line() -> None:
-    *_, second = folded(HEAD + " " * 30 + "client         words", len(HEAD) + 8)
-    assert second == " " * 17 + "client  words"
-
-
-def test_lines_of_a_body_go_on_deeper_than_they_begin() -> None:
-    assert list(folded("  name: one two three", 16)) == ["  name: one two", "      three"]
+@pytest.mark.parametrize(
+    ("line", "width", "pieces"),
+    [
+        (HEAD + "漢x", len(HEAD) + 3, [HEAD + "漢x"]),
+        # A summary with room continues below itself, one without below the ends, and a body deeper than it begins.
+        (HEAD + SUMMARY, len(HEAD) + MIN_SUMMARY, [HEAD + SUMMARY]),
+        (
+            f"{HEAD}{SUMMARY} {SUMMARY}",
+            len(HEAD) + MIN_SUMMARY,
+            [f"{HEAD}{SUMMARY} one two", " " * len(HEAD) + "three one two three"],
+        ),
+        (HEAD + "  client      one two three", len(HEAD) + 8, [HEAD + "  client", " " * 17 + "one two three"]),
+        ("  name: one two three", 16, ["  name: one two", "      three"]),
+    ],
+)
+def test_where_lines_continue(line: str, width: int, pieces: list[str]) -> None:
+    assert list(folded(line, width)) == pieces
 
 
 def test_colours_stay_where_they_are() -> None:
@@ -78,12 +72,6 @@ def test_a_listing_fits_and_says_what_a_file_has(width: int, options: tuple[str,
     assert max(map(display_width, listing.text.splitlines())) <= width
     if not options:  # bodies choose their lines by the width
         assert words(listing.text) == words(kafkasniff("decode", "-q", CAPTURE).text)
-
-
-def test_columns_of_a_wide_listing_do_not_move() -> None:
-    listing = kafkasniff("decode", "-q", CAPTURE, stdout_tty=True, width=200, environ={"NO_COLOR": "1"}).text
-    places = {line.index(" #") for line in listing.splitlines() if " #" in line}
-    assert len(places) == 1
 
 
 def test_a_piece_of_payload_is_not_folded() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Problem, SaslToken
 from kafkasniff.sinks import text_columns
-from kafkasniff.sinks.lines import BLOCK_BYTES, LineWriter, TextWriter, joined
+from kafkasniff.sinks.lines import TextWriter
 from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
 from kafkasniff.sinks.text_columns import NAME_WIDTH, EndsColumn, PaddedColumn
 from kafkasniff.text.paint import PLAIN
@@ -70,29 +70,6 @@ ONE_END, OTHER_END = Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.2", 9092)
 ARROWS = ("→", "←")
 
 
-def test_ends() -> None:
-    column = EndsColumn({}, PLAIN, ARROWS, 0)
-    assert column.pad(1, ONE_END, OTHER_END)[2:] == (
-        "10.0.0.1:50000 → 10.0.0.2:9092",
-        "10.0.0.1:50000 ← 10.0.0.2:9092",
-    )
-    cleared = column.cleared
-    short = Endpoint("10.0.0.1", 1), None
-    assert column.pad(2, *short)[2] == "10.0.0.1:1 → ?" + " " * 16
-    assert (column.cleared, set(column.ready)) == (cleared, {1, 2})
-    assert column.pad(3, Endpoint("2001:db8::1", 50_000), OTHER_END)[2] == "[2001:db8::1]:50000 → 10.0.0.2:9092"
-    assert (column.cleared, set(column.ready)) == (cleared + 1, {3})
-
-
-def test_names() -> None:
-    names = {"10.0.0.1": "app", "10.0.0.2": "host", "10.0.0.2:9092": "kafka-1"}
-    column = EndsColumn(names, PLAIN, ARROWS, 0)
-    assert column.pad(1, ONE_END, OTHER_END)[2] == "app:50000 → kafka-1:9092"
-    assert column.pad(2, ONE_END, Endpoint("10.0.0.2", 9093))[2].rstrip() == "app:50000 → host:9093"
-    names["10.0.0.9"] = "n" * 500
-    assert column.pad(3, Endpoint("10.0.0.9", 1), None)[2] == f"{'n' * NAME_WIDTH}… +{500 - NAME_WIDTH}:1 → ?"
-
-
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_columns, "LINE_CACHE", 5)
     column, ends = PaddedColumn(4), EndsColumn({}, PLAIN, ARROWS, 0)
@@ -102,6 +79,8 @@ def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(column.ready) <= 5
         assert len(ends.ready) <= 5
     assert ends.cleared >= 9
+    named = EndsColumn({"10.0.0.1": "n" * 500, "10.0.0.2:9092": "kafka-1"}, PLAIN, ARROWS, 0)
+    assert named.pad(1, ONE_END, OTHER_END)[2] == f"{'n' * NAME_WIDTH}… +{500 - NAME_WIDTH}:50000 → kafka-1:9092"
 
 
 class Stream:
@@ -114,19 +93,6 @@ class Stream:
 
     def flush(self) -> None:
         self.flushes += 1
-
-
-def test_lines_are_written_in_blocks_and_whole() -> None:
-    stream = Stream()
-    writer = LineWriter(stream)
-    line = b"x" * 999 + b"\n"
-    for _ in range(100):
-        writer.add(line)
-    assert len(stream.writes) == 1
-    assert len(stream.writes[0]) >= BLOCK_BYTES
-    writer.flush()
-    assert b"".join(stream.writes) == line * 100
-    assert all(block.endswith(b"\n") for block in stream.writes)
 
 
 def test_text_is_encoded_in_blocks_and_whole() -> None:
@@ -151,13 +117,3 @@ def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
     writer.add("\udcff")
     writer.flush()
     assert stream.writes == [b"\xb5\\u2192\n\\udcff\n"]
-
-
-def test_parts_are_joined_into_pieces() -> None:
-    assert list(joined(["a", "bc", "def", "", "g"], "\n", 3)) == ["a\nbc", "def", "\ng"]
-    assert list(joined([b"a", b"bc"], b"", 1)) == [b"a", b"bc"]
-    assert list(joined(iter(()), "\n", 3)) == []
-    parts = iter([b"ab", b"c"])
-    # Parts are taken when their piece is wanted.
-    assert next(joined(parts, b"", 2)) == b"ab"
-    assert list(parts) == [b"c"]

@@ -14,8 +14,8 @@ import pytest
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
-from tests.cli.commands.test_live import Wire
 from tests.cli.console import kafkasniff
+from tests.cli.wire import Wire
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.write import pcap_bytes, pcapng_bytes

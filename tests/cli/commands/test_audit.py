@@ -19,7 +19,6 @@ from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import START_NS, Conversation, interleaved
-from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.write import pcap_bytes
 
 OLDEST = {
@@ -222,21 +221,3 @@ def test_too_many_clients_at_once(capture: Path, monkeypatch: pytest.MonkeyPatch
     kept = {one["client_id"]: one["requests"] for one in result.objects[0]["clients"]}
     assert kept["fixed"] == 2
     assert sum(kept.values()) < 12
-
-
-def test_columns_change_no_software(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty version is one, and the first greeting of a connection counts, even with columns of exchanges."""
-    made = Conversation(client=("10.0.0.5", 50_000), broker=("10.0.0.9", 9092))
-    made.handshake()
-    for number, version in enumerate(("", "2.0")):
-        asked = {"client_software_name": b"franz-go", "client_software_version": version.encode()}
-        place = 10 * number
-        made.exchange(request_bytes(18, 3, place, **asked), response_bytes(18, 3, place))
-        for correlation in range(place + 1, place + 5):
-            made.exchange(request_bytes(15, 3, correlation), response_bytes(15, 3, correlation))
-    made.close()
-    path = written(tmp_path / "capture.pcap", [made])
-    for _ in range(2):
-        (client,) = audited(path, "--target", "4.0")["clients"]
-        assert (client["software_name"], client["software_version"], client["requests"]) == ("franz-go", "", 10)
-        monkeypatch.setattr("kafkasniff.cli.running.capture_usage.ExchangeFinder", lambda *_, **_named: None)

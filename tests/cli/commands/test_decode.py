@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
 from tests.cli.console import kafkasniff
-from tests.craft.samples import mixed, producer
-from tests.craft.write import pcap_bytes, pcapng_bytes
+from tests.craft.samples import producer
+from tests.craft.write import pcapng_bytes
 
 MESSAGES = 46
 
@@ -48,51 +47,6 @@ def test_records_can_be_omitted(capture: Path) -> None:
     assert {key: value for key, value in batches()[0].items() if key != "records"} == without
 
 
-def test_filters(capture: Path) -> None:
-    everything = messages(kafkasniff("decode", "--format", "json", capture))
-
-    def chosen(*options: object) -> list[dict[str, Any]]:
-        result = kafkasniff("decode", "--format", "json", *options, capture)
-        assert result.code == (Exit.OK if result.out else Exit.NOTHING)
-        assert f"{len(messages(result))} shown" in result.err
-        return messages(result)
-
-    def those(test: Any) -> list[dict[str, Any]]:
-        wanted = {item["exchange"] for item in everything if test(item)}
-        return [item for item in everything if item["exchange"] in wanted]
-
-    def sides(items: list[dict[str, Any]]) -> list[tuple[int, str]]:
-        return sorted((item["exchange"], item["type"]) for item in items)
-
-    assert sides(chosen("--api", "metadata")) == sides(those(lambda item: item["api"] == "Metadata"))
-    assert sides(chosen("--api", "0,1")) == sides(those(lambda item: item["api_key"] in {0, 1}))
-    assert sides(chosen("--errors")) == sides(those(lambda item: item.get("errors")))
-    assert len(chosen("--errors")) == 2
-    assert sides(chosen("--host", "10.0.0.6")) == sides(those(lambda item: item["client"].startswith("10.0.0.6:")))
-    assert sides(chosen("--correlation-id", 3)) == sides(those(lambda item: item["correlation_id"] == 3))
-    number = everything[0]["connection"]
-    assert sides(chosen("--connection", number)) == sides(those(lambda item: item["connection"] == number))
-    assert sides(chosen("--exchange", 4, "--exchange", 5)) == sides(those(lambda item: item["exchange"] in {4, 5}))
-    slow = chosen("--slower-than", "0.5ms")
-    assert sides(slow) == sides(those(lambda item: (item.get("latency_ms") or 0) > 0.5))
-    assert sides(chosen("--topic", "ör*")) == sides(those(lambda item: "öre" in json.dumps(item, ensure_ascii=False)))
-    assert chosen("--client-id", "nobody") == []
-    assert sides(chosen("--client-id", "craft*")) == sides(those(lambda item: item["client_id"] == "crafted"))
-    middle = everything[20]["time"]
-    before, after = chosen("--until", middle), chosen("--since", middle)
-    assert sides(before) == sides(those(lambda item: item["type"] == "request" and item["time"] <= middle))
-    assert {item["exchange"] for item in before} | {item["exchange"] for item in after} == {
-        item["exchange"] for item in everything
-    }
-    assert sides(chosen("--since", "+0s")) == sides(everything)
-    assert chosen("--since", "+10m") == []
-
-
-def test_ports(capture: Path) -> None:
-    for port, count in ((9092, MESSAGES), (80, 0)):
-        assert len(messages(kafkasniff("decode", "--format", "json", "--port", port, capture))) == count
-
-
 def test_count_stops_after_that_many_messages(capture: Path) -> None:
     everything = messages(kafkasniff("decode", "--format", "json", capture))
     for count in (1, 2, 7, MESSAGES, MESSAGES + 5):
@@ -119,34 +73,14 @@ def test_an_unfinished_file_is_reported_as_incomplete(
     assert f"{path} is incomplete" in result.err
 
 
-def test_problems_in_streams_do_not_change_the_code(tmp_path: Path) -> None:
-    packets = [packet for number, packet in enumerate(mixed()) if number not in {20, 21, 30}]
-    path = tmp_path / "lossy.pcap"
-    path.write_bytes(pcap_bytes(packets))
-    result = kafkasniff("decode", "--format", "json", path)
-    assert result.code == 0
-    assert any(item["type"] == "problem" for item in result.objects)
-
-
-def test_several_captures_are_distinguished(tmp_path: Path) -> None:
-    packets = mixed()
-    paths = []
-    for number, part in enumerate((packets[:60], packets[60:])):
-        paths.append(tmp_path / f"{number}.pcap")
-        paths[-1].write_bytes(pcap_bytes(part, nanoseconds=True))
-    found = messages(kafkasniff("decode", "--format", "json", *paths))
-    assert len(found) == MESSAGES
-    assert {item["capture"] for item in found} == {str(path) for path in paths}
-    shown = kafkasniff("decode", *paths).lines
-    assert [line for line in shown if line.startswith("capture ")] == [f"capture {path}" for path in paths]
-
-
-def test_progress_is_shown_on_terminals_and_erased(capture: Path) -> None:
+def test_progress_is_shown_on_terminals_and_erased(capture: Path, tmp_path: Path) -> None:
     ticks = iter(range(10_000))
     options = {"stderr_tty": True, "clock": lambda: float(next(ticks))}
     shown = kafkasniff("decode", capture, **options).err
     assert "%" in shown
     assert "\r\x1b[Kkafkasniff: " in shown
+    exported = kafkasniff("export", capture, "-o", tmp_path / "out", **options).err
+    assert ("[####" in exported, "s left" in exported) == (True, True)
     for quiet in (["-q"], []):
         extra = {} if quiet else {"stdout_tty": True}
         assert "%" not in kafkasniff("decode", *quiet, capture, **{**options, **extra}).err

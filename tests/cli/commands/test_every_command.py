@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -82,11 +81,6 @@ def test_colours_and_encodings(name: str, capture: Path) -> None:
     assert run(name, capture, encoding="ascii").out.isascii()
 
 
-@pytest.mark.parametrize("name", ["decode", "stats"])
-def test_a_sufficient_memory_budget_changes_nothing(name: str, capture: Path) -> None:
-    assert run(name, "--memory", "128M", capture).out == run(name, capture).out
-
-
 @pytest.mark.parametrize("name", one_in(2, list(COMMANDS), 1))
 def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None:
     """Everything read counts. The exit code for findings takes precedence."""
@@ -127,27 +121,6 @@ def test_an_empty_capture(name: str, tmp_path: Path) -> None:
     assert bool(result.out) == bool(EMPTY[name])
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Captures beside a foreign manifest, as in `captures/`."""
-    place = tmp_path_factory.mktemp("every") / "captures"
-    place.mkdir()
-    for path in NAMES:
-        shutil.copy(path, place)
-    (place / "manifest.json").write_text('{"captures": []}')
-    return place
-
-
-@pytest.mark.parametrize("name", one_in(3, [name for name in COMMANDS if name not in ("analyze", "diff")]))
-def test_a_folder_of_captures_is_its_captures(name: str, folder: Path) -> None:
-    files = sorted(folder.glob("*.pcap"))
-    found, expected = run(name, "--json", "-q", folder), run(name, "--json", "-q", *files)
-    assert found.code == expected.code
-    both = ", ".join(json.dumps(str(one)) for one in files)
-    assert found.text.replace(json.dumps(str(folder)), both).replace(" ", "") == expected.text.replace(" ", "")
-    assert found.out
-
-
 def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     files = write_rotated(tmp_path, mixed())
     (together,), (alone,) = run("stats", "--json", *files).objects, run("stats", "--json", capture).objects
@@ -155,17 +128,6 @@ def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     for answer in (together, alone):
         del answer["sources"], answer["problems"][0]["first_packet"]
     assert together == alone
-
-
-@pytest.mark.parametrize("name", one_in(2, ["timing", "check"]))
-def test_many_captures_are_counted_in_the_heading(name: str, capture: Path, tmp_path: Path) -> None:
-    """A list of names would hide the result; JSON has them."""
-    paths = [shutil.copy(capture, tmp_path / f"{number}.pcap") for number in range(4)]
-    result = run(name, "-q", *paths)
-    assert "4 captures" in result.lines[0]
-    if name != "timing":
-        assert run(name, "--json", "-q", *paths).objects[0]["sources"] == list(map(str, paths))
-    assert str(tmp_path) in run(name, "-q", tmp_path).lines[0]
 
 
 @pytest.mark.parametrize("name", one_in(2, OTHERS, 1))
@@ -178,21 +140,6 @@ def test_names_of_addresses(name: str, tmp_path: Path) -> None:
         assert run(name, "-q", "--json", "--hosts", hosts, SASL).out == run(name, "-q", "--json", SASL).out
 
 
-def test_names_of_addresses_in_lines(capture: Path, tmp_path: Path) -> None:
-    names = tmp_path / "hosts"
-    names.write_text("10.0.0.5 producer rack=a\n10.0.0.6 consumer rack=b\n10.0.0.9:9092 broker-one rack=a\n")
-    text = run("decode", "-q", "--hosts", names, capture).text
-    assert "producer:51334" in text
-    assert "broker-one:9092" in text
-    assert "10.0.0.5" not in text
-    assert len(text.splitlines()) == len(run("decode", "-q", capture).lines)
-    assert run("decode", "-q", "--hosts", names, "--jobs", 2, capture).text == text
-    assert run("decode", "--json", "--hosts", names, capture).out == run("decode", "--json", capture).out
-    screen = run("stats", "-q", "--hosts", names, capture).lines
-    (broker,) = [line for line in screen[: screen.index("Clients")] if "10.0.0.9:9092" in line]
-    assert broker.split()[1:3] == ["broker-one", "a"]
-
-
 def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     """Clients of the capture name no rack, and its broker has none."""
     command = ("analyze", "racks", "-q", "--json", CAPTURES / "librdkafka-codecs.pcap")
@@ -202,18 +149,6 @@ def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     hosts.write_text(f"{bare[0]['broker']} broker rack=eu-1a\n127.0.0.0/8 rack=eu-1b\n")
     named = kafkasniff(*command, "--hosts", hosts).objects
     assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in named} == {("eu-1b", "eu-1a", True)}
-
-
-@pytest.mark.parametrize("name", [name for name in OTHERS if name not in ("check", "diff")])
-def test_filters_select_a_client(name: str, tmp_path: Path) -> None:
-    """Each sees the exchanges of the selected client alone, as an export with the same filter has them."""
-    text = run(name, "-q", "--client-id", "scram-sha-512", SASL).text
-    assert "scram-sha-512" in text
-    assert "scram-sha-256" not in text
-    if name in ("analyze", "audit"):
-        folder = tmp_path / "tables"
-        assert kafkasniff("export", "-q", SASL, "-o", folder, "--client-id", "scram-sha-512").code == Exit.OK
-        assert run(name, "-q", folder).text == text
 
 
 @pytest.mark.parametrize("command", [("audit", "--target", "4.0"), ("analyze", "record-sizes"), ("security",)])

@@ -8,7 +8,6 @@ import click
 import pytest
 
 from kafkasniff.cli.commands.help import TOPICS, help_command
-from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.main import command_line
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.fields import FIELDS
@@ -47,11 +46,6 @@ def test_filters_name_every_field_and_their_examples_are_valid() -> None:
     assert len(examples) >= 4
     for one in examples:
         parse_filter(one)
-
-
-def test_exit_codes() -> None:
-    text = "\n".join(_lines("exit-codes"))
-    assert all(re.search(rf"\b{int(code)}\b", text) for code in Exit)
 
 
 @pytest.mark.parametrize("width", [60, 80])

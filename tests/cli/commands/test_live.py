@@ -6,10 +6,10 @@ import json
 import re
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,62 +25,10 @@ from kafkasniff.model import Message
 from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import kafkasniff
 from tests.cli.real_live import conversation, running
+from tests.cli.wire import Wire
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.tables.exports.exported import Rows, files, manifest, named_files, rows, tables
-
-
-class Wire:
-    """A live source that yields crafted packets and then waits, as an interface does, until it is stopped."""
-
-    def __init__(self) -> None:
-        self.asked: dict[str, Any] = {}
-        self.stopped = threading.Event()
-        self.closed = False
-        self.backlog = 0.0
-        self.broken = False
-        self.idle_seconds: float | None = None
-
-    def open(
-        self,
-        interface: str,
-        *,
-        bpf: str | None = None,
-        idle_seconds: float | None = None,
-        on_ready: Callable[[], None] | None = None,
-        parent: int | None = None,
-        say: Callable[[str], None],
-        **more: float,
-    ) -> Wire:
-        assert parent is None
-        self.asked = {"interface": interface, "bpf": bpf, **more}
-        self.say = say
-        self.idle_seconds = idle_seconds
-        if on_ready is not None:
-            on_ready()
-        return self
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.closed = True
-
-    def __iter__(self) -> Iterator[PacketBatch]:
-        packets = mixed()
-        yield batch(packets[:50])
-        yield batch(packets[50:], range(50, len(packets)))
-        assert self.stopped.wait(120), "nobody stopped the capture"
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-
-@pytest.fixture
-def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    source = Wire()
-    monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
-    return source
+from tests.tables.exports.exported import Rows, files, named_files, rows, tables
 
 
 def test_duration_ends_it(wire: Wire) -> None:
@@ -119,12 +67,6 @@ def test_filters_work_as_in_decode(wire: Wire, options: tuple[str, ...]) -> None
     assert "2 shown" in result.err
 
 
-def test_bytes_of_messages(wire: Wire) -> None:
-    lines = kafkasniff("live", "-i", "eth0", "-x", "--duration", "0.2").lines
-    assert any(line.startswith("    0000  ") for line in lines)
-    assert any(line.endswith("correlation_id: 1") for line in lines)
-
-
 def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:
     wire.backlog = 0.75
     result = kafkasniff("live", "-i", "eth0", "--format", "json", "--duration", "0.05")
@@ -159,15 +101,13 @@ def test_the_lines_of_a_slice_are_written_together(
     With the kernel, the first two slices contain lines that it writes.
     """
     stdout = Writes()
-    slices: list[tuple[int, list[int]]] = []
+    written: list[int] = []
 
     def watched(feed: Callable[[Inspector, PacketBatch], Iterator[Any]]) -> Any:
         def watch(inspector: Inspector, packets: PacketBatch) -> Iterator[Any]:
             for events in feed(inspector, packets):
-                before = len(stdout.lines)
-                size = sum(getattr(event, "count", 1) for event in events)
                 yield events
-                slices.append((size, stdout.lines[before:]))
+                written.append(len(stdout.lines))
 
         return watch
 
@@ -175,41 +115,36 @@ def test_the_lines_of_a_slice_are_written_together(
         monkeypatch.setattr(Inspector, name, watched(getattr(Inspector, name)))
     monkeypatch.setattr("kafkasniff.engine.emitting.SLICE", 5)
     result = kafkasniff("live", "-i", "eth0", "-q", "--duration", "50ms", *options, stdout=stdout)
-    assert result.code == 0
-    written = [(size, lines) for size, lines in slices if lines]
-    assert len(written) > 3
-    assert sum(size for size, _ in written) >= 40
-    for size, lines in written:
-        assert len(lines) == 1, f"{size} events were written as {lines} lines"
-        # In text, a problem of a message has its own line.
-        assert 1 <= lines[0] <= 2 * size
-    assert any(lines[0] > 2 for _, lines in written)
+    assert (result.code, len(stdout.lines)) == (0, written[-1])
+    assert all(after - before <= 1 for before, after in pairwise([0, *written]))
+    assert len(stdout.lines) > 3
+    assert sum(stdout.lines) >= 40
+    assert max(stdout.lines) > 2
+
+
+class Ignoring:
+    def write(self, event: object) -> None:
+        """Nothing is written."""
+
+    write_lines = write
+
+    def close(self) -> None:
+        """Nothing to close."""
 
 
 def test_delays_are_sampled_evenly() -> None:
-    class Sink:
-        def write(self, event: Any) -> None:
-            """Ignore the event."""
-
-        def close(self) -> None:
-            """Nothing to close."""
-
     now = 0
-    sink = TimedSink(Sink(), now=lambda: now)
+    sink = TimedSink(Ignoring(), now=lambda: now)
     assert sink.line() == ""
     message = next(one for one in Inspector().feed(batch(mixed())) if isinstance(one, Message))
     message = msgspec.structs.replace(message, time_ns=0)
-    count = 5 * MAX_SAMPLES
-    for number in range(1, count + 1):
+    for number in range(5 * MAX_SAMPLES):
         now = number * 1_000
         sink.write(message)
     assert len(sink._delays) <= MAX_SAMPLES
     # Delays increase by a microsecond with each message: the median is half of the last.
-    words = re.fullmatch(r"lines ([\d.]+) ms after their packets \(99th percentile ([\d.]+) ms\)", sink.line())
-    assert words is not None
-    middle, late = (float(one) for one in words.groups())
-    assert middle == pytest.approx(count / 2_000, rel=0.02)
-    assert late == pytest.approx(0.99 * count / 1_000, rel=0.02)
+    found = [float(one) for one in re.findall(r"([\d.]+) ms", sink.line())]
+    assert found == pytest.approx([5 * MAX_SAMPLES / 2_000, 0.99 * 5 * MAX_SAMPLES / 1_000], rel=0.02)
 
 
 def test_missing_privileges_are_code_5(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,7 +163,8 @@ def without_capture(found: dict[str, Rows]) -> dict[str, Rows]:
 
 
 def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> None:
-    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--export", tmp_path / "live", "--duration", "50ms")
+    result = kafkasniff("live", "-i", "eth0", "--format", "json", "--export", tmp_path / "live", "--export-every", "5m",
+                        "--duration", "50ms")  # fmt: skip
     assert result.code == 0
     assert sum(item["type"] in {"request", "response"} for item in result.objects) == 46
     assert wire.idle_seconds == LOOK_SECONDS
@@ -240,21 +176,6 @@ def test_tables_beside_messages(wire: Wire, capture: Path, tmp_path: Path) -> No
     reported = result.err.splitlines()[-1].replace(str(tmp_path / "live"), str(tmp_path / "file"))
     reported = reported.partition(", lines ")[0]
     assert reported == file.err.splitlines()[-1]
-
-
-def test_options_of_tables(wire: Wire, capture: Path, tmp_path: Path) -> None:
-    some = ["--tables", "exchanges,problems", "--no-json", "--errors", "--records"]
-    command = ["live", "-i", "eth0", "-q", "--export", tmp_path / "live", "--export-every", "5m", *some]
-    assert kafkasniff(*command, "--duration", "50ms").code == 0
-    assert kafkasniff("export", capture, "-q", "-o", tmp_path / "file", *some).code == 0
-    live, file = manifest(tmp_path / "live"), manifest(tmp_path / "file")
-    assert live["options"] == file["options"]
-    assert list(live["tables"]) == ["exchanges", "problems"]
-    (row,) = rows(tmp_path / "live", "exchanges")
-    assert [{**row, "capture": None}] == [{**one, "capture": None} for one in rows(tmp_path / "file", "exchanges")]
-    (reported,) = live["captures"]
-    assert (reported["name"], reported["size"]) == ("eth0", None)
-    assert datetime.fromisoformat(reported["begun"]).tzinfo == UTC
 
 
 def test_a_missing_interface_leaves_no_folder(tmp_path: Path) -> None:
@@ -315,50 +236,23 @@ class Said(io.StringIO):
 
 @pytest.mark.extended
 @pytest.mark.root
-def test_tables_of_a_real_interface(require_root: Callable[[], None], tmp_path: Path) -> None:
-    """The rows match the lines; one commit happens while the interface is idle, one at the end."""
-    require_root()
-    folder = tmp_path / "out"
-    with running(["--export", str(folder), "--export-every", "1s"], 5) as process:
-        assert process.stdout is not None
-        request, response = (json.loads(process.stdout.readline()) for _ in range(2))
-        deadline = time.monotonic() + 60
-        while not (folder / "manifest.json").exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        (before,) = rows(folder, "exchanges")
-        process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0
-    assert b"Traceback" not in said
-    (row,) = rows(folder, "exchanges")
-    assert row == before
-    assert manifest(folder)["runs"] in {1, 2}
-    assert row["capture"] == "lo"
-    assert json.loads(row["request_body"])["topic_data"][0]["name"] == "orders"
-    moment = datetime.fromisoformat(f"{request['time'][:26]}Z")
-    assert (row["time"], row["time_ns"] % 1000) == (moment, int(request["time"][26:29]))
-    assert row["latency_us"] == round(response["latency_ms"] * 1000, 3) // 1
-    assert (row["api"], row["api_version"], row["correlation_id"]) == ("Produce", 9, 5)
-    assert f"{row['client_ip']}:{row['client_port']}" == request["client"]
-    (record,) = rows(folder, "records")
-    assert (record["key"], record["value"], record["topic"]) == (b"k", b"v", "orders")
-    assert len(rows(folder, "connections")) == 1
-    assert files(folder) == named_files(folder)
-
-
-@pytest.mark.extended
-@pytest.mark.root
 def test_a_terminal_that_closes_loses_no_row(require_root: Callable[[], None], tmp_path: Path) -> None:
-    """The shell and the kernel each send a SIGHUP; uncommitted rows are still committed."""
+    """The shell and the kernel each send a SIGHUP; uncommitted rows are still committed, and match the lines."""
     require_root()
     folder = tmp_path / "out"
     with running(["-o", "-", "--export", str(folder)], 5) as process:
         assert process.stdout is not None
-        assert [json.loads(process.stdout.readline())["type"] for _ in range(2)] == ["request", "response"]
+        request, response = (json.loads(process.stdout.readline()) for _ in range(2))
         assert not (folder / "manifest.json").exists()
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGHUP)
         _, said = process.communicate(timeout=60)
         assert process.returncode == 0, said
-    assert len(rows(folder, "exchanges")) == 1
+    (row,), (record,) = rows(folder, "exchanges"), rows(folder, "records")
+    assert (row["capture"], row["api"], row["api_version"], row["correlation_id"]) == ("lo", "Produce", 9, 5)
+    assert row["time"] == datetime.fromisoformat(f"{request['time'][:26]}Z")
+    assert row["latency_us"] == round(response["latency_ms"] * 1000, 3) // 1
+    assert f"{row['client_ip']}:{row['client_port']}" == request["client"]
+    assert (record["key"], record["value"], record["topic"]) == (b"k", b"v", "orders")
+    assert len(rows(folder, "connections")) == 1
+    assert files(folder) == named_files(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from kafkasniff.errors import OutputError, UsageError
 from tests.analysis.exports import write_export
 from tests.analysis.tables import exchange
 from tests.cli.console import kafkasniff
-from tests.conftest import ROOT
 
 pytest.importorskip("vl_convert")
 pytest.importorskip("jinja2")
@@ -64,17 +62,6 @@ def test_names_of_addresses(capture: Path, tmp_path: Path) -> None:
     text = kafkasniff("report", capture, "-o", "-", "--hosts", hosts).text
     assert "&lt;billing&gt; (10.0.0.5:51334)" in text
     assert "<td>broker-1</td><td>eu-1a</td>" in text
-
-
-def test_security() -> None:
-    text = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-").text
-    (section,) = re.findall('(?s)<section id="security">.*?</section>', text)
-    assert "<td>alice</td><td>PLAIN succeeded</td><td>sasl-plain</td>" in section
-    assert "Use a SASL_SSL listener, and change these credentials." in text
-    assert re.search('<a href="#connection-[0-9-]+">#3</a>', text)
-    selected = kafkasniff("report", ROOT / "captures" / "java-sasl.pcap", "-o", "-", "--client-id", "scram-*").text
-    assert "PLAIN succeeded" not in selected
-    assert "SCRAM-SHA-512 succeeded" in selected
 
 
 def test_missing_parts_of_an_export_are_reported(tmp_path: Path) -> None:

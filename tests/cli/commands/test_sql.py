@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import signal
 import stat
 import subprocess
@@ -74,15 +73,6 @@ def test_a_query_in_a_file(export: Path, tmp_path: Path) -> None:
     assert kafkasniff("sql", "-f", "-", CLASSIC, "-q", stdin=APIS.encode()).lines == lines
 
 
-def test_csv(export: Path) -> None:
-    query = "SELECT api, topics, time, latency_us, 'a' AS api FROM exchanges WHERE api = 'Fetch' ORDER BY time LIMIT 1"
-    rows = list(csv.reader(kafkasniff("sql", query, export, "--format", "csv").lines))
-    assert rows == [
-        ["api", "topics", "time", "latency_us", "api_1"],
-        ["Fetch", '["events"]', "2026-11-21T07:10:24.069248000Z", "27608", "a"],
-    ]
-
-
 def test_parquet(export: Path, tmp_path: Path) -> None:
     path = tmp_path / "answer.parquet"
     assert kafkasniff("sql", "SELECT api, time FROM exchanges", export, "-o", path).code == Exit.OK
@@ -107,25 +97,6 @@ def test_the_list_of_tables(export: Path, tmp_path: Path) -> None:
     assert [one["table"] for one in kafkasniff("sql", tmp_path / "some", "--format", "json").objects] == ["connections"]
     missing = kafkasniff("sql", APIS, tmp_path / "some")
     assert (missing.code, "there is no table exchanges; there are connections" in missing.err) == (Exit.USAGE, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["SELECT lag FROM exchanges", CLASSIC], "there is no column lag; "),
-        (["SELECT 1"], "which captures or exports?"),
-        (["-f", "no-such-file.sql", CLASSIC], "cannot read no-such-file.sql: No such file or directory"),
-        (["-f", "-", "-"], "stdin is either the query or a capture"),
-        (["--list", "--format", "csv"], "the list of tables is text or JSON"),
-        ([APIS, CLASSIC, "--format", "parquet"], "-o FILE.parquet"),
-        ([APIS, CLASSIC, "--query-memory", "1M"], "128M is the minimum"),
-    ],
-)
-def test_misuse(arguments: list[object], message: str) -> None:
-    result = kafkasniff("sql", *arguments)
-    assert (result.code, result.out) == (Exit.USAGE, b"")
-    assert message in result.err
-    assert result.err.count("\n") == 1
 
 
 def test_a_truncated_capture_is_reported(tmp_path: Path) -> None:

@@ -14,43 +14,12 @@ from tests.conftest import ROOT
 from tests.craft.write import write_pcap
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 
-RECORDS = 'request.topic_data.partition_data.records.batches.records.key == "key-0"'
-
 
 def answered(*arguments: object, **options: Any) -> dict[str, Any]:
     result = kafkasniff("stats", "--format", "json", *arguments, **options)
     assert result.code in (Exit.OK, Exit.BROKEN), result.err
     (found,) = result.objects
     return found
-
-
-def by(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in names) for row in rows]
-
-
-def test_the_crafted_capture(capture: Path) -> None:
-    """See `samples.mixed`: 16 requests of a producer, one unanswered as requested; 9 of a consumer, the last one
-    unanswered; one connection that is not Kafka.
-    """
-    answer = answered(capture)
-    assert answer["exchanges"]["requests"] == 16 + 9 - 1
-    assert answer["connections"]["connections"] == 3
-    assert (answer["connections"]["kafka"], answer["connections"]["not_kafka"]) == (2, 1)
-    assert by(answer["brokers"], "address", "port", "connections") == [("10.0.0.9", 9092, 2)]
-    assert sorted(by(answer["clients"], "address", "software_name")) == [("10.0.0.5", "craft"), ("10.0.0.6", None)]
-    apis = {one["api"]: one for one in answer["apis"]}
-    assert (apis["Produce"]["versions"], apis["Produce"]["exchanges"], apis["Produce"]["unanswered"]) == ([3, 9], 12, 0)
-    assert (apis["Fetch"]["exchanges"], apis["Fetch"]["unanswered"]) == (8, 1)
-    (orders,) = answer["topics"]
-    # Batches of 3 to 8 records, five of 2, one of 1; fetches of 1, 40, 3, 200 and 2.
-    assert orders["produced"]["records"] == sum(range(3, 9)) + 5 * 2 + 1
-    assert orders["fetched"]["records"] == 1 + 40 + 3 + 200 + 2
-    # A key of 5 to 7 bytes, a value of up to 700, and a header of 3.
-    assert 700 + 5 + 3 <= orders["record_bytes_max"] <= 700 + 7 + 3
-    (error,) = answer["errors"]
-    assert (error["code"], error["count"], error["first_api"], error["first_topic"]) == (6, 1, "Produce", "orders")
-    assert "leader" in error["meaning"]
-    assert [one["kind"] for one in answer["problems"]] == ["request-unanswered"]
 
 
 def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
@@ -67,33 +36,6 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     whole, exported = (text.partition("\n") for text in texts)
     assert [whole[0], exported[0]] == [str(capture), str(folder)]
     assert whole[2] == exported[2]
-
-
-@pytest.mark.parametrize("name", one_in(3, ["java-sasl.pcap", "old-raw-sasl.pcap", "tls/tls12-kafka-python.pcapng"]))
-def test_security_is_that_of_the_command(name: str) -> None:
-    path = ROOT / "captures" / name
-    (whole,) = kafkasniff("security", "-q", "--format", "json", path).objects
-    found = answered(path)["security"]
-    assert found["identities"] == whole["identities"]
-    assert found["findings"] == [{key: one[key] for key in found["findings"][0]} for one in whole["findings"]]
-    assert found["more"] == {"identities": 0, "findings": 0}
-    cut = answered(path, "--top", 1)["security"]
-    for key in ("identities", "findings"):
-        assert len(cut[key]) + cut["more"][key] == len(whole[key])
-
-
-def test_filters(capture: Path) -> None:
-    answer = answered(capture, "--api", "Fetch")
-    assert [one["api"] for one in answer["apis"]] == ["Fetch"]
-    assert answer["connections"]["connections"] == 1
-    assert answer["topics"][0]["produced"]["records"] == 0
-    assert answered(capture, "--errors")["exchanges"]["exchanges"] == 1
-    answer = answered(ROOT / "captures" / "java-group-consumer.pcap", "--topic", "events")
-    assert {one["topic"] for one in answer["topics"]} <= {"events"}
-    # Learned when the captures were read for names.
-    assert [one["broker_id"] for one in answer["brokers"]] == [1]
-    # These filters need decoded records.
-    assert answered(capture, "--filter", RECORDS)["exchanges"]["exchanges"] > 0
 
 
 @pytest.mark.parametrize("options", one_in(2, [["--api", "Fetch,Metadata"], ["--topic", "events"]], 1))
@@ -114,18 +56,6 @@ def test_a_key_log(tmp_path: Path) -> None:
     path, keys = write_pcap(tmp_path / "tls.pcap", packets_of(made.flights)), tmp_path / "keys.log"
     keys.write_bytes(made.key_log)
     assert answered(path, "--keylog", keys)["exchanges"]["requests"] == len(kafka_talk(5)) // 2
-    encrypted = kafkasniff("stats", "--json", path)
-    assert encrypted.code == Exit.NOTHING
-    assert encrypted.objects[0]["exchanges"]["requests"] == 0
-    assert by(encrypted.objects[0]["problems"], "kind") == [("tls-not-decrypted",)]
-
-
-def test_without_records(capture: Path) -> None:
-    (orders,) = answered(capture, "--no-records")["topics"]
-    assert orders["record_bytes_max"] is None
-    assert orders["produced"]["records"] == 44
-    shown = kafkasniff("stats", capture, "--no-records")
-    assert ("record p50" in shown.text, shown.err) == (False, "")
 
 
 @pytest.mark.extended

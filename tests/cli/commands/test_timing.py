@@ -76,37 +76,6 @@ def test_by_api(slow: Path) -> None:
     assert [one["exchange"] for one in answer["slowest"]] == [5, 3, 2, 1, 4]
 
 
-def test_by_others(slow: Path) -> None:
-    by_address = answered(slow, "--by", "address")["groups"]
-    assert [(one["keys"]["client_ip"], one["exchanges"]) for one in by_address] == [("10.0.0.5", 4), ("10.0.0.6", 1)]
-    (one,) = answered(slow, "--by", "broker,client")["groups"]
-    # Metadata names its number.
-    assert one["keys"] == {"broker_id": 0, "broker": "10.0.0.9:9092", "client_id": "crafted"}
-    (one,) = answered(slow, "--by", "topic")["groups"]
-    assert (one["keys"], one["exchanges"]) == ({"topic": "orders"}, 5)
-
-
-def test_each_exchange_on_its_own(slow: Path) -> None:
-    result = kafkasniff("timing", slow, "--each", "--format", "json", "--api", "Fetch")
-    (one,) = result.objects
-    assert (one["exchange"], one["connection"], one["api"], one["status"]) == (4, 1, "Fetch", "answered")
-    assert (one["duration_us"], one["latency_us"], one["waits_for"]) == (506_000, 506_000, "data")
-    assert {name: value for name, value in one["parts"].items() if value} == {
-        "think_us": 10_000,
-        "network_us": 4_000,
-        "wait_us": 500_000,
-        "broker_us": 2_000,
-    }
-    assert one["captured"] == {"near": "client", "broker_round_trip_us": 4000, "client_round_trip_us": 10}
-    assert one["unknown"] == ["beyond-least"]
-    every = kafkasniff("timing", slow, "--each", "--format", "json").objects
-    assert [each["exchange"] for each in every] == [1, 2, 3, 4, 5]
-    assert len(kafkasniff("timing", slow, "--connection", "2", "--each", "--format", "json").objects) == 1
-    nothing = kafkasniff("timing", slow, "--exchange", "99")
-    assert (nothing.code, nothing.out) == (Exit.NOTHING, b"")
-    assert "no exchange matches exchange 99; exchanges: 1, 2, 3, 4, 5\n" in nothing.err
-
-
 def test_filters(slow: Path) -> None:
     """A request that is filtered out keeps its place on the connection: the third request waits for the second."""
     answer = answered(slow, "--filter", "correlation_id == 3")

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from kafkasniff.analysis import detectors
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.options.answer_options import SEVERITIES, fails
 from kafkasniff.cli.options.filter_options import FilterOptions
 from kafkasniff.cli.options.sections import SECTIONS, SectionedCommand, sections
 
@@ -35,70 +32,40 @@ MUSCLE_MEMORY: Final = {
 OF_A_CAPTURE: Final = {("-w", "--write-matching")}
 """`decode` writes packets of what it reads, without secrets; `live` writes them as they are."""
 DIFFERENT: Final = {
-    ("live", "--top"): "the view that is named after top(1), not a number of rows",
-    ("decode-bytes", "--api"): "the API of the bytes, not a filter",
-    ("decode-bytes", "--version"): "the version of the bytes",
-    ("", "--version"): "prints a version",
-    ("analyze talkers", "--top"): "a parameter of the question: it counts alike, but is parsed by the question",
+    ("live", "--top"),  # the view that is named after top(1), not a number of rows
+    ("analyze talkers", "--top"),  # a parameter of the question: it counts alike, but is parsed by the question
+    *(("decode-bytes", "--api"), ("decode-bytes", "--version"), ("", "--version")),
 }
 
-_NO_CAPTURE = dict.fromkeys(("api", "completion", "decode-bytes", "help", "schemas"), "it reads no capture")
-_FILTERS = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
-_NO_FILTER = {
-    "follow": "exchanges that a filter skips would be missing on the way of a record",
-    "tls": "filters select exchanges, which encrypted connections have none of",
-}
-_ITS_SCREEN = {"browse": "it is a screen"}
-_ITS_TEXT = {"completion": "it prints a script", "help": "it prints text"}
-_ITS_FILES = {"schemas": "it writes files, and says how many"}
-_NO_TABLE = dict.fromkeys(("audit", "check", "security", "follow", "tls"), "its text has no tables") | dict.fromkeys(
-    ("decode", "live", "decode-bytes"), "its lines are written one by one"
-)
+_NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas"}
+_FILTERS: Final = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
+# Exchanges that a filter skips would be missing on the way of a record, and encrypted connections have none.
+_NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls"}
+_NO_LINES: Final = {"browse", "completion", "help"}
+# They write sentences, or lines one by one.
+_NO_TABLE: Final = {"audit", "check", "security", "follow", "tls", "decode", "live", "decode-bytes"}
 _OTHER_MEANINGS = {
     ("--topic", "analyze topic"),
     ("--topic", "analyze topics"),
     ("--topic", "follow"),
     ("--api", "decode-bytes"),
 }
-LACKS: Final[dict[str, dict[str, str]]] = {
-    **dict.fromkeys(_FILTERS, _NO_CAPTURE | _NO_FILTER),
+LACKS: Final[dict[str, set[str]]] = {
+    **dict.fromkeys(_FILTERS, _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
-    "--topic-ids": {**_NO_CAPTURE, "tls": "it shows no topics"},
-    # There it is the API of a response.
-    "--api": {name: reason for name, reason in (_NO_CAPTURE | _NO_FILTER).items() if name != "decode-bytes"},
-    # There it selects records.
-    "--topic": {**_NO_CAPTURE, "tls": "it shows no topics"},
-    "--hosts": {
-        **_NO_CAPTURE,
-        "export": "tables have addresses",
-        "sql": "so have its rows",
-        "browse": "it is not made for it yet",
-    },
-    "--color": {
-        **_ITS_SCREEN,
-        **_ITS_TEXT,
-        **_ITS_FILES,
-        "export": "it writes tables",
-        "report": "a page has its own colours",
-    },
-    "--format": {**_ITS_SCREEN, **_ITS_TEXT, **_ITS_FILES, "report": "a page is HTML"},
-    "--output": {**_ITS_SCREEN, **_ITS_TEXT, "api": "its text is short"},
-    "--wide": {
-        **_ITS_SCREEN,
-        **_ITS_TEXT,
-        **_ITS_FILES,
-        **_NO_TABLE,
-        "export": "it writes tables",
-        "report": "a page has room for all columns",
-    },
-    "--quiet": {
-        **_ITS_SCREEN,
-        **_ITS_TEXT,
-        **_ITS_FILES,
-        **dict.fromkeys(("api", "decode-bytes"), "it says nothing beside its output"),
-    },
+    # It shows no topics.
+    **dict.fromkeys(("--topic-ids", "--topic"), _NO_CAPTURE | {"tls"}),
+    "--api": _NO_FILTER - {"decode-bytes"},
+    # Tables have addresses.
+    "--hosts": _NO_CAPTURE | {"export", "sql", "browse"},
+    "--color": _NO_LINES | {"schemas", "export", "report"},
+    "--format": _NO_LINES | {"schemas", "report"},
+    "--output": _NO_LINES | {"api"},
+    "--wide": _NO_LINES | _NO_TABLE | {"schemas", "export", "report"},
+    # Some say nothing beside their output.
+    "--quiet": _NO_LINES | {"schemas", "api", "decode-bytes"},
 }
-"""By option, the commands without it and why."""
+"""By option, the commands without it."""
 
 
 def whole_program(width: int = 80) -> click.Context:
@@ -192,12 +159,12 @@ def test_a_name_has_one_meaning() -> None:
     assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
 
 
-def test_every_command_has_shared_options_or_a_reason() -> None:
+def test_every_command_has_shared_options() -> None:
     """The topic of the question `topic`, the API of bytes and times of rows are not filters."""
     readers = [name for name in COMMANDS if name not in ("", "analyze")]
-    for option, reasons in LACKS.items():
+    for option, lacking in LACKS.items():
         has = {name: one for name in readers for one in OPTIONS[name] if option in one.opts}
-        assert {*readers} - {*has} == {*reasons}, option
+        assert {*readers} - {*has} == lacking, option
         shared = {
             one.help
             for name, one in has.items()
@@ -206,14 +173,3 @@ def test_every_command_has_shared_options_or_a_reason() -> None:
         }
         # Some are quiet about a summary as well.
         assert option in ("--format", "--output") or len(shared) == (2 if option == "--quiet" else 1), shared
-
-
-def test_findings_at_least_as_severe_fail() -> None:
-    assert SEVERITIES == detectors.SEVERITIES
-    for place, severity in enumerate(SEVERITIES):
-        finding: Any = SimpleNamespace(severity=severity)
-        assert [one for one in SEVERITIES if fails([finding], one)] == list(SEVERITIES[place:])
-        assert not fails([finding], "never")
-    assert not fails([], "note")
-    choices = [one.type.choices for those in OPTIONS.values() for one in those if "--fail-on" in one.opts]  # type: ignore[attr-defined]  # a Choice
-    assert choices == [(*SEVERITIES, "never")] * 2

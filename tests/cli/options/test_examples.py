@@ -9,7 +9,6 @@ from pathlib import Path
 import click
 import pytest
 
-from kafkasniff.cli.commands.live import live_command
 from kafkasniff.cli.main import command_line
 from kafkasniff.cli.options.examples import EXAMPLES
 from tests.cli.console import kafkasniff as command
@@ -56,11 +55,3 @@ def test_it_runs(line: str, tables: Path, tmp_path: Path) -> None:
     assert done.code in (0, 1), done.err
     assert done.out or writes or "order" in line or "--slower-than" in line or "billing" in line
     assert "kafkasniff: -" not in done.err
-
-
-@pytest.mark.parametrize("line", [example.line for example in EXAMPLES["live"]])
-def test_options_of_live_exist(line: str) -> None:
-    # Click keeps the names of the help option with the command, so they have to be those of the program.
-    whole = click.Context(command_line, **command_line.context_settings)
-    context = live_command.make_context("live", shlex.split(line)[1:], parent=whole)
-    assert context.params

@@ -61,13 +61,6 @@ def test_encoded_bytes_are_restored(data: bytes) -> None:
         assert bytes_from_text(text) == data
 
 
-@pytest.mark.parametrize("space", [" ", "\t", "\x1f", "\xa0", "\u2003"])
-def test_any_white_space_separates_the_groups_of_a_dump(space: str) -> None:
-    assert bytes_from_text(f"00000000  00 12{space}00 00  |....|\n00000004  01 02{space}03 04") == bytes.fromhex(
-        "0012000001020304"
-    )
-
-
 @pytest.mark.parametrize("text", ["", "   ", "hello world!", "abcde!", "äöü", "a"])
 def test_neither_hex_nor_base64(text: str) -> None:
     with pytest.raises(UsageError):

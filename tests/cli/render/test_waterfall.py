@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kafkasniff.cli.environment import Exit
 from kafkasniff.cli.render.waterfall import MAX_BAR, MIN_BAR, exchange_object, largest, waterfall, who
 from kafkasniff.timing import Timed
 from tests.cli.commands.test_timing import packets
@@ -18,29 +17,6 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.write import write_pcap
 from tests.timing.test_exchanges import of
 from tests.timing.timeline import Timeline
-
-
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_pcap(tmp_path_factory.mktemp("timing") / "slow.pcap", packets(), nanoseconds=True)
-
-
-def test_one_exchange(slow: Path) -> None:
-    result = kafkasniff("timing", slow, "--exchange", "3", width=90)
-    assert result.code == Exit.OK
-    assert result.lines == [
-        "#3  Metadata v1 of crafted, conn 1",
-        "10.0.0.5:51334 to 10.0.0.9:9092 (broker 0), corr 3",
-        "10:13:20.243456  24.0 ms from first byte of request to last byte of response",
-        "",
-        "   14.0 ms  ████████████████············  queued: the broker answered earlier requests",
-        "   4.00 ms  ················█████·······  network: to the broker and back, at least",
-        "   6.00 ms  ·····················███████  broker",
-        "",
-        "captured near the client; minimum round trips to broker 4.00 ms, client 10.0 µs",
-        "unknown:",
-        "  if this round trip took longer than the minimum, the difference is in the broker's time",
-    ]
 
 
 def test_a_loss_and_a_client_that_stops_reading(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from kafkasniff.cli.running import nothing_selected
 from kafkasniff.model import Summary
 from tests.cli.console import Result, kafkasniff
 from tests.conftest import ROOT
-from tests.craft.write import write_pcap
 
 FAULTS = ROOT / "captures" / "faults"
 SEVERAL = ROOT / "captures" / "java-0.11.pcap"
@@ -53,67 +52,6 @@ def test_every_command(name: str, capture: Path) -> None:
     ) or name in ("audit", "analyze")
     something = run(name, "--topic", "orders", "--port", 9092, capture)
     assert (something.code, something.err) == (Exit.OK, "")
-
-
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        (
-            ("--topic", "wid*t", "--topic", "ledgers"),
-            "no exchange matches topic wid*t or ledgers; topics: ledger, wide, __consumer_offsets, "
-            "__transaction_state, no-such-topic",
-        ),
-        (
-            ("--client-id", "ledger-producers"),
-            "no exchange matches client_id ledger-producers; client ids: ledger-producer, "
-            "broker-1-txn-marker-sender, committed-reader, eras-admin, 1",
-        ),
-        (("--filter", 'group == "nosuch"'), 'no exchange matches group nosuch; groups: ledger-group, ""'),
-        (
-            ("--host", "10.0.0.1:9092"),
-            "no exchange matches host 10.0.0.1:9092; hosts: 127.0.0.1, 127.0.0.1:41135, 127.0.0.1:45875",
-        ),
-        (("--filter", "broker_port == 9092"), "no exchange matches broker_port 9092; broker_ports: 41135, 45875"),
-        (("--connection", "77", "--errors"), "no exchange matches connection 77; connections: 1 to 10"),
-        (("--slower-than", "40s"), "no exchange matches latency_ms > 40.0 s; latency_ms: 576 µs to 278 ms"),
-        (
-            ("--until", "20:16:00"),
-            "no exchange matches a filter on time; time: 2026-11-21T20:16:13.675938000Z to "
-            "2026-11-21T20:16:16.898816000Z",
-        ),
-        (
-            ("--api", "Fetch", "--topic", "no-such-topic"),
-            "none of 56 exchanges matches all filters; these match one: api Fetch (2), topic no-such-topic (1)",
-        ),
-        (("--filter", 'record.value == "secret payload"'), 'no exchange matches record.value "secret payload"'),
-        (("--filter", 'request.topics.name == "x"'), "no exchange matches request.topics.name x"),
-        (("--api", "Vote", "--filter", "error_count > 50"), None),
-    ],
-)
-def test_reasons(filters: tuple[str, ...], expected: str | None) -> None:
-    line = said(kafkasniff("stats", "-q", *filters, SEVERAL))
-    if expected is None:
-        assert line.count("no exchange matches") == 2
-    else:
-        assert line == expected
-
-
-def test_what_there_is_besides_kafka(tmp_path: Path) -> None:
-    http = said(kafkasniff("stats", "-q", FAULTS / "http-only.pcap"))
-    assert http == "no Kafka messages: 72 packets, 6 TCP connections, 6 with HTTP"
-    assert said(kafkasniff("stats", "-q", FAULTS / "tls-without-keys.pcap")).endswith(" with TLS")
-    empty = write_pcap(tmp_path / "empty.pcap", [])
-    assert said(kafkasniff("stats", "-q", empty)) == "no Kafka messages: the captures have no packets"
-
-
-def test_refused_connects_in_stats() -> None:
-    result = kafkasniff("stats", FAULTS / "nobody-listens.pcap")
-    assert "9 connects to 127.0.0.1:40183 refused, 18 packets" in result.lines
-    (answer,) = kafkasniff("stats", "--json", FAULTS / "nobody-listens.pcap").objects
-    assert answer["failed_connects"] == [
-        {"address": "127.0.0.1", "port": 40183, "outcome": "refused", "connects": 9, "packets": 18}
-    ]
-    assert kafkasniff("stats", "--json", SEVERAL).objects[0]["failed_connects"] == []
 
 
 def test_findings_decide_without_filters() -> None:

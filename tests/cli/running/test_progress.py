@@ -3,9 +3,7 @@ from __future__ import annotations
 import dataclasses
 import io
 
-import pytest
-
-from kafkasniff.cli.running.progress import BAR_WIDTH, DELAY, INTERVAL, Progress, wants_progress
+from kafkasniff.cli.running.progress import BAR_WIDTH, DELAY, INTERVAL, Progress
 from tests.cli.console import environment
 
 
@@ -50,20 +48,6 @@ def test_a_pipe_has_no_end() -> None:
     clock.now += 2
     progress.update()
     assert stderr.getvalue() == "\r4.0 MB read, 2.0 MB/s\x1b[K"
-
-
-def test_without_output_nothing_is_erased() -> None:
-    stderr = io.StringIO()
-    Progress(environment(stderr=stderr), Source(0, 0)).clear()
-    assert stderr.getvalue() == ""
-
-
-@pytest.mark.parametrize(
-    ("tty", "to_terminal", "quiet", "wanted"),
-    [(True, False, False, True), (False, False, False, False), (True, True, False, False), (True, False, True, False)],
-)
-def test_progress_is_for_terminals(tty: bool, to_terminal: bool, quiet: bool, wanted: bool) -> None:
-    assert wants_progress(environment(stderr_tty=tty), to_terminal=to_terminal, quiet=quiet) is wanted
 
 
 def test_a_terminal_that_closes_does_not_end_the_run() -> None:

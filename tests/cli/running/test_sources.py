@@ -29,13 +29,6 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-def test_export_and_diff_take_folders_of_captures(folder: Path, tmp_path: Path) -> None:
-    tables = tmp_path / "tables"
-    assert kafkasniff("export", "-q", "-o", tables, folder).code == 0
-    found = kafkasniff("diff", "-q", folder, tables)
-    assert found.code == 0, found.err
-
-
 def test_the_library_takes_the_same_folders(folder: Path, tmp_path: Path) -> None:
     files = sorted(map(str, folder.glob("*.pcap")))
     assert len(list(read(folder))) == len(list(read([*files]))) > 0

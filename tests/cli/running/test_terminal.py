@@ -66,13 +66,6 @@ def test_keys_arrive_at_once_and_without_echo(terminal: tuple[int, int]) -> None
     assert termios.tcgetattr(program) == before
 
 
-def test_a_lone_escape_is_a_key(terminal: tuple[int, int]) -> None:
-    person, program = terminal
-    with Keyboard(program) as keyboard:
-        os.write(person, b"\x1b")
-        assert keyboard.read() == ["escape"]
-
-
 def test_the_terminal_is_restored_after_a_failure(terminal: tuple[int, int]) -> None:
     before = termios.tcgetattr(terminal[1])
     with pytest.raises(ZeroDivisionError), Keyboard(terminal[1]):

@@ -2,104 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
+import dataclasses
 import io
 import os
 import termios
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import top as module
-from kafkasniff.cli.running.top import MAX_SAID, SNAPSHOT_SECONDS, TopView
-from kafkasniff.live.snapshot import LiveRow, Snapshot
+from kafkasniff.cli.running.top import MAX_SAID, TopView
 from tests.cli.person import PATIENCE, Person
 
 
+@dataclasses.dataclass
 class View:
-    """A view in a person's terminal, whose clock the test advances."""
-
-    def __init__(self, person: Person) -> None:
-        self.now = 0.0
-        self.stopped = threading.Event()
-        self.err = io.StringIO()
-        self._files = contextlib.ExitStack()
-        stdin, stdout = (
-            self._files.enter_context(os.fdopen(os.dup(person.program), mode, buffering=0)) for mode in ("rb", "wb")
-        )
-        self.environment = Environment(
-            stdin=stdin,
-            stdout=stdout,
-            stderr=self.err,
-            stdin_tty=True,
-            stdout_tty=True,
-            environ={"TERM": "xterm"},
-            clock=lambda: self.now,
-        )
-        self.top = TopView(self.environment, self.stopped.set)
-
-    def close(self) -> None:
-        self._files.close()
-
-    def advance(self, seconds: float = 1.0) -> None:
-        self.now += seconds
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline
-            self.advance()
-            time.sleep(0.01)
+    top: TopView
+    environment: Environment
+    err: io.StringIO
+    stopped: threading.Event
 
 
 @pytest.fixture
 def view(person: Person) -> Iterator[View]:
-    found = View(person)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-def snapshot(name: str, connection: int = 7) -> Snapshot:
-    row = LiveRow(name, client="10.0.0.5:5000", broker="10.0.0.9:9092", connection=connection, requests=5.0)
-    return Snapshot(connections_seen=(row,))
-
-
-def test_snapshots_are_wanted_twice_a_second(view: View) -> None:
-    with view.top:
-        assert view.top.wants()
-        view.top.offer(Snapshot(), None)
-        assert not view.top.wants()
-        view.advance(SNAPSHOT_SECONDS / 2)
-        assert not view.top.wants()
-        view.advance(SNAPSHOT_SECONDS / 2)
-        assert view.top.wants()
-
-
-def test_details_are_wanted_at_once(view: View, person: Person) -> None:
-    """For the connection that the person selects, without waiting for the next snapshot."""
-    with view.top:
-        view.top.offer(snapshot("billing"), None)
-        assert view.top.focus is None
-        os.write(person.end, b"5\r")
-        view.until(lambda: view.top.focus == 7)
-        view.top.offer(snapshot("billing"), None)
-        assert view.top.wants()
-        view.top.offer(snapshot("billing"), 7)
-        assert not view.top.wants()
-
-
-def test_the_threshold_follows_the_keys(view: View, person: Person) -> None:
-    before = view.top.threshold_ns
-    with view.top:
-        os.write(person.end, b"+")
-        view.until(lambda: view.top.threshold_ns > before)
-        os.write(person.end, b"--")
-        view.until(lambda: view.top.threshold_ns < before)
+    """The view in a person's terminal."""
+    err, stopped = io.StringIO(), threading.Event()
+    with (
+        open(os.dup(person.program), "rb", buffering=0) as stdin,
+        open(os.dup(person.program), "wb", buffering=0) as stdout,
+    ):
+        given = {"stdin": stdin, "stdout": stdout, "stderr": err, "environ": {"TERM": "xterm"}}
+        world = Environment(stdin_tty=True, stdout_tty=True, **given)
+        yield View(TopView(world, stopped.set), world, err, stopped)
 
 
 def test_the_terminal_hangs_up(view: View, person: Person) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,67 +23,26 @@ import pytest
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run
 from kafkasniff.live.findings import BEHIND
-from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import Result, kafkasniff
 from tests.cli.person import PATIENCE, Person
-from tests.cli.real_live import STAYS, exchange, until_it_captures
+from tests.cli.real_live import STAYS, exchange
+from tests.cli.wire import Wire
 from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch
-from tests.craft.samples import mixed
-from tests.otlp.receiver import attributes, receiving
+from tests.otlp.receiver import Receiver, attributes, receiving
 from tests.tables.exports.exported import rows
 
 PYTHON = [sys.executable, "-m", "kafkasniff"]
 
 
-class Wire:
-    """A live source that yields crafted packets, then empty batches, as an interface does, until it is stopped."""
-
-    captures = ("eth0",)
-    backlog = 0.0
-    broken = False
-
-    def __init__(self) -> None:
-        self.stopped = threading.Event()
-        self.idle_seconds: float | None = None
-        self.drops = 3
-
-    def open(self, *_: object, idle_seconds: float | None = None, on_ready: Callable[[], None], **__: object) -> Wire:
-        self.idle_seconds = idle_seconds
-        on_ready()
-        return self
-
-    def __enter__(self) -> Wire:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __iter__(self) -> Iterator[PacketBatch]:
-        packets = mixed()
-        # The last requests of both connections stay open.
-        yield batch(packets[:50])
-        yield batch(packets[50:-6], range(50, len(packets) - 6))
-        deadline = time.monotonic() + PATIENCE
-        while not self.stopped.wait(0.01):
-            assert time.monotonic() < deadline, "nobody stopped the capture"
-            yield batch([])
-
-    def counts(self) -> list[tuple[int, int]]:
-        return [(1234, self.drops)]
-
-    def stop(self) -> None:
-        self.stopped.set()
-
-
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    source = Wire()
+    """The last requests of both connections stay open."""
+    source = Wire(left_out=6)
     monkeypatch.setattr("kafkasniff.capture.live.live.open_live", source.open)
     return source
 
 
-def watched(person: Person, steps: Callable[[], None], *arguments: object, **world_options: Any) -> Result:
+def watched(person: Person, steps: Callable[[], object], *arguments: object, **world_options: Any) -> Result:
     """Run `kafkasniff live --top …` in the person's terminal through these steps."""
     failed: list[BaseException] = []
 
@@ -111,17 +70,8 @@ def watched(person: Person, steps: Callable[[], None], *arguments: object, **wor
 
 def test_the_view_without_findings(wire: Wire, person: Person, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.cli.running.watching.find_spec", lambda _name: None)
-
-    def steps() -> None:
-        person.waits_for("Produce")
-        # The table of findings is empty.
-        person.types("7")
-        person.waits_for("findings")
-        person.types("q")
-
-    result = watched(person, steps)
-    assert result.code == 0
-    assert "warning: no findings, which need: pip install 'kafkasniff[tables]'" in result.err
+    result = watched(person, lambda: (person.waits_for("Produce"), person.types("q")))
+    assert (result.code, "no findings, which need: pip install 'kafkasniff[tables]'" in result.err) == (0, True)
 
 
 def test_the_view_and_its_keys(wire: Wire, person: Person) -> None:
@@ -260,15 +210,6 @@ def test_watching_changes_no_line(wire: Wire) -> None:
     assert result.out.count(b"\n") > 40
 
 
-def test_metrics_of_what_is_selected_with_few_labels(wire: Wire, tmp_path: Path) -> None:
-    options = ["-q", "--metrics-labels", 1, "--api", "Fetch", "--export", tmp_path / "out"]
-    wanted = ('kafkasniff_records_total{client_id="crafted",direction="fetched",topic="orders"} 246.0',)
-    result, text = measured(wire, *options, wanted=wanted)
-    assert result.code == 0
-    assert 'api="Produce"' not in text
-    assert rows(tmp_path / "out", "exchanges")
-
-
 @pytest.mark.extended
 def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Path) -> None:
     def said(*arguments: str) -> list[str]:
@@ -286,27 +227,21 @@ def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Pat
     assert "secret-word" not in line
 
 
-def sent_spans(wire: Wire, *arguments: object) -> tuple[Result, dict[str, int], dict[str, Any]]:
-    """Run `kafkasniff live --otlp` until spans arrive: the result, spans by name, metrics."""
-    with receiving() as receiver:
-
-        def wait() -> None:
-            deadline = time.monotonic() + PATIENCE
-            while not receiver.spans:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            wire.stop()
-
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        result = kafkasniff("live", "-i", "eth0", "--otlp", receiver.url, *arguments)
-        waiting.join(PATIENCE)
-        return result, Counter(span.name for span in receiver.spans), receiver.metrics
+def until_spans(receiver: Receiver) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not receiver.spans:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 @pytest.mark.extended
 def test_spans_beside_messages(wire: Wire) -> None:
-    result, spans, metrics = sent_spans(wire)
+    with receiving() as receiver:
+        waiting = threading.Thread(target=lambda: (until_spans(receiver), wire.stop()))
+        waiting.start()
+        result = kafkasniff("live", "-i", "eth0", "--otlp", receiver.url)
+        waiting.join(PATIENCE)
+        spans, metrics = Counter(span.name for span in receiver.spans), receiver.metrics
     assert result.code == 0
     assert "Produce" in result.text
     total = sum(spans.values())
@@ -319,65 +254,16 @@ def test_spans_beside_messages(wire: Wire) -> None:
 
 
 @pytest.mark.extended
-def test_spans_alone_of_what_is_selected_beside_metrics(wire: Wire) -> None:
-    options = ["--metrics", f":{free_port()}", "--metrics-labels", 1, "--api", "Fetch"]
-    result, spans, metrics = sent_spans(wire, "-q", *options)
-    assert (result.code, result.out, result.err) == (0, b"", "")
-    assert {name.split()[0] for name in spans} == {"Fetch"}
-    apis = [attributes(point) for point in metrics["kafkasniff.requests"].sum.data_points]
-    assert apis == [{"messaging.operation.name": "Fetch"}]
-
-
-@pytest.mark.extended
-@pytest.mark.root
-def test_spans_of_a_real_interface(require_root: Callable[[], None]) -> None:
-    """Rights are dropped and the process is confined, and yet it may connect to the receiver."""
-    require_root()
-    with receiving() as receiver, socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        command = [*PYTHON, "live", *STAYS, "-i", "lo", "--otlp", receiver.url, "--port", str(port), f"tcp port {port}"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            until_it_captures(process)
-            with socket.create_connection(("127.0.0.1", port)) as client, server.accept()[0] as broker:
-                exchange(client, broker, 5, error=6)
-            deadline = time.monotonic() + PATIENCE
-            while not receiver.spans:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
-            process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=PATIENCE)
-        finally:
-            process.kill()
-            process.wait()
-        (span,) = receiver.spans
-    assert process.returncode == 0
-    assert b"1 span sent" in said
-    assert (span.name, attributes(span)["error.type"]) == ("Produce orders", "NOT_LEADER_OR_FOLLOWER")
-
-
-@pytest.mark.extended
 @pytest.mark.root
 @pytest.mark.parametrize("signum", [None, signal.SIGHUP])
 def test_a_real_interface(signum: int | None, require_root: Callable[[], None], person: Person) -> None:
-    """Both at once, ended by a key or by a signal; the terminal is restored."""
+    """All at once, ended by a key or a signal; the terminal is restored, and spans leave a confined process."""
     require_root()
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", 0)) as server, receiving() as receiver:
         port, metrics = server.getsockname()[1], free_port()
+        options = ["--top", "--metrics", f":{metrics}", "--otlp", receiver.url, "--port", str(port), f"tcp port {port}"]
         process = subprocess.Popen(
-            [
-                *PYTHON,
-                "live",
-                *STAYS,
-                "-i",
-                "lo",
-                "--top",
-                "--metrics",
-                f":{metrics}",
-                "--port",
-                str(port),
-                f"tcp port {port}",
-            ],
+            [*PYTHON, "live", *STAYS, "-i", "lo", *options],
             stdin=person.program,
             stdout=person.program,
             stderr=person.program,
@@ -397,6 +283,7 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
                 person.types("6")
                 person.waits_for("Metadata v1")
             scraped(metrics, "kafkasniff_connections_open 0.0")
+            until_spans(receiver)
             if signum is None:
                 person.types("q")
             else:
@@ -406,5 +293,7 @@ def test_a_real_interface(signum: int | None, require_root: Callable[[], None], 
         finally:
             process.kill()
             process.wait()
+        spans = {span.name: attributes(span).get("error.type") for span in receiver.spans}
+    assert spans["Produce orders"] == "NOT_LEADER_OR_FOLLOWER"
     assert termios.tcgetattr(person.program) == person.before
     assert b"Traceback" not in person.seen

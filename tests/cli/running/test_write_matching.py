@@ -47,14 +47,6 @@ def test_without_filters_all_kafka_connections(capture: Path, tmp_path: Path) ->
     assert lines.read_bytes() == kafkasniff("decode", "-q", capture).out
 
 
-def test_a_limit_applies_to_printed_messages(capture: Path, tmp_path: Path) -> None:
-    out = tmp_path / "some.pcapng"
-    result = kafkasniff("decode", "-c", 1, "--format", "json", "--write-matching", out, capture)
-    assert len(result.objects) == 1
-    assert "1 shown" in result.err
-    assert decoded(out) == decoded(capture)
-
-
 def test_nothing_selected(capture: Path, tmp_path: Path) -> None:
     for name in ("none.pcapng", "none.pcap"):
         out = tmp_path / name
