@@ -30,7 +30,6 @@ ALLOWED = {
     "analysis/audit.py": NEGOTIATION,
     "analysis/offers.py": NEGOTIATION,
     "tables/rows/logins.py": "authentication is these APIs",
-    "engine/column_turns.py": GREETING,
     "analysis/questions/versions.py": NEGOTIATION,
     "cli/running/capture_usage.py": NEGOTIATION,
     "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",

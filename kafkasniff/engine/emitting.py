@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kafkasniff.engine.column_turns import ColumnTurns
 from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
 from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
@@ -26,6 +25,7 @@ from kafkasniff.kafka.connection.events import (
     TokenEvent,
     VerdictEvent,
 )
+from kafkasniff.kafka.connection.waits import delays_without
 from kafkasniff.model import Direction, Exchange, Problem, SaslToken
 from kafkasniff.tcp.plan import end_index
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
@@ -69,21 +69,19 @@ class Emitter:
                 self.emit(entry[3], entry[4], out)
         return out
 
-    def slices(self, collected: Collected, turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
-        """`all`, a few outputs at a time; `turns`: of exchanges that are columns."""
+    def slices(self, collected: Collected) -> Iterator[list[Output]]:
+        """`all`, a few outputs at a time."""
         entries = collected.in_order()
         for entry in entries:
             out: list[Output] = []
             self.slice_bytes = 0
-            self._fill(chain((entry,), islice(entries, SLICE - 1)), turns, out)
+            self._fill(chain((entry,), islice(entries, SLICE - 1)), out)
             yield out
             del out
 
-    def _fill(self, entries: Iterable[Keyed], turns: ColumnTurns | None, out: Outputs) -> None:
+    def _fill(self, entries: Iterable[Keyed], out: Outputs) -> None:
         """Emit entries until those of this slice are large. Hot: called once for each message."""
         for entry in entries:
-            if turns is not None:
-                turns.until(entry[1], entry[0], entry[2])
             if len(entry) > EVENT:
                 self.emit_paired(entry, out)
             else:
@@ -158,6 +156,8 @@ class Emitter:
             message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
         if message.problems:
             summary.problems += len(message.problems)
+            if account is not None:
+                account.problems += len(message.problems)
         out.append(message)
         ahead = paired.ahead
         if ahead is None:
@@ -175,16 +175,10 @@ class Emitter:
             assert version is not None
             paired.open[index] = number, version, message.client_id, carry, message if wants else None
             summary.requests += 1
-            if account is not None:
-                account.request(message.client_id, len(message.problems))
             return
         summary.responses += 1
-        if account is not None:
-            account.response(len(message.problems), ends=wants)
         if wants:
             number, _, _, _, request = opened
-            latency = entry[14]
-            behind, muted = connection.turns.take(request, message, latency, answerable=False)
             software, its_version = (None, None) if account is None else account.software
             out.append(
                 Exchange(
@@ -193,7 +187,7 @@ class Emitter:
                     "answered",
                     request,
                     message,
-                    latency,
+                    entry[14],
                     entry[15],
                     (),
                     connection.id or connection.identify(),
@@ -202,8 +196,8 @@ class Emitter:
                     None,
                     software,
                     its_version,
-                    behind,
-                    muted,
+                    entry[21],
+                    entry[22],
                 )
             )
 
@@ -263,16 +257,18 @@ class Emitter:
         if account is not None:
             account.exchange(event)
         if self._state.want_exchanges:
-            request, response = exchange.request, exchange.response
-            answerable = event.status in _UNANSWERED
-            turns = connection.turns.take(request, response, event.latency_ns, answerable=answerable)
+            request, behind, muted = exchange.request, event.behind_ns, event.muted_ns
+            if event.status in _UNANSWERED:
+                behind, muted, connection.open_until = delays_without(request, connection.open_until, muted)
+            elif request is None or exchange.response is None:
+                behind = muted = None
             out.append(
                 Exchange(
                     exchange.number,
                     connection.number,
                     event.status,
                     request,
-                    response,
+                    exchange.response,
                     event.latency_ns,
                     event.duration_ns,
                     event.problems,
@@ -281,7 +277,8 @@ class Emitter:
                     event.retransmits,
                     None,
                     *((None, None) if account is None else account.software),
-                    *turns,
+                    behind,
+                    muted,
                 )
             )
         for problem in event.problems:

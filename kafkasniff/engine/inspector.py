@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.followed import FollowedConnection
@@ -202,14 +201,10 @@ class Inspector:
         for part in self._feeder.parts(batch):
             columns: list[PairColumns] = []
             collected = self._feeder.collect(part, columns, finder)
-            emitted = collected.places
-            accounts = AccountTurns(columns, emitted) if self._state.want_connections else None
-            turns = ColumnTurns(columns, emitted, accounts)
-            for events in self._emitter.slices(collected, turns):
+            for events in self._emitter.slices(collected):
                 if events:
                     yield events, []
                 del events
-            turns.finish()
             self._emitter.slice_bytes = 0
             yield [], columns
 

@@ -274,6 +274,7 @@ class LineRun:
         row: tuple[Any, ...] = messages.rows[index].item()
         order, start, first_packet, last_packet, packet, _, time_ns, latency, duration, ordinal = row[:10]
         connection, size, pair, correlation, _, code, client_id, step, flags, _, retransmits = row[10:21]
+        behind, muted = row[23:]
         owner = messages.owners[connection]
         assert owner is not None
         version = version_of(code)
@@ -303,6 +304,8 @@ class LineRun:
             index,
             0 if is_request else retransmits,
             int(self.numbers[index]),
+            behind,
+            muted,
         )
 
     def _client_id(self, index: int, pair: int) -> str | bytes | None:

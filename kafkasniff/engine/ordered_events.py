@@ -40,12 +40,6 @@ class Collected(NamedTuple):
     names: Sequence[tuple[str, str]] = ()
     """Address and name, from the packets' name records, if lines are written."""
 
-    @property
-    def places(self) -> set[int]:
-        """The places of all connections with events or messages."""
-        places = {entry[1] for entry in self.keyed}
-        return places if self.paired is None else places | self.paired.places
-
     def in_order(self) -> Iterator[Keyed]:
         """Events and messages of whole exchanges in order."""
         # The first three differ between any two entries, so that the comparison never reaches the events.

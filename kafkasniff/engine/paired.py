@@ -60,12 +60,15 @@ PairedEntry = tuple[
     int,
     int,
     int,
+    int,
+    int,
 ]
 """Order, place of the connection and place within it (the inspector's sort key); connection; list of open exchanges
 (`Paired.open`) and the index there; ordinal within the connection; the message's start, its size, length of the client
 id; correlation id; packet, time_ns; the API's version, None for a response; latency of a response; its duration; lowest
 and highest number of the message's packets; index of the message; for a response, the retransmissions since the
-previous exchange; number of the exchange, 0 if it has none yet."""
+previous exchange; number of the exchange, 0 if it has none yet; for a response, how long its request waited for others
+and for quotas."""
 
 
 class Paired:
@@ -105,13 +108,6 @@ class PairColumns(NamedTuple):
     """Index in `names`, `NONE` if there is none."""
     facts: Any = None
     """Facts from the bodies, for the consumer of the columns; None: only headers were read."""
-    throttle_ns: Ints = _NOTHING
-    """This and the following columns are set with `facts`: the throttle time in the response, and whether the broker
-    sends a throttled response at once and mutes the connection afterwards."""
-    at_once: Bools = _NOTHING.astype(bool)
-    behind_ns: Ints = _NOTHING
-    """Filled by the inspector, with the meaning in `model.Exchange`."""
-    muted_ns: Ints = _NOTHING
     selected: bool = True
     """Whether a filter keeps them."""
     problems: Ints = _NOTHING
@@ -161,11 +157,6 @@ class PairedRun:
     def __len__(self) -> int:
         return len(self._orders)
 
-    @property
-    def places(self) -> set[int]:
-        """The places of the messages' connections."""
-        return {self._places[index] for index in distinct(self._rows["connection"].astype(np.int64))}
-
     def entries(self) -> Iterator[PairedEntry]:
         """All entries, each created when requested."""
         for first in range(0, len(self._orders), ENTRIES_AT_ONCE):
@@ -186,6 +177,8 @@ class PairedRun:
             index.tolist(),
             rows["retransmits"].tolist(),
             rows["number"].tolist(),
+            rows["behind"].tolist(),
+            rows["muted"].tolist(),
         ]
         in_arena = (rows["flags"] & ARENA) > 0
         return zip(

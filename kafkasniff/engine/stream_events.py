@@ -44,7 +44,7 @@ from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 __all__ = ["StreamEvents"]
 
-SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED = (1 << bit for bit in range(7))
+SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED, LATE = (1 << bit for bit in range(8))
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
 _NO_RESPONSE: Final = _STATUSES.index("no_response")
 NO_BYTES: Final = -1
@@ -92,6 +92,7 @@ class StreamEvents:
             RowKind.CUT: self._cut,
             RowKind.UNEXPECTED: self._unexpected,
             RowKind.SASL: self._sasl,
+            RowKind.CLIENT: self._client,
         }
 
     def begin(self, taken: EngineRows, buffer: bytes) -> None:
@@ -275,7 +276,8 @@ class StreamEvents:
             problems = _incomplete(frame)
             if detail.level:
                 problems += detail.omissions(key, is_request=True, has_body=decoded.body is not None)
-            yield MessageEvent(row["order"], ordinal, frame, True, decoded, client_id, problems)
+            late = bool(row["flags"] & LATE)
+            yield MessageEvent(row["order"], ordinal, frame, True, decoded, client_id, problems, late=late)
         connection.asked[ordinal] = Asked(
             key, version, decoded.correlation_id, client_id, frame.time_ns, decoded.carry, hidden
         )
@@ -351,6 +353,12 @@ class StreamEvents:
         return iter(())
 
     @staticmethod
+    def _client(connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        if connection.account is not None:
+            connection.account.client_ids.append(client_id_text(ctypes.string_at(row["at"], row["size"])))
+        return iter(())
+
+    @staticmethod
     def _unexpected(connection: FollowedConnection, _: dict[str, Any]) -> Iterator[Event]:
         connection.opening = None
         return iter(())
@@ -367,7 +375,8 @@ class StreamEvents:
     ) -> Iterator[Event]:
         if self._state.want_exchanges or status not in ("answered", "orphan"):
             place = row["time"], row["packet"], latency, duration, problems, row["retransmits"]
-            yield ExchangeEvent(row["order"], row["ordinal"], status, *place)
+            waited = _known(row["behind"]), _known(row["muted"])
+            yield ExchangeEvent(row["order"], row["ordinal"], status, *place, *waited)
 
     def _ended(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         status = _STATUSES[row["a"]]

@@ -479,5 +479,8 @@ fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
         ending.asked_version = first.version;
     }
     const by_broker = c.ended_by != null and c.ended_by.? == 1 - client;
-    kafka.talk.?.dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
+    const dialogue = &kafka.talk.?.dialogue;
+    dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
+    ending.requests, ending.responses = .{ dialogue.asked, dialogue.answered };
+    ending.served = @intFromBool(dialogue.served);
 }
