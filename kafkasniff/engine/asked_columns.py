@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKind
 from kafkasniff.engine.versions import distinct
 from kafkasniff.filters.columns import FieldColumn

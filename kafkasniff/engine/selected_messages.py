@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.regular_messages import Edges, Messages
+from kafkasniff.engine.message_table import Edges, Messages
 from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Lines
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS

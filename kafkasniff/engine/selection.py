@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS, AskedBatch, AskedColumns, Ints, ReadFacts
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.enrich.plan import reads_nothing

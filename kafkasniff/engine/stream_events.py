@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.ordered_events import Keyed
-from kafkasniff.engine.regular_messages import EVENTS, Messages
+from kafkasniff.engine.message_table import EVENTS, Keyed, Messages
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_problems import LEAST, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions

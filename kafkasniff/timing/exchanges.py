@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.kafka.connection.waits import Wait
 from kafkasniff.model import Exchange
 from kafkasniff.native.links import UNKNOWN, Networks

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import version_of
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, throttle_ns, wait_of, wait_plan

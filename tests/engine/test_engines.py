@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.paired import PairedEntry
+from kafkasniff.engine.row_messages import MessageRow, RowMessages
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
@@ -55,13 +55,13 @@ class Counting(Inspector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        emit = self._emitter.emit_paired
+        emit = self._emitter.emit_row
 
-        def counted(entry: PairedEntry, out: list[Any]) -> None:
+        def counted(objects: RowMessages, row: MessageRow, out: list[Any]) -> None:
             self.paired += 1
-            emit(entry, out)
+            emit(objects, row, out)
 
-        self._emitter.emit_paired = counted  # type: ignore[method-assign,assignment]
+        self._emitter.emit_row = counted  # type: ignore[method-assign,assignment]
 
 
 def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -> tuple[list[Any], Inspector]:
@@ -178,7 +178,7 @@ def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
 
 
 def test_few_entries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.engine.paired.ENTRIES_AT_ONCE", 1)
+    monkeypatch.setattr("kafkasniff.engine.row_messages.ENTRIES_AT_ONCE", 1)
     same(packets_of(talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9]), [30, 70]))
 
 

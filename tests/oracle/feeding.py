@@ -1,14 +1,15 @@
-"""Feeding: packets to the events of their connections, which the inspector emits in order (`ordered_events`)."""
+"""Feeding: packets to the events of their connections, which the inspector emits in order (`message_table`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
-from kafkasniff.engine.ordered_events import Collected, Keyed
+from kafkasniff.engine.message_table import Collected, Keyed, begins_exchange
 from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
@@ -53,7 +54,16 @@ class OracleFeeder:
         self._take(deltas, keyed)
         if (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
-        return Collected(keyed)
+        return self._numbered(keyed)
+
+    def _numbered(self, keyed: list[Keyed]) -> Collected:
+        """Events in order; those that begin an exchange give it a number."""
+        keyed.sort()
+        for _, _, _, connection, event in keyed:
+            if begins_exchange(event) and event.ordinal not in connection.exchanges:
+                self._state.exchanges += 1
+                connection.exchanges[event.ordinal] = OpenExchange(self._state.exchanges)
+        return Collected(keyed, stops=[0] * len(keyed))
 
     def _number_connections(self) -> None:
         """Number the connections of a batch."""
@@ -69,13 +79,13 @@ class OracleFeeder:
         for delta in self.reassembler.close_each(sorted(self.reassembler, key=lambda tcp: _owner(tcp.owner).place)):
             keyed: list[Keyed] = []
             self._take([delta], keyed)
-            yield Collected(keyed)
+            yield self._numbered(keyed)
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
         keyed: list[Keyed] = []
         self._take(self.reassembler.close(), keyed)
-        return Collected(keyed)
+        return self._numbered(keyed)
 
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""

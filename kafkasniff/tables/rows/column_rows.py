@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.paired import PairColumns
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks import small_messages
-from kafkasniff.engine.paired import PairColumns
-from kafkasniff.engine.stream_feeding import StreamFeeder
+from kafkasniff.engine.emitting import Emitter
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.choice import DEEP, fewer
 from tests.conftest import shipped_captures
@@ -87,13 +87,13 @@ def test_columns_equal_rows_made_one_by_one(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("kafkasniff.tables.exports.shard.MAX_PART_ROWS", 500)
     monkeypatch.setattr("kafkasniff.tables.exports.shard.HEADERS_AT_ONCE", 1)
     in_columns = []
-    kept = StreamFeeder._count_columns
+    kept = Emitter.count_columns
 
-    def counted(self: StreamFeeder, found: PairColumns) -> None:
+    def counted(self: Emitter, found: PairColumns) -> None:
         kept(self, found)
         in_columns.append(len(found.client_id))
 
-    monkeypatch.setattr(StreamFeeder, "_count_columns", counted)
+    monkeypatch.setattr(Emitter, "count_columns", counted)
     tables = ("exchanges", "connections", "problems")
     first = run([capture], tmp_path / "columns", ExportOptions(tables=tables, bodies=False, headers=True))
     assert sum(in_columns) > 0.5 * first.rows["exchanges"]
