@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
-from kafkasniff.engine.message_table import HEADER, Edges, Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.selected_messages import SelectedMessages, SelectsLines
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Lines, Problem
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, LineBatch
+from kafkasniff.native.lines import LineBatch
 
 __all__ = ["LineRun", "RunWriter"]
 
@@ -69,19 +69,16 @@ class LineRun:
         `lines`: decides which messages have lines; `number`: of the run; `selects`: decides which messages are shown;
         with it, `select` has to be called before lines are requested.
         """
-        rows = messages.rows
         self._messages = messages
+        rows = self._rows = messages.rows[: messages.here]
         self.number_of_run = number
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
         self.objects = RowMessages(messages, detail.decode)
         """Messages that have no line."""
-        assert messages.edges is not None
-        self._edges = messages.edges
         self._selects = selects
         self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
-        earlier = _earlier(messages.edges, arena.ctypes.data)
-        self.bound = LineBatch(rows, rows["number"].copy(), buffer, arena, earlier)
+        self.bound = LineBatch(messages.rows, messages.here, buffer, arena)
         lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
         """Messages whose kind has no lines."""
@@ -97,9 +94,7 @@ class LineRun:
         assert self._selects is not None
         native = np.ones(len(self), bool)
         native[self._pythons] = False
-        selected = self._selected = SelectedMessages(
-            self._selects, self._messages, self._edges, self.bound.numbers, native, capture
-        )
+        selected = self._selected = SelectedMessages(self._selects, self._messages, native, capture)
         self.bound = selected.bind(self.bound)
         owners = [self.owners[index] for index in selected.connections()]
         return [owner.number for owner in owners if owner is not None]
@@ -110,7 +105,7 @@ class LineRun:
 
     def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
         """Which messages have a kind with lines."""
-        codes = self._messages.rows["code"].astype(np.int64)
+        codes = self._rows["code"].astype(np.int64)
         found = np.zeros((2, KEYS * VERSIONS), bool)
         for code in distinct(codes) if len(codes) else ():
             key, version = divmod(code, VERSIONS)
@@ -123,7 +118,7 @@ class LineRun:
 
     def _lack(self, detail: Detail) -> NDArray[np.int64] | None:
         """Count what is omitted from messages; returns the number of problems before each one, and of all."""
-        codes = self._messages.rows["code"].astype(np.int64)
+        codes = self._rows["code"].astype(np.int64)
         unknown = _unknown(codes) if self._selects is None else []
         if not (detail.level or unknown):
             return None
@@ -148,7 +143,7 @@ class LineRun:
         """The problems that report what was omitted from a message."""
         if not self.lacking(index, index + 1):
             return ()
-        return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
+        return self.detail.lack(int(self._rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
 
     def __len__(self) -> int:
         return len(self._is_request)
@@ -164,16 +159,20 @@ class LineRun:
 
     def weights(self, message: int) -> NDArray[np.int64]:
         """Cumulative bytes of the messages; each counts `message` bytes in addition to its own."""
-        found: NDArray[np.int64] = np.cumsum(self._messages.rows["size"].astype(np.int64) + message)
+        found: NDArray[np.int64] = np.cumsum(self._rows["size"].astype(np.int64) + message)
         return found
 
     def is_request(self, index: int) -> bool:
         """Whether a message is a request."""
         return bool(self._is_request[index])
 
+    def number_of(self, index: int) -> int:
+        """The number of a message's exchange."""
+        return int(self._rows["number"][index])
+
     def time_of(self, index: int) -> int:
         """time_ns of a message."""
-        return int(self._messages.rows["time"][index])
+        return int(self._rows["time"][index])
 
     def write(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int]:
         """The lines of these messages; the index of a message that Python has to process."""
@@ -193,14 +192,6 @@ class LineRun:
         assert self._selected is not None
         writer.begin(self)
         yield from self._selected.write(first, last, writer.lines.take)
-
-
-def _earlier(edges: Edges, arena: int) -> NDArray[np.void]:
-    """Client ids of requests of earlier batches; `arena`: the address of their bytes."""
-    made = np.zeros(len(edges.answers), EARLIER)
-    made["message"], made["size"] = edges.answers, edges.answered["client_id"]
-    made["text"] = edges.answered["start"] + np.uint64(arena + HEADER)
-    return made
 
 
 def _unknown(codes: NDArray[np.int64]) -> list[int]:

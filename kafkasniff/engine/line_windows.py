@@ -153,7 +153,7 @@ class LineWindows:
 
     def _emit_decided(self, window: Window, run: LineRun, index: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Emit a message that has no line; whether a filter selects it is decided."""
-        number, answer = int(run.bound.numbers[index]), run.answer(index)
+        number, answer = run.number_of(index), run.answer(index)
         pins = self._lines.selects if answer is not None and number not in window.collected.pinned else None
         if pins is not None:
             assert answer is not None

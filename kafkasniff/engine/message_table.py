@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,13 +19,14 @@ from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.events import Event, MessageEvent
 from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.native.feed import ARENA, NONE, REQUEST
+from kafkasniff.native.rows import joined
 
 __all__ = [
     "EVENTS",
     "HEADER",
     "LOSS",
+    "Begun",
     "Collected",
-    "Edges",
     "Keyed",
     "Messages",
     "Output",
@@ -54,37 +54,35 @@ LOSS: Final = Problem("memory-bound", "")
 """The place of the report on the bounds of side tables (`memory_budget.Beside`) among events of a window of lines."""
 
 
-class Edges(msgspec.Struct, frozen=True):
-    """Messages with lines whose exchange began earlier or ends later and needs no other state."""
+class Begun(NamedTuple):
+    """Requests with lines whose exchange ends later and needs no other state."""
 
-    begun: NDArray[np.intp]
-    """Requests whose exchange ends later."""
+    places: NDArray[np.intp]
     selected: NDArray[np.uint8]
     """Whether a filter selects each of them."""
-    answers: NDArray[np.intp]
-    """Responses to requests of earlier batches, and the requests."""
-    answered: NDArray[np.void]
 
 
 class Messages(NamedTuple):
     """The regular messages of a batch, in packet order."""
 
     rows: NDArray[np.void]
-    """`native.feed.MESSAGE`. Requests of earlier batches may follow those of this one."""
+    """`native.feed.MESSAGE`."""
     buffer: bytes
     arena: bytes
     owners: Sequence[MessageOwner | None]
     """By connection index, at the end of the batch."""
     asked: NDArray[np.void]
     """Requests of earlier batches that leave (`StreamEngine.keep`)."""
-    edges: Edges | None = None
+    here: int
+    """Messages of this batch; the rows after them are requests of earlier batches that are answered here."""
+    lines: Begun | None = None
     """Set if the messages have lines."""
 
     @property
     def begun(self) -> NDArray[np.intp]:
         """Requests that are kept until their exchange ends; rows that are events are gone."""
-        if self.edges is not None:
-            return self.edges.begun
+        if self.lines is not None:
+            return self.lines.places
         return np.flatnonzero((self.rows["pair"] == NONE) & (self.rows["flags"] & REQUEST > 0))
 
     def owner(self, row: np.void) -> MessageOwner:
@@ -96,12 +94,7 @@ class Messages(NamedTuple):
     def client_id(self, index: int) -> str | bytes | None:
         """The client id of a request, or of the request of a response; bytes if it is not UTF-8."""
         row = self.rows[index]
-        if row["flags"] & REQUEST:
-            return self.client_id_of(row)
-        if row["pair"] != NONE:
-            return self.client_id_of(self.rows[row["pair"]])
-        assert self.edges is not None
-        return self.client_id_of(self.edges.answered[np.searchsorted(self.edges.answers, index)])
+        return self.client_id_of(row if row["flags"] & REQUEST else self.rows[row["pair"]])
 
     def client_id_of(self, row: np.void) -> str | bytes | None:
         """That of a request."""
@@ -118,7 +111,15 @@ class Messages(NamedTuple):
         rows = self.rows.compress(chosen)
         whole = rows["pair"] != NONE
         rows["pair"][whole] = (np.cumsum(chosen) - 1)[rows["pair"][whole]]
-        return self._replace(rows=rows)
+        return self._replace(rows=rows, here=len(rows))
+
+    def with_requests(self, asked: NDArray[np.void], answers: NDArray[np.intp]) -> Messages:
+        """The same with requests of earlier batches, by their responses here."""
+        if not len(asked):
+            return self
+        self.rows["pair"][answers] = self.here + np.arange(len(asked))
+        asked["pair"] = answers
+        return self._replace(rows=joined((self.rows, asked)))
 
 
 class Collected(NamedTuple):

@@ -112,7 +112,7 @@ class StreamEvents:
     def messages(self) -> Messages:
         """The regular messages of the call."""
         taken = self._taken
-        return Messages(taken.messages, self._buffer, taken.arena, self.owners.copy(), taken.asked)
+        return Messages(taken.messages, self._buffer, taken.arena, self.owners.copy(), taken.asked, len(taken.messages))
 
     @property
     def freed(self) -> list[int]:

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import Asked, FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.message_table import Collected, Edges, Messages, begins_exchange, stops_of
+from kafkasniff.engine.message_table import Begun, Collected, Messages, begins_exchange, stops_of
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ENDED, KEYS, MESSAGE, NONE, REQUEST, SILENT, VERSIONS
-from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import StreamEngine
 
 __all__ = ["StreamMessages"]
@@ -118,8 +117,8 @@ class StreamMessages:
         place = np.cumsum(shown) - 1
         answered, answers = answered.compress(shown[answers]), answers[shown[answers]]
         own, begun = own[shown[begun]], begun[shown[begun]]
-        edges = Edges(place[begun], own, place[answers], answered)
-        return messages.only(shown)._replace(edges=edges), is_event
+        left = messages.only(shown).with_requests(answered, place[answers])
+        return left._replace(lines=Begun(place[begun], own)), is_event
 
     def count_hidden(self, is_request: Bools) -> None:
         """Count messages that are not shown."""
@@ -154,13 +153,8 @@ class StreamMessages:
         asked = asked.compress((asked["pair"] != NONE) & ((asked["mark"] & SHOWN) == 0))
         answers = asked["pair"].astype(np.intp)
         is_event[answers] = False
-        left = messages.only(~is_event)
-        if not len(asked):
-            return left, is_event
-        answers = (np.cumsum(~is_event) - 1)[answers]
-        left.rows["pair"][answers] = len(left.rows) + np.arange(len(asked))
-        asked["pair"] = answers
-        return left._replace(rows=joined((left.rows, asked))), is_event
+        place = np.cumsum(~is_event) - 1
+        return messages.only(~is_event).with_requests(asked, place[answers]), is_event
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -176,8 +170,7 @@ class StreamMessages:
         asked = np.empty(0, np.intp)
         if messages is not None:
             rows = messages.rows
-            # Requests of earlier batches are last and have numbers.
-            here = rows[: np.count_nonzero(rows["number"] == 0)]
+            here = rows[: messages.here]
             stops = stops_of(here, messages.owners, keyed)
             asked = np.flatnonzero((here["flags"] & REQUEST) > 0)
             begun = messages.begun
@@ -199,12 +192,9 @@ class StreamMessages:
         rows["number"][asked] = first + np.arange(len(asked)) + np.searchsorted(between, asked, side="right")
         answers = np.flatnonzero((rows["flags"] & REQUEST == 0) & (rows["pair"] != NONE))
         rows["number"][answers] = rows["number"][rows["pair"][answers]]
-        edges = messages.edges
-        if edges is not None:
-            rows["number"][edges.answers] = edges.answered["number"]
         if len(begun):
             self._begun["number"] = rows["number"][begun]
-            self._engine.keep(self._begun, messages.buffer, messages.arena, whole=edges is None)
+            self._engine.keep(self._begun, messages.buffer, messages.arena, whole=messages.lines is None)
         for exchange, row in zip(opened, self._begun.compress(is_over), strict=True) if len(begun) else ():
             exchange.number = int(row["number"])
             if row["mark"] & SHOWN and self.pin is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
+from kafkasniff.engine.message_table import HEADER
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.kafka.connection.detail import Detail
@@ -26,7 +27,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Message
 from kafkasniff.native import kernel
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.native.lines import EARLIER, LineBatch
+from kafkasniff.native.lines import LineBatch
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
@@ -148,12 +149,8 @@ class Batch(NamedTuple):
 
     seen: list[Seen]
     messages: NDArray[np.void]
-    numbers: NDArray[np.int64]
     buffer: NDArray[np.uint8]
     arena: NDArray[np.uint8]
-    earlier: NDArray[np.void]
-    kept: list[bytes]
-    """What `earlier` has the addresses of."""
 
 
 def batches(
@@ -172,8 +169,7 @@ def _batch(seen: list[Seen], client_ids: dict[int | None, bytes | None], *, tell
     messages = np.zeros(len(seen), MESSAGE)
     stores = bytearray(b"#"), bytearray(b"##")
     asked: dict[int | None, int] = {}
-    kept: list[bytes] = []
-    earlier: list[tuple[int, int, int]] = []
+    earlier: list[tuple[int, bytes | None]] = []
     for index, (one, row) in enumerate(zip(seen, messages, strict=True)):
         event, message, data = one.event, one.message, one.data
         frame = event.frame
@@ -206,19 +202,18 @@ def _batch(seen: list[Seen], client_ids: dict[int | None, bytes | None], *, tell
             if pair is not None:
                 row["pair"], messages[pair]["pair"] = pair, index
             elif tells_earlier and message.exchange in client_ids:
-                client_id = client_ids[message.exchange]
-                kept.append(client_id or b"")
-                earlier.append((index, -1 if client_id is None else len(client_id), address(kept[-1])))
-        row["flags"] = flags
+                earlier.append((index, client_ids[message.exchange]))
+        row["flags"], row["number"] = flags, message.exchange
         stores[store].extend(data + b"#")
-    numbers = np.array([one.message.exchange for one in seen], np.int64)
+    requests = np.zeros(len(earlier), MESSAGE)
+    for place, ((index, client_id), row) in enumerate(zip(earlier, requests, strict=True)):
+        messages[index]["pair"] = len(messages) + place
+        header = bytes(HEADER) + (client_id or b"")
+        row["start"], row["size"], row["flags"] = len(stores[1]), len(header), REQUEST | ARENA
+        row["pair"], row["client_id"] = index, -1 if client_id is None else len(client_id)
+        stores[1].extend(header)
     buffer, arena = (np.frombuffer(bytes(store), np.uint8) for store in stores)
-    return Batch(seen, messages, numbers, buffer, arena, np.array(earlier, EARLIER), kept)
-
-
-def address(data: bytes) -> int:
-    """Where bytes are."""
-    return np.frombuffer(data, np.uint8).ctypes.data if data else 0
+    return Batch(seen, np.concatenate((messages, requests)), buffer, arena)
 
 
 class Native:
@@ -256,9 +251,8 @@ class Native:
 
     def of(self, batch: Batch) -> list[bytes | int]:
         """Pieces of a batch."""
-        messages = batch.messages
-        self.lines.bind(LineBatch(messages, batch.numbers, batch.buffer, batch.arena, batch.earlier))
-        return self.take(0, len(messages))
+        self.lines.bind(LineBatch(batch.messages, len(batch.seen), batch.buffer, batch.arena))
+        return self.take(0, len(batch.seen))
 
     def take(self, first: int, last: int) -> list[bytes | int]:
         """Pieces of a part of it."""

@@ -74,7 +74,7 @@ def lines(recorder: Recorder, seen: Sequence[Seen], way: dict[str, Any], *, size
         if at == end:
             batch = next(made)
             at, end = 0, len(batch.seen)
-            native.bind(LineBatch(batch.messages, batch.numbers, batch.buffer, batch.arena, batch.earlier))
+            native.bind(LineBatch(batch.messages, len(batch.seen), batch.buffer, batch.arena))
         first = at
         at += 1
         while at < end and waiting and waiting[-1] is batch.seen[at].message:
