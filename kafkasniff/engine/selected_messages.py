@@ -33,10 +33,9 @@ class SelectsLines(Protocol):
         self,
         messages: Messages,
         answers: NDArray[np.intp],
-        numbers: NDArray[np.int64],
         capture: Callable[[int], str | None],
     ) -> NDArray[np.uint8]:
-        """The decisions on the exchanges of these responses; `numbers`: exchange numbers, by message."""
+        """The decisions on the exchanges of these responses, which have their numbers."""
 
     def can_move(self, code: int) -> bool:
         """Whether lines of requests of a version of an API may be written later than in order."""
@@ -96,7 +95,7 @@ class SelectedMessages:
         of_earlier = (rows["pair"] != NONE) & (rows["pair"] >= messages.here)
         known[of_earlier] = messages.rows["mark"][rows["pair"][of_earlier]] & SELECTED
         answers = np.flatnonzero(~is_request & (rows["pair"] < messages.here))
-        found = selects.exchanges(messages, answers, messages.rows["number"], capture)
+        found = selects.exchanges(messages, answers, capture)
         asked = rows["pair"][answers].astype(np.intp)
         deferred = np.flatnonzero(found == DEFERRED)
         codes = rows["code"][asked[deferred]].astype(np.int64)

@@ -140,7 +140,7 @@ class ExchangeFinder:
         others = rows["pair"] != NONE
         if self._selection is not None and len(pairs):
             assert self._rejected is not None
-            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), rows["number"], capture)
+            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), capture)
             is_rejected = answers == REJECTED
             for own, columns, _ in self._read(messages, pairs.compress(is_rejected), self._rejected, others):
                 found.append(self._pairs(messages, own, columns, None)._replace(selected=False))
