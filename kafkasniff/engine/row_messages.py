@@ -102,15 +102,20 @@ class RowMessages:
 
         `problems`: in addition to its own; `keeps`: keep requests for their responses.
         """
-        index, pair, connection, _, start, size, length, correlation_id, _, time_ns, code = row[:11]
-        latency, duration, first_packet, last_packet, flags, _, number = row[11:18]
+        # fmt: off
+        (
+            index, pair, connection, _, start, size, length, correlation_id, _, time_ns, code,
+            latency, duration, first_packet, last_packet, flags, _, number, _, _,
+        ) = row
+        # fmt: on
         owner, store, version = self.messages.owners[connection], self._stores[(flags & ARENA) > 0], version_of(code)
         assert owner is not None
         options, data, end = self._context.options, store.data, start + size
-        kind: Direction = "request" if flags & REQUEST else "response"
-        header: dict[str, Any] = {"correlation_id": correlation_id}
+        kind: Direction
+        header: dict[str, Any]
         asked: Asked | None = None
-        if kind == "request":
+        if flags & REQUEST:
+            kind = "request"
             client_id: str | bytes | None = None
             position = start + HEADER
             if length >= 0:
@@ -126,6 +131,7 @@ class RowMessages:
             }
             latency = duration = None
         else:
+            kind, header = "response", {"correlation_id": correlation_id}
             asked = self._asked.pop(pair, None)
             if asked is None:
                 asked = Asked(self.messages.client_id(index))
