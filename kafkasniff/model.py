@@ -206,7 +206,7 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     """The client's software according to ApiVersions (v3 and later)."""
     software_version: str | None = None
     behind_ns: int | None = None
-    """Part of the latency: the broker was still answering earlier requests of the connection (`waits.Turns`)."""
+    """Part of the latency: the broker was still answering earlier requests of the connection."""
     muted_ns: int | None = None
     """Part of the latency: a quota kept the broker from reading the request, or delayed the response (KIP-219)."""
 
@@ -328,7 +328,7 @@ class Connection(msgspec.Struct, frozen=True):
     tls: TlsHandshake | None = None
     """Its TLS handshake; None without TLS."""
     served: bool = False
-    """Exchanges that were emitted as columns have answers to other requests than ApiVersions, which anyone may send."""
+    """The broker answered a request that it serves only after authentication."""
 
 
 class Summary(msgspec.Struct):

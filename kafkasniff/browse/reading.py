@@ -17,8 +17,8 @@ from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.paired import PairColumns, PairFinder
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.pair_columns import PairColumns, PairFinder
 from kafkasniff.engine.selection import Selection, asks_columns
 from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher

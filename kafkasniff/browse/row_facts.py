@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.schema.errors import error_name

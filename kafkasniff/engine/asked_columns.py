@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKind
 from kafkasniff.engine.versions import distinct
 from kafkasniff.filters.columns import FieldColumn
@@ -69,8 +69,6 @@ class AskedBatch(NamedTuple):
     """Common properties of the messages of a batch."""
 
     messages: Messages
-    numbers: Ints | None
-    """Numbers of exchanges, by message."""
     capture: Callable[[int], str | None]
     """The name of a capture by its index."""
     start_ns: int | None
@@ -116,8 +114,9 @@ class AskedColumns:
                 # A connection that began with this batch gets its number later.
                 return [column], None if 0 not in column.values else self._numbered()
             case "exchange":
-                numbers = self.batch.numbers
-                return None if numbers is None else ([FieldColumn(numbers[self.asked])], None)
+                numbers = self._of("number")
+                # Filters on requests come before numbers.
+                return ([FieldColumn(numbers)], None) if numbers.all() else None
             case "time":
                 return [FieldColumn(self._of("time"))], None
             case "request":

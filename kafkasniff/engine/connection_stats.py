@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Final
 
 from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
-from kafkasniff.kafka.connection.waits import Turns
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.schema.memory import ConnectionMemory
 from kafkasniff.model import Endpoint, Message
@@ -28,10 +27,6 @@ __all__ = [
 
 Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
 """The senders of direction 0 and 1: high and low half of the address, port."""
-
-MAX_CLIENT_IDS: Final = 16
-"""Maximum number of client ids that a connection's account names; clients have one per connection, proxies more."""
-
 
 _WITHOUT: Final = frozenset({"unanswered", "open", "lost"})
 """Statuses of exchanges whose response should be there."""
@@ -67,7 +62,6 @@ class MessageOwner:
     """A connection, as its messages need it: its number, and whatever is the same for all of them."""
 
     __slots__ = (
-        "_turns",
         "account",
         "broker",
         "client",
@@ -78,6 +72,7 @@ class MessageOwner:
         "forced",
         "id",
         "number",
+        "open_until",
         "place",
     )
 
@@ -100,7 +95,8 @@ class MessageOwner:
         self.client: Endpoint | None = None
         self.broker: Endpoint | None = None
         self.id = 0
-        self._turns: Turns | None = None
+        self.open_until: int | None = None
+        """Time until which the broker may delay answers because of a request that has no response."""
 
     def __getattr__(self, name: str) -> Any:
         make = self.lazy.get(name)
@@ -109,13 +105,6 @@ class MessageOwner:
         made = make()
         setattr(self, name, made)
         return made
-
-    @property
-    def turns(self) -> Turns:
-        """The turns of its requests."""
-        if self._turns is None:
-            self._turns = Turns()
-        return self._turns
 
     def assign(self, client: int) -> None:
         """The roles are known."""
@@ -135,31 +124,16 @@ class MessageOwner:
 
 
 class Account:
-    """Counts of a connection for its `Connection`."""
+    """Counts of a connection for its `Connection`, beside those of the engine."""
 
-    __slots__ = (
-        "before_software",
-        "client_ids",
-        "mechanism",
-        "problems",
-        "requests",
-        "responses",
-        "served",
-        "software",
-        "unanswered",
-        "verdict",
-    )
+    __slots__ = ("client_ids", "mechanism", "problems", "software", "software_late", "unanswered", "verdict")
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.responses = 0
-        self.served = False
-        """Exchanges that are columns have answers to other requests than ApiVersions, which anyone may send."""
         self.unanswered = 0
         self.problems = 0
-        self.client_ids: dict[str | bytes, None] = {}
+        self.client_ids: list[str | bytes] = []
         self.software: tuple[str | None, str | None] = (None, None)
-        self.before_software = False
+        self.software_late = False
         """An exchange was over before the client identified its software."""
         self.mechanism: str | None = None
         self.verdict: VerdictEvent | None = None
@@ -167,20 +141,17 @@ class Account:
     def message(self, event: MessageEvent, problems: int) -> None:
         """Count a message. Hot."""
         self.problems += problems
-        if not event.is_request:
-            self.responses += 1
-            return
-        self.requests += 1
-        if event.client_id is not None:
-            self.name(event.client_id)
         decoded = event.decoded
+        if not event.is_request or decoded.body is None:
+            return
         software = client_software(decoded.api_key)
-        if software is not None and decoded.body is not None:
+        if software is not None:
             name, version = (decoded.body.get(field) for field in software)
             # The first one counts: columns of exchanges do not have their places among greetings.
             if isinstance(name, str) and self.software[0] is None:
                 self.software = (name, version if isinstance(version, str) else None)
-        elif decoded.api_key == SASL_HANDSHAKE and decoded.body is not None:
+                self.software_late = event.late
+        elif decoded.api_key == SASL_HANDSHAKE:
             mechanism = decoded.body.get("mechanism")
             if isinstance(mechanism, str):
                 self.mechanism = mechanism
@@ -189,36 +160,6 @@ class Account:
         """Count the end of an exchange. Hot."""
         self.problems += len(event.problems)
         self.unanswered += event.status in _WITHOUT
-        self.over()
-
-    def request(self, client_id: str | bytes | None, problems: int) -> None:
-        """Count a request whose only information about its client is the id. Hot."""
-        self.problems += problems
-        self.requests += 1
-        if client_id is not None:
-            self.name(client_id)
-
-    def name(self, client_id: str | bytes) -> None:
-        """Note a client id. Hot."""
-        if client_id not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
-            self.client_ids[client_id] = None
-
-    def is_settled(self, client_id: str | bytes | None) -> bool:
-        """Whether complete exchanges with this client id change only counts. Hot."""
-        return (client_id is None or client_id in self.client_ids) and (
-            self.before_software or self.software[0] is not None
-        )
-
-    def over(self) -> None:
-        """An exchange is over. Hot."""
-        self.before_software = self.before_software or self.software[0] is None
-
-    def response(self, problems: int, *, ends: bool) -> None:
-        """Count a response; `ends`: its exchange is over, too, with nothing else to report. Hot."""
-        self.problems += problems
-        self.responses += 1
-        if ends:
-            self.over()
 
 
 def endpoint(end: tuple[int, int, int]) -> Endpoint:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from kafkasniff.engine.column_turns import ColumnTurns
-from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
 from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
-from kafkasniff.engine.ordered_events import EVENT, Collected, Keyed, Output, Outputs
-from kafkasniff.engine.paired import Open, PairedEntry
-from kafkasniff.engine.paired_messages import decoded_message, request_message, response_message
-from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
+from kafkasniff.engine.message_table import Collected, Output, Outputs, stops_of
+from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.row_messages import MessageRow, RowMessages, decoded_message
+from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.connection.events import (
     Event,
     ExchangeEvent,
@@ -26,14 +27,17 @@ from kafkasniff.kafka.connection.events import (
     TokenEvent,
     VerdictEvent,
 )
+from kafkasniff.kafka.connection.waits import delays_without
 from kafkasniff.model import Direction, Exchange, Problem, SaslToken
+from kafkasniff.native.feed import NONE
 from kafkasniff.tcp.plan import end_index
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 if TYPE_CHECKING:
+    from kafkasniff.kafka.messages.ahead import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
 
-__all__ = ["Emitter"]
+__all__ = ["Emitter", "taken"]
 
 SLICE: Final = 64
 """Largest number of events that are emitted at a time."""
@@ -46,15 +50,22 @@ _UNANSWERED: Final = ("unanswered", "open")
 class Emitter:
     """Emits the events of all connections; `renderer`: renders bodies that only a JSON sink needs.
 
-    `frames`: keep the bytes of messages.
+    `maker`: decodes bodies, a few at a time; `frames`: keep the bytes of messages.
     """
 
     def __init__(
-        self, state: InspectorState, memory: MemoryBudget, renderer: Renderer | None, *, frames: bool = False
+        self,
+        state: InspectorState,
+        memory: MemoryBudget,
+        renderer: Renderer | None,
+        maker: BodyMaker | None,
+        *,
+        frames: bool = False,
     ) -> None:
         self._state = state
         self._memory = memory
         self._renderer = renderer
+        self._maker = maker
         self.frames = frames
         self.slice_bytes = 0
         """Approximate bytes of memory of the messages of the last slice."""
@@ -62,52 +73,70 @@ class Emitter:
     def all(self, collected: Collected) -> list[Output]:
         """The outputs of all events."""
         out: list[Output] = []
-        for entry in collected.in_order():
-            if len(entry) > EVENT:
-                self.emit_paired(entry, out)
-            else:
-                self.emit(entry[3], entry[4], out)
+        for _ in self._each(collected, None, out):
+            pass
         return out
 
-    def slices(self, collected: Collected, turns: ColumnTurns | None = None) -> Iterator[list[Output]]:
-        """`all`, a few outputs at a time; `turns`: of exchanges that are columns."""
-        entries = collected.in_order()
-        for entry in entries:
-            out: list[Output] = []
-            self.slice_bytes = 0
-            self._fill(chain((entry,), islice(entries, SLICE - 1)), turns, out)
+    def slices(self, collected: Collected, chosen: NDArray[np.bool_] | None = None) -> Iterator[list[Output]]:
+        """`all`, a few outputs at a time; `chosen`: which of the messages are emitted."""
+        out: list[Output] = []
+        self.slice_bytes = count = 0
+        for _ in self._each(collected, chosen, out):
+            count += 1
+            if count == SLICE or self.slice_bytes > SLICE_BYTES:
+                yield taken(out)
+                self.slice_bytes = count = 0
+        if count:
             yield out
-            del out
 
-    def _fill(self, entries: Iterable[Keyed], turns: ColumnTurns | None, out: Outputs) -> None:
-        """Emit entries until those of this slice are large. Hot: called once for each message."""
+    def _each(self, collected: Collected, chosen: NDArray[np.bool_] | None, out: Outputs) -> Iterator[None]:
+        """Emit events, and messages of whole exchanges, in order. Hot: yields after each."""
+        at, stops = 0, collected.stops
+        entries: Iterator[MessageRow] = iter(())
+        messages = collected.messages
+        if messages is not None:
+            whole = messages.rows["pair"] != NONE
+            index = np.flatnonzero(whole if chosen is None else whole & chosen)
+            order = messages.rows["order"][index]
+            if (order[1:] < order[:-1]).any():
+                # Requests of earlier batches are last.
+                index = index[np.lexsort((messages.rows["step"][index], order))]
+            stops = stops_of(messages.rows.take(index), messages.owners, collected.keyed)
+            objects = RowMessages(messages, self._state.detail.decode, self._maker, index)
+            entries = iter(objects)
+        for stop, event in zip(stops, collected.keyed, strict=True):
+            for entry in islice(entries, stop - at):
+                self.emit_row(objects, entry, out)
+                yield
+            at = stop
+            self.emit(event[3], event[4], out)
+            yield
         for entry in entries:
-            if turns is not None:
-                turns.until(entry[1], entry[0], entry[2])
-            if len(entry) > EVENT:
-                self.emit_paired(entry, out)
-            else:
-                self.emit(entry[3], entry[4], out)
-            if self.slice_bytes > SLICE_BYTES:
-                return
+            self.emit_row(objects, entry, out)
+            yield
+
+    def count_columns(self, found: PairColumns) -> None:
+        """Count exchanges that are columns."""
+        summary = self._state.summary
+        summary.requests += len(found.asked)
+        summary.responses += len(found.asked)
+        for place in np.flatnonzero(found.problems).tolist():
+            count, owner = int(found.problems[place]), found.owners[found.asked["connection"][place]]
+            summary.problems += count
+            if owner is not None and owner.account is not None:
+                owner.account.problems += count
 
     def is_full(self, out: Outputs) -> bool:
         """Whether this slice is as large as they may be."""
         return len(out) >= SLICE or self.slice_bytes > SLICE_BYTES
 
-    def emit(
-        self,
-        connection: MessageOwner | None,
-        event: Event | Problem | FollowedEnd,
-        out: Outputs,
-        begun: OpenExchange | None = None,
-    ) -> None:
-        """Emit an event; `begun`: the exchange that begins with it, if known. Hot: called once for each event."""
+    def emit(self, connection: MessageOwner | None, event: Event | Problem | FollowedEnd, out: Outputs) -> None:
+        """Emit an event. Hot: called once for each event."""
         if connection is None:
             assert isinstance(event, Problem)
             self.emit_problem(event, out)
         elif isinstance(event, MessageEvent):
-            self.emit_message(connection, event, out, begun)
+            self.emit_message(connection, event, out)
         elif isinstance(event, ExchangeEvent):
             self._emit_exchange(connection, event, out)
         elif isinstance(event, ProblemEvent):
@@ -127,96 +156,63 @@ class Emitter:
         self._state.summary.problems += 1
         out.append(problem)
 
-    def emit_paired(
+    def emit_row(
         self,
-        entry: PairedEntry,
+        objects: RowMessages,
+        row: MessageRow,
         out: Outputs,
         problems: tuple[Problem, ...] = (),
         *,
         ends: bool = True,
     ) -> None:
-        """Emit a message whose exchange is whole. Hot.
+        """Emit the message of a row. Hot.
 
         `problems`: reported with the message; `ends`: also emit an `Exchange`, if they are wanted.
         """
-        connection, paired, index, version = entry[3], entry[4], entry[5], entry[13]
         state = self._state
+        connection = objects.messages.owners[row[2]]
+        assert connection is not None
         account, wants, summary = connection.account, state.want_exchanges and ends, state.summary
-        capture = state.only_capture or state.capture_of(entry[11])
-        opened: Open | None = None
-        if version is not None:
-            number = entry[20] or state.next_exchange()
-            message, carry = request_message(entry, number, capture)
-            plan = version.request
-        else:
-            opened = paired.open[index]
-            assert opened is not None
-            paired.open[index] = None
-            message = response_message(entry, opened, capture)
-            plan = opened[1].response
-        if problems:
-            message = msgspec.structs.replace(message, problems=(*problems, *message.problems))
+        capture = state.only_capture or state.capture_of(row[8])
+        message, asked, weight = objects.message(row, capture, problems, keeps=wants)
         if message.problems:
             summary.problems += len(message.problems)
-        out.append(message)
-        ahead = paired.ahead
-        if ahead is None:
-            size = message.size
-            # Like `likely_bytes`, without a call for most messages.
-            self.slice_bytes += (
-                likely_bytes(message.api_key, message.type, size, message.body)
-                if plan.has_records
-                else size * BODY_RATIO
-            )
-        elif ahead.memory:
-            self.slice_bytes += ahead.memory
-            ahead.memory = 0
-        if opened is None:
-            assert version is not None
-            paired.open[index] = number, version, message.client_id, carry, message if wants else None
-            summary.requests += 1
             if account is not None:
-                account.request(message.client_id, len(message.problems))
+                account.problems += len(message.problems)
+        out.append(message)
+        self.slice_bytes += weight
+        if asked is None:
+            summary.requests += 1
             return
         summary.responses += 1
-        if account is not None:
-            account.response(len(message.problems), ends=wants)
         if wants:
-            number, _, _, _, request = opened
-            latency = entry[14]
-            behind, muted = connection.turns.take(request, message, latency, answerable=False)
-            software, its_version = (None, None) if account is None else account.software
+            ordinal, retransmits, number, behind, muted = row[3], *row[16:20]
+            software = (None, None) if account is None else account.software
             out.append(
                 Exchange(
                     number,
                     connection.number,
                     "answered",
-                    request,
+                    asked.message,
                     message,
-                    latency,
-                    entry[15],
+                    message.latency_ns,
+                    message.duration_ns,
                     (),
                     connection.id or connection.identify(),
-                    entry[6],
-                    entry[19],
+                    ordinal,
+                    retransmits,
                     None,
-                    software,
-                    its_version,
+                    *software,
                     behind,
                     muted,
                 )
             )
 
-    def emit_message(
-        self, connection: MessageOwner, event: MessageEvent, out: Outputs, exchange: OpenExchange | None
-    ) -> None:
-        """Emit a message; `exchange`: begins with it, if known. Hot: called once for each message."""
+    def emit_message(self, connection: MessageOwner, event: MessageEvent, out: Outputs) -> None:
+        """Emit a message. Hot: called once for each message that is an event."""
         state = self._state
         frame, decoded = event.frame, event.read(self._renderer)
-        if exchange is None:
-            exchange = connection.exchanges.get(event.ordinal)
-        if exchange is None:
-            exchange = connection.exchanges[event.ordinal] = OpenExchange(state.next_exchange())
+        exchange = connection.exchanges[event.ordinal]
         if not (event.is_request or state.want_exchanges):
             del connection.exchanges[event.ordinal]  # its end is not reported
         problems = decoded.problems if not event.problems else (*event.problems, *decoded.problems)
@@ -263,16 +259,18 @@ class Emitter:
         if account is not None:
             account.exchange(event)
         if self._state.want_exchanges:
-            request, response = exchange.request, exchange.response
-            answerable = event.status in _UNANSWERED
-            turns = connection.turns.take(request, response, event.latency_ns, answerable=answerable)
+            request, behind, muted = exchange.request, event.behind_ns, event.muted_ns
+            if event.status in _UNANSWERED:
+                behind, muted, connection.open_until = delays_without(request, connection.open_until, muted)
+            elif request is None or exchange.response is None:
+                behind = muted = None
             out.append(
                 Exchange(
                     exchange.number,
                     connection.number,
                     event.status,
                     request,
-                    response,
+                    exchange.response,
                     event.latency_ns,
                     event.duration_ns,
                     event.problems,
@@ -281,7 +279,8 @@ class Emitter:
                     event.retransmits,
                     None,
                     *((None, None) if account is None else account.software),
-                    *turns,
+                    behind,
+                    muted,
                 )
             )
         for problem in event.problems:
@@ -330,3 +329,10 @@ class Emitter:
             or not state.known_brokers.isdisjoint(map(end_index, connection.endpoints))
         ):
             self.emit_problem(verdict_problem(connection, event, state.capture_of(event.packet)), out)
+
+
+def taken(out: list[Any]) -> list[Any]:
+    """The contents of a list, which is empty afterwards."""
+    found = out[:]
+    out.clear()
+    return found

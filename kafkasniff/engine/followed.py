@@ -153,13 +153,13 @@ class FollowedConnection(MessageOwner):
             one.decoded + other.decoded,
             one.lost + other.lost,
             int(ending["retransmits"]),
-            account.requests,
-            account.responses,
+            int(ending["requests"]),
+            int(ending["responses"]),
             account.unanswered,
             account.problems,
             tuple(account.client_ids),
             *account.software,
-            account.before_software and account.software[0] is not None,
+            account.software_late,
             account.mechanism,
             self.forced,
             "" if verdict is None else verdict.detail,
@@ -171,7 +171,7 @@ class FollowedConnection(MessageOwner):
             protocol,
             "both" if all(heard) else "client" if heard[client] else "broker",
             end.handshake,
-            account.served,
+            bool(ending["served"]),
         )
 
     @staticmethod

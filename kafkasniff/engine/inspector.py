@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kafkasniff.engine.column_turns import AccountTurns, ColumnTurns
+import numpy as np
+from numpy.typing import NDArray
+
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.followed import FollowedConnection
@@ -23,8 +25,8 @@ from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_windows import LineWindows
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
-from kafkasniff.engine.ordered_events import Output, Shown
-from kafkasniff.engine.paired import PairColumns, PairFinder
+from kafkasniff.engine.message_table import Output, Shown
+from kafkasniff.engine.pair_columns import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
@@ -97,9 +99,8 @@ class Inspector:
         maker: BodyMaker | None = renderer
         if renderer is None and not headers:
             maker = PackedBodies(kernel())
-        self._maker = maker
         self._memory = MemoryBudget(checked_memory(memory))
-        self._emitter = Emitter(self._state, self._memory, renderer, frames=frames)
+        self._emitter = Emitter(self._state, self._memory, renderer, maker, frames=frames)
         self._windows: LineWindows | None = None
         """Set if lines are written."""
         self._feeder: StreamFeeder
@@ -112,7 +113,7 @@ class Inspector:
         Raises ValueError if the engine does not know the state of one.
         """
         state = self._state
-        self._feeder = StreamFeeder(state, self._memory, kernel(), self._maker, frames=self._emitter.frames)
+        self._feeder = StreamFeeder(state, self._memory, kernel(), frames=self._emitter.frames)
         self._feeder.load(state.followed, state.clocks)
         state.followed = []
 
@@ -199,17 +200,20 @@ class Inspector:
         Large batches are processed in parts; after the slices of each come its columns, with no events. All have to be
         consumed before the next batch.
         """
+        options = self._state.detail.decode
         for part in self._feeder.parts(batch):
             columns: list[PairColumns] = []
-            collected = self._feeder.collect(part, columns, finder)
-            emitted = collected.places
-            accounts = AccountTurns(columns, emitted) if self._state.want_connections else None
-            turns = ColumnTurns(columns, emitted, accounts)
-            for events in self._emitter.slices(collected, turns):
+            others: NDArray[np.bool_] | None = None
+            takes = None if finder is None else lambda code: finder.may_take(code, options)
+            collected = self._feeder.collect(part, takes)
+            if finder is not None and collected.messages is not None:
+                columns, others = finder.find(collected.messages, options, self._state.capture_at)
+                for one in columns:
+                    self._emitter.count_columns(one)
+            for events in self._emitter.slices(collected, others):
                 if events:
                     yield events, []
                 del events
-            turns.finish()
             self._emitter.slice_bytes = 0
             yield [], columns
 

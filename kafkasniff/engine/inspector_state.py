@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
-from kafkasniff.engine.ordered_events import Keyed
+from kafkasniff.engine.message_table import Keyed
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.model import Problem, Summary
@@ -108,11 +108,6 @@ class InspectorState:
             self.known_brokers.add(end_index(broker))
 
     # -- numbers ------------------------------------------------------------------------------------------------------
-
-    def next_exchange(self) -> int:
-        """The number for a new exchange. Hot."""
-        self.exchanges += 1
-        return self.exchanges
 
     def take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
         """Take the problems and secrets of a batch; returns the names of addresses."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkasniff.engine.line_makers import MakeLines
-from kafkasniff.engine.line_runs import KeepsRequests, LineRun, RunWriter
+from kafkasniff.engine.line_runs import LineRun, RunWriter
 from kafkasniff.engine.lines_ahead import LinesAhead
-from kafkasniff.engine.regular_messages import Edges, Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.kafka.connection.detail import Detail
 
@@ -40,7 +40,7 @@ class LineOutput:
         self._gone: list[int] = []
         """Freed indices of connections in step, which may be reused."""
 
-    def run_of(self, messages: Messages, edges: Edges, keep: KeepsRequests, detail: Detail) -> LineRun:
+    def run_of(self, messages: Messages, detail: Detail) -> LineRun:
         """Messages whose lines are written natively."""
         ahead = self.ahead
         if self.writer is None:
@@ -52,7 +52,7 @@ class LineOutput:
             for writer in (self.writer, *(() if ahead is None else ahead.writers)):
                 writer.forget(self._runs, self._gone)
             self._gone = []
-        return LineRun(messages, edges, keep, self.writer.lines, detail, self._runs, self.selects)
+        return LineRun(messages, self.writer.lines, detail, self._runs, self.selects)
 
     def forget(self, place: int) -> None:
         """The index of a connection was freed (-1: it had none)."""

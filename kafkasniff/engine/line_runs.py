@@ -5,27 +5,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange
+from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
-from kafkasniff.engine.paired import Open, Paired, PairedEntry, until
-from kafkasniff.engine.regular_messages import EVENTS, HEADER, Edges, Messages
-from kafkasniff.engine.selected_messages import SELECTED, SelectedMessages, SelectsLines
-from kafkasniff.engine.versions import ApiVersion, distinct, version_of
+from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.row_messages import RowMessages
+from kafkasniff.engine.selected_messages import SelectedMessages, SelectsLines
+from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.model import Lines, Problem
-from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, VERSIONS
-from kafkasniff.native.lines import EARLIER, LineBatch
-from kafkasniff.tcp.segments import PACKET_NUMBER
+from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
+from kafkasniff.native.lines import LineBatch
 
-__all__ = ["KeepsRequests", "LineRun", "RunWriter"]
-
-KeepsRequests = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
-"""Keeps the requests whose exchange ends later, with their numbers; returns which of them still wait."""
+__all__ = ["LineRun", "RunWriter"]
 
 
 class RunWriter:
@@ -61,39 +56,29 @@ class RunWriter:
 class LineRun:
     """The messages of a batch, in order."""
 
-    def __init__(  # noqa: PLR0917 - once for each batch
+    def __init__(
         self,
         messages: Messages,
-        edges: Edges,
-        keep: KeepsRequests,
         lines: LineMaker,
         detail: Detail,
         number: int,
         selects: SelectsLines | None = None,
     ) -> None:
-        """`messages`, `edges`: as `StreamMessages.lines` returns them.
+        """`messages`: as `StreamMessages.lines` returns them; all exchanges have their numbers.
 
         `lines`: decides which messages have lines; `number`: of the run; `selects`: decides which messages are shown;
         with it, `select` has to be called before lines are requested.
         """
-        rows = messages.rows
         self._messages = messages
+        rows = self._rows = messages.rows[: messages.here]
         self.number_of_run = number
-        self._orders: list[int] = rows["order"].tolist()
         self._is_request: NDArray[np.bool_] = (rows["flags"] & REQUEST) > 0
-        self._is_event: NDArray[np.bool_] = (rows["pair"] == NONE) & ~edges.is_edge
-        self.numbers: NDArray[np.int64] = np.zeros(len(rows), np.int64)
-        """Exchange numbers by message, as far as assigned."""
-        self._open: list[Open | None] = [None] * len(rows)
-        self._kinds = [Paired(data, self._open, detail.decode) for data in (messages.buffer, messages.arena)]
-        self._edges = edges
-        self._keep = keep
+        self.objects = RowMessages(messages, detail.decode)
+        """Messages that have no line."""
         self._selects = selects
-        self.pinned: set[int] = set()
-        """Exchanges that began here, are decided, and end in Python."""
         self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
-        self.bound = LineBatch(rows, self.numbers, buffer, arena, self._earlier(arena.ctypes.data))
+        self.bound = LineBatch(messages.rows, messages.here, buffer, arena)
         lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
         """Messages whose kind has no lines."""
@@ -102,16 +87,14 @@ class LineRun:
         self.detail = detail
 
     def select(self, capture: Callable[[int], str | None]) -> list[int]:
-        """Decide which messages are shown; all exchanges must have their numbers.
+        """Decide which messages are shown.
 
         Returns the numbers of connections with messages that are selected already.
         """
         assert self._selects is not None
         native = np.ones(len(self), bool)
         native[self._pythons] = False
-        selected = self._selected = SelectedMessages(
-            self._selects, self._messages, self._edges, self.numbers, native, capture
-        )
+        selected = self._selected = SelectedMessages(self._selects, self._messages, native, capture)
         self.bound = selected.bind(self.bound)
         owners = [self.owners[index] for index in selected.connections()]
         return [owner.number for owner in owners if owner is not None]
@@ -122,7 +105,7 @@ class LineRun:
 
     def _native(self, lines: LineMaker) -> NDArray[np.bool_]:
         """Which messages have a kind with lines."""
-        codes = self._messages.rows["code"].astype(np.int64)
+        codes = self._rows["code"].astype(np.int64)
         found = np.zeros((2, KEYS * VERSIONS), bool)
         for code in distinct(codes) if len(codes) else ():
             key, version = divmod(code, VERSIONS)
@@ -135,7 +118,7 @@ class LineRun:
 
     def _lack(self, detail: Detail) -> NDArray[np.int64] | None:
         """Count what is omitted from messages; returns the number of problems before each one, and of all."""
-        codes = self._messages.rows["code"].astype(np.int64)
+        codes = self._rows["code"].astype(np.int64)
         unknown = _unknown(codes) if self._selects is None else []
         if not (detail.level or unknown):
             return None
@@ -143,7 +126,7 @@ class LineRun:
         if unknown and not detail.decode.headers and detail.decode.bodies:
             lacks[1:][np.isin(codes, unknown)] = 1
         for is_request in (False, True) if detail.level else ():
-            mine = (self._is_request == is_request) & ~self._is_event
+            mine = self._is_request == is_request
             for code in distinct(codes[mine]) if mine.any() else ():
                 problems = detail.lack(code // VERSIONS, is_request=is_request)
                 if problems:
@@ -160,72 +143,10 @@ class LineRun:
         """The problems that report what was omitted from a message."""
         if not self.lacking(index, index + 1):
             return ()
-        return self.detail.lack(int(self._messages.rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
-
-    def _earlier(self, arena: int) -> NDArray[np.void]:
-        """Client ids and numbers of exchanges that began earlier; `arena`: the address of their bytes."""
-        edges = self._edges
-        self.numbers[edges.answers] = edges.answered["number"]
-        made = np.zeros(len(edges.answers), EARLIER)
-        made["message"], made["size"] = edges.answers, edges.answered["client_id"]
-        made["text"] = edges.answered["start"] + np.uint64(arena + HEADER)
-        return made
-
-    def _version(self, index: int) -> ApiVersion:
-        return version_of(int(self._messages.rows["code"][index]))
+        return self.detail.lack(int(self._rows["code"][index]) // VERSIONS, is_request=self.is_request(index))
 
     def __len__(self) -> int:
-        return len(self._orders)
-
-    def until(self, order: int, place: int, within: int, first: int) -> int:
-        """The first message from `first` on that does not precede an event, by the inspector's sort key."""
-        return until(self._messages.rows, self._orders, self._messages.owners, (order, place, within), first)
-
-    def between(self, stops: Sequence[int]) -> list[tuple[int, int]]:
-        """The ranges of messages before the first event, between each two, and after the last.
-
-        `stops`: for each event, the first message that follows it or belongs to it.
-        """
-        count = len(self)
-        places = np.arange(count + 1)
-        places[:-1][self._is_event] = count
-        following: list[int] = np.minimum.accumulate(places[::-1])[::-1].tolist()
-        found: list[tuple[int, int]] = []
-        at = following[0]
-        for stop in (*stops, count):
-            found.append((at, max(stop, at)))
-            at = following[max(stop, at)]
-        return found
-
-    def number(self, number: int, begun: Sequence[int]) -> list[int]:
-        """Number the exchanges that begin, from above `number`; returns the numbers of those that events begin.
-
-        `begun`: for each event that begins an exchange, the first message after it; ascending.
-        """
-        asked = np.flatnonzero(self._is_request & ~self._is_event)
-        self.begun = len(asked)
-        """Exchanges that begin with messages that are not events."""
-        between = np.searchsorted(np.array(begun, np.int64), asked, side="right")
-        self.numbers[asked] = number + 1 + np.arange(len(asked)) + between
-        rows, owners = self._messages.rows, self._messages.owners
-        answers = np.flatnonzero(~self._is_request & (rows["pair"] != NONE))
-        self.numbers[answers] = self.numbers[rows["pair"][answers]]
-        begins = self._edges.begun
-        waits = self._keep(self.numbers[begins]) if len(begins) else np.ones(0, np.bool_)
-        # The exchanges of the others ended with an event.
-        others = zip(begins[~waits].tolist(), self._edges.selected[~waits].tolist(), strict=True)
-        for index, selected in others:
-            owner = owners[int(rows["connection"][index])]
-            assert owner is not None
-            exchange = owner.exchanges[int(rows["ordinal"][index])] = OpenExchange(int(self.numbers[index]))
-            version = self._version(index)
-            exchange.api, exchange.api_version = version.api, version.version
-            exchange.correlation_id = int(rows["correlation"][index])
-            if self._selects is not None:
-                self._selects.pin(exchange.number, selected == SELECTED)
-                self.pinned.add(exchange.number)
-        numbers: list[int] = (number + 1 + np.arange(len(begun)) + np.searchsorted(asked, begun)).tolist()
-        return numbers
+        return len(self._is_request)
 
     def requests(self, first: int, last: int) -> int:
         """The number of requests among these messages."""
@@ -238,16 +159,20 @@ class LineRun:
 
     def weights(self, message: int) -> NDArray[np.int64]:
         """Cumulative bytes of the messages; each counts `message` bytes in addition to its own."""
-        found: NDArray[np.int64] = np.cumsum(self._messages.rows["size"].astype(np.int64) + message)
+        found: NDArray[np.int64] = np.cumsum(self._rows["size"].astype(np.int64) + message)
         return found
 
     def is_request(self, index: int) -> bool:
         """Whether a message is a request."""
         return bool(self._is_request[index])
 
+    def number_of(self, index: int) -> int:
+        """The number of a message's exchange."""
+        return int(self._rows["number"][index])
+
     def time_of(self, index: int) -> int:
         """time_ns of a message."""
-        return int(self._messages.rows["time"][index])
+        return int(self._rows["time"][index])
 
     def write(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int]:
         """The lines of these messages; the index of a message that Python has to process."""
@@ -267,50 +192,6 @@ class LineRun:
         assert self._selected is not None
         writer.begin(self)
         yield from self._selected.write(first, last, writer.lines.take)
-
-    def entry(self, index: int) -> PairedEntry:
-        """The entry of a message whose exchange has a number."""
-        messages = self._messages
-        row: tuple[Any, ...] = messages.rows[index].item()
-        order, start, first_packet, last_packet, packet, _, time_ns, latency, duration, ordinal = row[:10]
-        connection, size, pair, correlation, _, code, client_id, step, flags, _, retransmits = row[10:21]
-        owner = messages.owners[connection]
-        assert owner is not None
-        version = version_of(code)
-        is_request = flags & REQUEST > 0
-        exchange = index if is_request or pair == NONE else pair
-        if not is_request and self._open[exchange] is None:
-            self._open[exchange] = int(self.numbers[index]), version, self._client_id(index, pair), None, None
-        return (
-            order,
-            owner.place,
-            step * EVENTS,
-            owner,
-            self._kinds[flags & ARENA > 0],
-            exchange,
-            ordinal,
-            start,
-            size,
-            client_id if is_request else 0,
-            correlation,
-            packet,
-            time_ns,
-            version if is_request else None,
-            latency,
-            duration,
-            first_packet & PACKET_NUMBER,
-            last_packet & PACKET_NUMBER,
-            index,
-            0 if is_request else retransmits,
-            int(self.numbers[index]),
-        )
-
-    def _client_id(self, index: int, pair: int) -> str | bytes | None:
-        """The client id of the request of a response; `pair`: the request's index if it is in this run."""
-        if pair != NONE:
-            return self._messages.client_id(pair)
-        place = int(np.searchsorted(self._edges.answers, index))
-        return self._messages.client_id_of(self._edges.answered[place])
 
 
 def _unknown(codes: NDArray[np.int64]) -> list[int]:

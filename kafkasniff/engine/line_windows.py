@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from kafkasniff.engine.connection_stats import OpenExchange
-from kafkasniff.engine.emitting import Emitter
+from kafkasniff.engine.emitting import Emitter, taken
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.lines_ahead import Window
 from kafkasniff.engine.memory_budget import MemoryBudget
-from kafkasniff.engine.ordered_events import LOSS, Shown, begins_exchange
+from kafkasniff.engine.message_table import LOSS, Shown
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Lines, Problem
 from kafkasniff.tcp.packets import PacketBatch
@@ -69,38 +68,23 @@ class LineWindows:
             yield from self._emit(window)
 
     def _window(self, batch: PacketBatch) -> Window:
-        """The results of the next packets, with numbers for all exchanges that begin."""
-        state = self._state
-        keyed, _, run, names = self._feeder.collect(batch, lines=True)
-        keyed.sort()
-        stops: list[int] = []
-        at = 0
-        begun = [index for index, entry in enumerate(keyed) if begins_exchange(entry[4])]
-        if run is None:
-            numbers = list(range(state.exchanges + 1, state.exchanges + 1 + len(begun)))
-            state.exchanges += len(begun)
-        else:
-            for order, place, within, _, _ in keyed:
-                at = run.until(order, place, within, at)
-                stops.append(at)
-            numbers = run.number(state.exchanges, [stops[index] for index in begun])
-            state.exchanges += len(begun) + run.begun
-            if self._lines.selects is not None:
-                selected = run.select(state.capture_at)
-                if self._selected is not None:
-                    for connection in selected:
-                        self._selected(connection)
-        opened: dict[int, OpenExchange] = {}
-        for index, number in zip(begun, numbers, strict=True):
-            _, _, _, connection, event = keyed[index]
-            opened[index] = connection.exchanges[event.ordinal] = OpenExchange(number)
-        return Window(keyed, run, [] if run is None else run.between(stops), names, opened)
+        """The results of the next packets."""
+        collected = self._feeder.collect(batch, lines=True)
+        if collected.messages is None:
+            return Window(collected, None)
+        run = self._lines.run_of(collected.messages, self._state.detail)
+        if self._lines.selects is not None:
+            selected = run.select(self._state.capture_at)
+            if self._selected is not None:
+                for connection in selected:
+                    self._selected(connection)
+        return Window(collected, run)
 
     def _emit(self, window: Window) -> Iterator[Sequence[Shown]]:
         """Emit the results in a window; earlier windows were emitted."""
         emitter = self._emitter
         lost = self._memory.take_loss()
-        for name in window.names:
+        for name in window.collected.names:
             self._state.add_name(*name)
         emitter.slice_bytes = 0
         out: list[Shown] = []
@@ -108,10 +92,10 @@ class LineWindows:
         first, last = next(ranges, (0, 0))
         if last > first:
             yield from self._lines_of(window, first, last, out)
-        for index, (_, _, _, connection, event) in enumerate(window.keyed):
+        for _, _, _, connection, event in window.collected.keyed:
             first, last = next(ranges, (0, 0))
             if event is not LOSS:
-                emitter.emit(connection, event, out, window.begun.get(index))
+                emitter.emit(connection, event, out)
             elif lost is not None:
                 emitter.emit_problem(Problem("memory-bound", lost), out)
             if emitter.is_full(out):
@@ -131,7 +115,7 @@ class LineWindows:
         began = run.requests(first, last)
         others = 0
         if out:
-            yield _taken(out)
+            yield taken(out)
         at = first
         selects = self._lines.selects
         pieces: Iterator[Lines | int | list[int]] = (
@@ -147,11 +131,11 @@ class LineWindows:
                 others += len(piece)
                 began -= sum(map(run.is_request, piece))
                 for index in piece:
-                    emitter.emit_paired(run.entry(index), out)
+                    emitter.emit_row(run.objects, run.objects.row(index), out)
                     if emitter.is_full(out):
-                        yield _taken(out)
+                        yield taken(out)
                         emitter.slice_bytes = 0
-                yield _taken(out)
+                yield taken(out)
             else:
                 counted = piece < 0
                 index = -1 - piece if counted else piece
@@ -162,26 +146,19 @@ class LineWindows:
                 else:
                     others += 1
                     began -= run.is_request(index)
-                yield from self._emit_decided(run, index, out)
+                yield from self._emit_decided(window, run, index, out)
         emitter.slice_bytes = 0
         summary.requests += began
         summary.responses += last - first - others - began
 
-    def _emit_decided(self, run: LineRun, index: int, out: list[Shown]) -> Iterator[list[Shown]]:
+    def _emit_decided(self, window: Window, run: LineRun, index: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Emit a message that has no line; whether a filter selects it is decided."""
-        number, answer = int(run.numbers[index]), run.answer(index)
-        pins = self._lines.selects if answer is not None and number not in run.pinned else None
+        number, answer = run.number_of(index), run.answer(index)
+        pins = self._lines.selects if answer is not None and number not in window.collected.pinned else None
         if pins is not None:
             assert answer is not None
             pins.pin(number, answer)
-        self._emitter.emit_paired(run.entry(index), out, run.problems(index), ends=answer is None)
-        yield _taken(out)
+        self._emitter.emit_row(run.objects, run.objects.row(index), out, run.problems(index), ends=answer is None)
+        yield taken(out)
         if pins is not None:
             pins.unpin(number)
-
-
-def _taken(out: list[Shown]) -> list[Shown]:
-    """The contents of a list, which is empty afterwards."""
-    taken = out.copy()
-    out.clear()
-    return taken

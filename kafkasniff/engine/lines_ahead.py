@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar, cast
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final, TypeVar, cast
 
 import msgspec
 import numpy as np
 
-from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.line_makers import FactsAhead, MakeLines
 from kafkasniff.engine.line_runs import LineRun, RunWriter
+from kafkasniff.engine.message_table import Collected
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads
 
@@ -55,27 +56,16 @@ class _Made(msgspec.Struct, frozen=True):
 class Window:
     """The output of a part of the packets, in order.
 
-    - `keyed`: events, as sorted by the inspector
-    - `run`: messages that are not events, in `ranges` before the first event, between events, and after the last one
-    - `names`: address and name, from the packets' name records
-    - `begun`: exchanges that begin with events, by their indices
+    `run`: those of the messages that have lines, in `ranges` before the first event, between events, and after the
+    last one.
     """
 
-    __slots__ = ("_help", "_taken", "_tasks", "begun", "keyed", "names", "ranges", "run")
+    __slots__ = ("_help", "_taken", "_tasks", "collected", "ranges", "run")
 
-    def __init__(
-        self,
-        keyed: list[Any],
-        run: LineRun | None,
-        ranges: list[tuple[int, int]],
-        names: Sequence[tuple[str, str]],
-        begun: dict[int, OpenExchange],
-    ) -> None:
-        self.keyed = keyed
+    def __init__(self, collected: Collected, run: LineRun | None) -> None:
+        self.collected = collected
         self.run = run
-        self.ranges = ranges
-        self.names = names
-        self.begun = begun
+        self.ranges = [] if run is None else list(pairwise((0, *collected.stops, len(run))))
         self._tasks: dict[int, tuple[int, Task[dict[int, _Made]]]] = {}
         self._taken: Callable[[int], object] = int
         self._help: Callable[[], bool] = bool

@@ -9,11 +9,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.regular_messages import Edges, Messages
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Lines
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
+from kafkasniff.native.rows import joined
 
 __all__ = ["DEFERRED", "REJECTED", "SELECTED", "UNDECIDED", "SelectedMessages", "SelectsLines"]
 
@@ -32,10 +33,9 @@ class SelectsLines(Protocol):
         self,
         messages: Messages,
         answers: NDArray[np.intp],
-        numbers: NDArray[np.int64],
         capture: Callable[[int], str | None],
     ) -> NDArray[np.uint8]:
-        """The decisions on the exchanges of these responses; `numbers`: exchange numbers, by message."""
+        """The decisions on the exchanges of these responses, which have their numbers."""
 
     def can_move(self, code: int) -> bool:
         """Whether lines of requests of a version of an API may be written later than in order."""
@@ -75,27 +75,27 @@ _AGAIN: Final = -1
 class SelectedMessages:
     """Decides which messages of a batch are shown, and has the lines of these written.
 
-    - `numbers`: exchange numbers, by message
     - `native`: which messages have lines if they are selected
     - `capture`: the name of a capture by its index
     """
 
-    def __init__(  # noqa: PLR0917 - once for each batch
+    def __init__(
         self,
         selects: SelectsLines,
         messages: Messages,
-        edges: Edges,
-        numbers: NDArray[np.int64],
         native: NDArray[np.bool_],
         capture: Callable[[int], str | None],
     ) -> None:
-        rows = self._rows = messages.rows
+        assert messages.lines is not None
+        rows = self._rows = messages.rows[: messages.here]
+        self._requests = messages.rows[messages.here :]
         is_request = self._is_request = (rows["flags"] & REQUEST) > 0
         known = self._answers = np.full(len(rows), UNDECIDED, np.uint8)
-        known[edges.begun] = edges.selected
-        known[edges.answers] = edges.answered["mark"] & SELECTED
-        answers = np.flatnonzero(~is_request & (rows["pair"] != NONE))
-        found = selects.exchanges(messages, answers, numbers, capture)
+        known[messages.lines.places] = messages.lines.selected
+        of_earlier = (rows["pair"] != NONE) & (rows["pair"] >= messages.here)
+        known[of_earlier] = messages.rows["mark"][rows["pair"][of_earlier]] & SELECTED
+        answers = np.flatnonzero(~is_request & (rows["pair"] < messages.here))
+        found = selects.exchanges(messages, answers, capture)
         asked = rows["pair"][answers].astype(np.intp)
         deferred = np.flatnonzero(found == DEFERRED)
         codes = rows["code"][asked[deferred]].astype(np.int64)
@@ -116,13 +116,13 @@ class SelectedMessages:
 
     def bind(self, batch: LineBatch) -> LineBatch:
         """All messages of the batch in the order of their lines."""
-        order, rows, earlier = self._order, self._rows, batch.earlier
+        order, rows = self._order, self._rows
         moved = rows.take(order.source)
-        whole = moved["pair"] != NONE
-        moved["pair"][whole] = order.place[moved["pair"][whole]]
-        assert earlier is not None
-        earlier["message"] = order.place[earlier["message"]]
-        return batch._replace(messages=moved, numbers=batch.numbers[order.source], shown=self._shown)
+        here, count = moved["pair"] < batch.here, len(moved)
+        of_earlier = ~here & (moved["pair"] != NONE)
+        moved["pair"][here] = order.place[moved["pair"][here]]
+        moved["pair"][of_earlier] += count - batch.here
+        return batch._replace(messages=joined((moved, self._requests)), here=count, shown=self._shown)
 
     def connections(self) -> list[int]:
         """Indices of the connections with messages that are selected by now."""

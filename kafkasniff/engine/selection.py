@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS, AskedBatch, AskedColumns, Ints, ReadFacts
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS, AskedBatch, AskedColumns, ReadFacts
+from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.enrich.plan import reads_nothing
@@ -80,21 +80,16 @@ class Selection:
         found = np.full(len(rows), UNDECIDED, np.uint8)
         index = np.flatnonzero((rows["pair"] == NONE) & ((rows["flags"] & REQUEST) > 0))
         if len(index):
-            found[index] = self._answers(AskedColumns(self._batch(messages, None, capture), index, None))
+            found[index] = self._answers(AskedColumns(self._batch(messages, capture), index, None))
         return found
 
-    def exchanges(
-        self, messages: Messages, answers: NDArray[np.intp], numbers: Ints, capture: Callable[[int], str | None]
-    ) -> Answers:
-        """The answers for the exchanges of these responses, whose requests are among the messages; or `DEFERRED`.
-
-        `numbers`: of exchanges, by message.
-        """
+    def exchanges(self, messages: Messages, answers: NDArray[np.intp], capture: Callable[[int], str | None]) -> Answers:
+        """The answers for the exchanges of these responses, whose requests are among the messages; or `DEFERRED`."""
         asked = messages.rows["pair"][answers].astype(np.intp)
-        return self._answers(AskedColumns(self._batch(messages, numbers, capture), asked, answers))
+        return self._answers(AskedColumns(self._batch(messages, capture), asked, answers))
 
-    def _batch(self, messages: Messages, numbers: Ints | None, capture: Callable[[int], str | None]) -> AskedBatch:
-        return AskedBatch(messages, numbers, capture, self._selector.start_ns)
+    def _batch(self, messages: Messages, capture: Callable[[int], str | None]) -> AskedBatch:
+        return AskedBatch(messages, capture, self._selector.start_ns)
 
     def _answers(self, everything: AskedColumns) -> Answers:
         if self._asks_client_id:

@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.ordered_events import Keyed
-from kafkasniff.engine.regular_messages import EVENTS, Messages
+from kafkasniff.engine.message_table import EVENTS, Keyed, Messages
 from kafkasniff.engine.stream_messages import StreamMessages
-from kafkasniff.engine.stream_problems import LEAST, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
+from kafkasniff.engine.stream_problems import LEAST, NO_BYTES, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
@@ -44,10 +43,9 @@ from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
 __all__ = ["StreamEvents"]
 
-SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED = (1 << bit for bit in range(7))
+SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED, LATE = (1 << bit for bit in range(8))
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
 _NO_RESPONSE: Final = _STATUSES.index("no_response")
-NO_BYTES: Final = -1
 ROWS_AT_ONCE: Final = 4096
 """Rows that are Python objects at the same time."""
 _PART: Final = 2**-12
@@ -92,6 +90,7 @@ class StreamEvents:
             RowKind.CUT: self._cut,
             RowKind.UNEXPECTED: self._unexpected,
             RowKind.SASL: self._sasl,
+            RowKind.CLIENT: self._client,
         }
 
     def begin(self, taken: EngineRows, buffer: bytes) -> None:
@@ -112,7 +111,7 @@ class StreamEvents:
     def messages(self) -> Messages:
         """The regular messages of the call."""
         taken = self._taken
-        return Messages(taken.messages, self._buffer, taken.arena, self.owners.copy(), taken.asked)
+        return Messages(taken.messages, self._buffer, taken.arena, self.owners.copy(), taken.asked, len(taken.messages))
 
     @property
     def freed(self) -> list[int]:
@@ -275,7 +274,8 @@ class StreamEvents:
             problems = _incomplete(frame)
             if detail.level:
                 problems += detail.omissions(key, is_request=True, has_body=decoded.body is not None)
-            yield MessageEvent(row["order"], ordinal, frame, True, decoded, client_id, problems)
+            late = bool(row["flags"] & LATE)
+            yield MessageEvent(row["order"], ordinal, frame, True, decoded, client_id, problems, late=late)
         connection.asked[ordinal] = Asked(
             key, version, decoded.correlation_id, client_id, frame.time_ns, decoded.carry, hidden
         )
@@ -351,6 +351,12 @@ class StreamEvents:
         return iter(())
 
     @staticmethod
+    def _client(connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
+        if connection.account is not None:
+            connection.account.client_ids.append(client_id_text(ctypes.string_at(row["at"], row["size"])))
+        return iter(())
+
+    @staticmethod
     def _unexpected(connection: FollowedConnection, _: dict[str, Any]) -> Iterator[Event]:
         connection.opening = None
         return iter(())
@@ -367,7 +373,8 @@ class StreamEvents:
     ) -> Iterator[Event]:
         if self._state.want_exchanges or status not in ("answered", "orphan"):
             place = row["time"], row["packet"], latency, duration, problems, row["retransmits"]
-            yield ExchangeEvent(row["order"], row["ordinal"], status, *place)
+            waited = _known(row["behind"]), _known(row["muted"])
+            yield ExchangeEvent(row["order"], row["ordinal"], status, *place, *waited)
 
     def _ended(self, connection: FollowedConnection, row: dict[str, Any]) -> Iterator[Event]:
         status = _STATUSES[row["a"]]

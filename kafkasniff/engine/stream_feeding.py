@@ -7,24 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_output import LineOutput
-from kafkasniff.engine.line_runs import LineRun
 from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, LEAST_HELD, MemoryBudget
-from kafkasniff.engine.ordered_events import LOSS, Collected, Keyed
-from kafkasniff.engine.paired import PairColumns, PairedRun, PairFinder
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import LOSS, Collected, Keyed, Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.model import Problem
-from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.links import Follows, Links, Networks
 from kafkasniff.native.rows import joined
@@ -32,9 +27,6 @@ from kafkasniff.native.streams import EngineRows
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, index_of
-
-if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.ahead import BodyMaker
 
 __all__ = ["StreamFeeder"]
 
@@ -59,13 +51,11 @@ class StreamFeeder:
         state: InspectorState,
         memory: MemoryBudget,
         kernel: Kernel,
-        maker: BodyMaker | None,
         *,
         frames: bool = False,
     ) -> None:
         self._state = state
         self._memory = memory
-        self._maker = maker
         self._frames = frames
         self.lines: LineOutput | None = None
         """Set if lines are written."""
@@ -120,17 +110,12 @@ class StreamFeeder:
             yield self._memory.rows_at_once, self._memory.bytes_at_once
 
     def collect(
-        self,
-        batch: PacketBatch,
-        columns: list[PairColumns] | None = None,
-        finder: PairFinder | None = None,
-        *,
-        lines: bool = False,
+        self, batch: PacketBatch, takes: Callable[[int], bool] | None = None, *, lines: bool = False
     ) -> Collected:
         """The results of the next packets.
 
-        `columns`: receives the exchanges that `finder` finds; `lines`: messages that can have lines, and names, are
-        kept apart from the events.
+        `takes`: whether exchanges of a version of an API, by its code, become columns; `lines`: messages that can have
+        lines, and names, are kept apart from the events.
         """
         state = self._state
         state.use_captures(batch)
@@ -145,14 +130,14 @@ class StreamFeeder:
                 state.add_name(*name)
         taken = self._engine.take(batch)
         self._begin(taken, batch.buffer)
-        paired, run = self._messages(columns, finder, keyed, lines=lines)
+        messages = self._messages(keyed, takes, lines=lines)
         if lines:
             # With lines, other consumers see messages later.
             keyed.append((batch.end_order, -1, -3, None, LOSS))
         elif (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
-        return Collected(keyed, paired, run, names)
+        return self.requests.numbered(Collected(keyed, messages, names=names))
 
     def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""
@@ -174,64 +159,22 @@ class StreamFeeder:
         summary.bytes_skipped = summary.bytes_stream - summary.bytes_lost - summary.bytes_decoded
         self._before = now
 
-    def _messages(
-        self, columns: list[PairColumns] | None, finder: PairFinder | None, keyed: list[Keyed], *, lines: bool
-    ) -> tuple[PairedRun | None, LineRun | None]:
-        """The other regular messages, one by one or as lines; `keyed` receives the events."""
-        detail, state = self._state.detail, self._state
-        messages, options = self._events.messages(), detail.decode
+    def _messages(self, keyed: list[Keyed], takes: Callable[[int], bool] | None, *, lines: bool) -> Messages | None:
+        """The regular messages that are not events; `keyed` receives the events."""
+        messages = self._events.messages()
         self.requests.begin(messages)
-        run: LineRun | None = None
         if not self.may_adopt or not len(messages.rows):
             keyed += self._events.events(messages, None)
-            return None, None
+            return None
         if lines:
             assert self.lines is not None
             selects = self.lines.selects
-            selected = None if selects is None else selects.requests(messages, state.capture_at)
-            shown, edges, is_event = self.requests.lines(messages, selected)
-            keyed += self._events.events(messages, is_event)
-            if len(shown.rows):
-                run = self.lines.run_of(shown, edges, self.requests.keep_shown, detail)
-            return None, run
-        is_event = messages.rows["pair"] == NONE
-        if finder is not None and not detail.hides:
-            messages, is_event = self.requests.whole(messages, lambda code: finder.may_take(code, options))
+            selected = None if selects is None else selects.requests(messages, self._state.capture_at)
+            shown, is_event = self.requests.lines(messages, selected)
+        else:
+            shown, is_event = self.requests.whole(messages, takes)
         keyed += self._events.events(messages, is_event)
-        if finder is not None and not detail.hides:
-            keyed.sort()
-            self.requests.number(keyed, messages, is_event)
-        return self._pairs(messages, columns, finder), None
-
-    def _pairs(
-        self, messages: Messages, columns: list[PairColumns] | None, finder: PairFinder | None
-    ) -> PairedRun | None:
-        """The messages of whole exchanges that are emitted one by one; `columns` receives the others."""
-        detail = self._state.detail
-        if detail.hides:
-            rows = messages.rows
-            self.requests.count_hidden((rows["flags"][rows["pair"] != NONE] & REQUEST) > 0)
-            return None
-        others: NDArray[np.bool_] | None = None
-        if finder is not None and columns is not None:
-            found, others = finder.find(messages, detail.decode, self._state.capture_at)
-            columns += found
-            for one in found:
-                self._count_columns(one)
-        if others is None or others.any():
-            return PairedRun(messages, detail.decode, self._maker, others)
-        return None
-
-    def _count_columns(self, found: PairColumns) -> None:
-        """Count exchanges that are columns in the summary."""
-        summary = self._state.summary
-        summary.requests += len(found.asked)
-        summary.responses += len(found.asked)
-        for place in np.flatnonzero(found.problems).tolist():
-            count, owner = int(found.problems[place]), found.owners[found.asked["connection"][place]]
-            summary.problems += count
-            if owner is not None and owner.account is not None:
-                owner.account.problems += count
+        return shown if len(shown.rows) else None
 
     def _taken(self, taken: EngineRows, *, same_batch: bool = False) -> list[Keyed]:
         """The events of a call of the engine without packets, perhaps after one with packets."""
@@ -244,7 +187,7 @@ class StreamFeeder:
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
-        return Collected(self._taken(self._engine.finish()))
+        return self.requests.numbered(Collected(self._taken(self._engine.finish())))
 
     def close_each(self) -> Iterator[Collected]:
         """The same, one connection after the other."""
@@ -256,7 +199,7 @@ class StreamFeeder:
             first = 0
             for index in range(1, len(keyed) + 1):
                 if index == len(keyed) or keyed[index][1] != keyed[first][1]:
-                    yield Collected(keyed[first:index])
+                    yield self.requests.numbered(Collected(keyed[first:index]))
                     first = index
 
     # -- the network --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from kafkasniff.engine.followed import REASONS
-from kafkasniff.engine.stream_problems import TCP_KINDS, tcp_problem
+from kafkasniff.engine.stream_problems import NO_BYTES, TCP_KINDS, tcp_problem
 from kafkasniff.native.streams import StreamEngine
 from kafkasniff.tcp.segments import (
     Closed,
@@ -31,7 +31,6 @@ SEGMENT, STARTED, GAP, LATE, HOLE, RETRANSMIT, CLOSED, PROBLEM, WRAPPED, REJECTE
 """Kinds of items (`stream_types.Item`)."""
 SNAPPED, UNHEARD, INEXACT = 1, 2, 4
 NOT_KAFKA: Final = 2
-NO_BYTES: Final = -1
 
 
 class Says(Protocol):

@@ -7,7 +7,7 @@ keeps a request that is answered in a later batch, if lines or columns are made;
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -16,13 +16,10 @@ from numpy.typing import NDArray
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import Asked, FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.ordered_events import Keyed, begins_exchange
-from kafkasniff.engine.paired import until
-from kafkasniff.engine.regular_messages import Edges, Messages
+from kafkasniff.engine.message_table import Begun, Collected, Messages, begins_exchange, stops_of
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ENDED, KEYS, MESSAGE, NONE, REQUEST, SILENT, VERSIONS
-from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import StreamEngine
 
 __all__ = ["StreamMessages"]
@@ -75,8 +72,8 @@ class StreamMessages:
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def lines(self, messages: Messages, selected: NDArray[np.uint8] | None) -> tuple[Messages, Edges, Bools]:
-        """The messages that can have lines; their edges; which of `messages` are events instead.
+    def lines(self, messages: Messages, selected: NDArray[np.uint8] | None) -> tuple[Messages, Bools]:
+        """The messages that can have lines; which of `messages` are events instead.
 
         `selected`: whether a filter selects a request that is answered later, by message. Above 1 the decision is open:
         such requests and their responses are events.
@@ -118,23 +115,10 @@ class StreamMessages:
         is_event = alone & ~(plain | over)
         shown = ~(hidden | is_event | over)
         place = np.cumsum(shown) - 1
-        kept = shown[answers]
-        answered, answers = answered.compress(kept), place[answers[kept]]
-        kept = shown[begun]
-        own, begun = own[kept], place[begun[kept]]
-        left = rows.compress(shown)
-        whole = left["pair"] != NONE
-        left["pair"][whole] = place[left["pair"][whole]]
-        edges = Edges(plain[shown], begun, own, answers, answered)
-        return messages._replace(rows=left), edges, is_event
-
-    def keep_shown(self, numbers: Ints) -> Bools:
-        """Keep the requests of this batch that have lines, with these numbers; returns which of them still wait."""
-        begun = self._begun
-        begun["number"] = numbers
-        self._engine.keep(begun, self._messages.buffer, self._messages.arena, whole=False)
-        waits: Bools = ~np.isin(_keys_of(begun), list(self._recalled))
-        return waits
+        answered, answers = answered.compress(shown[answers]), answers[shown[answers]]
+        own, begun = own[shown[begun]], begun[shown[begun]]
+        left = messages.only(shown).with_requests(answered, place[answers])
+        return left._replace(lines=Begun(place[begun], own)), is_event
 
     def count_hidden(self, is_request: Bools) -> None:
         """Count messages that are not shown."""
@@ -144,13 +128,19 @@ class StreamMessages:
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
-    def whole(self, messages: Messages, takes: Callable[[int], bool]) -> tuple[Messages, Bools]:
-        """The messages, with requests of earlier batches that are answered now, and which of them are events.
+    def whole(self, messages: Messages, takes: Callable[[int], bool] | None) -> tuple[Messages, Bools]:
+        """The messages of whole exchanges, with their requests of earlier batches; which of `messages` are events.
 
-        `takes`: whether exchanges of a version of an API, by its code, become columns.
+        `takes`: whether exchanges of a version of an API, by its code, become columns. Requests of such exchanges are
+        among the messages even if they are answered later. None: there are no columns.
         """
         rows = messages.rows
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
+        if self._state.detail.hides:
+            self.count_hidden(is_request[~alone])
+            return messages.only(np.zeros(len(rows), bool)), alone
+        if takes is None:
+            return messages.only(~alone), alone
         is_event = alone.copy()
         # Requests that expect no response are events, and so are their ends.
         begun = alone & is_request & ((rows["flags"] & (SILENT | ENDED)) == 0) & (rows["size"] <= MAX_BEGUN)
@@ -161,42 +151,65 @@ class StreamMessages:
         is_event &= ~begun
         asked = messages.asked
         asked = asked.compress((asked["pair"] != NONE) & ((asked["mark"] & SHOWN) == 0))
-        if not len(asked):
-            return messages, is_event
         answers = asked["pair"].astype(np.intp)
         is_event[answers] = False
-        rows["pair"][answers] = len(rows) + np.arange(len(asked))
-        is_event = np.append(is_event, np.zeros(len(asked), np.bool_))
-        return messages._replace(rows=joined((rows, asked))), is_event
+        place = np.cumsum(~is_event) - 1
+        return messages.only(~is_event).with_requests(asked, place[answers]), is_event
 
-    def number(self, keyed: Sequence[Keyed], messages: Messages, is_event: Bools) -> None:
-        """Number the exchanges that begin with these sorted events, and with the messages that are not events.
+    # -- numbers ------------------------------------------------------------------------------------------------------
 
-        In the order of their requests, before anything is emitted. Requests that are kept keep their numbers.
+    def numbered(self, collected: Collected) -> Collected:
+        """The same, with numbers for the exchanges that begin with events and with messages, in their order.
+
+        Requests that are kept keep their numbers.
         """
-        rows, owners = messages.rows, messages.owners
-        # Requests of earlier batches are last and have numbers.
-        here = int(np.count_nonzero(rows["number"] == 0))
-        asked = np.flatnonzero(((rows["flags"][:here] & REQUEST) > 0) & ~is_event[:here])
-        waiting = asked[rows["pair"][asked] == NONE]
-        recalled = waiting[np.isin(_keys_of(rows.take(waiting)), list(self._recalled))]
-        opened: list[OpenExchange] = []
-        for connection, ordinal in rows[["connection", "ordinal"]][recalled].tolist():
-            owner = owners[connection]
-            assert owner is not None
-            exchange = owner.exchanges[ordinal] = OpenExchange(0)
-            opened.append(exchange)
-        begins = [entry for entry in keyed if begins_exchange(entry[4]) and entry[4].ordinal not in entry[3].exchanges]
-        stops = _stops(begins, messages, here)
+        keyed, messages = collected.keyed, collected.messages
+        keyed.sort()
+        pinned: set[int] = set()
+        stops = [0] * len(keyed)
+        asked = np.empty(0, np.intp)
+        if messages is not None:
+            rows = messages.rows
+            here = rows[: messages.here]
+            stops = stops_of(here, messages.owners, keyed)
+            asked = np.flatnonzero((here["flags"] & REQUEST) > 0)
+            begun = messages.begun
+            is_over = np.isin(_keys_of(rows.take(begun)), list(self._recalled))
+            opened = [self._open(rows[index], messages) for index in begun[is_over].tolist()]
+        begins = [
+            place
+            for place, (_, _, _, connection, event) in enumerate(keyed)
+            if begins_exchange(event) and event.ordinal not in connection.exchanges
+        ]
+        between = np.array([stops[place] for place in begins], np.int64)
         first = self._state.exchanges + 1
-        rows["number"][asked] = first + np.arange(len(asked)) + np.searchsorted(stops, asked, side="right")
-        numbers = first + np.arange(len(begins)) + np.searchsorted(asked, stops)
-        for (_, _, _, connection, event), number in zip(begins, numbers.tolist(), strict=True):
-            connection.exchanges[event.ordinal] = OpenExchange(number)
-        for exchange, number in zip(opened, rows["number"][recalled].tolist(), strict=True):
-            exchange.number = number
-        self._engine.keep(rows.take(waiting), messages.buffer, messages.arena, whole=True)
+        numbers = first + np.arange(len(begins)) + np.searchsorted(asked, between)
+        for place, number in zip(begins, numbers.tolist(), strict=True):
+            keyed[place][3].exchanges[keyed[place][4].ordinal] = OpenExchange(number)
         self._state.exchanges += len(asked) + len(begins)
+        if messages is None:
+            return collected._replace(stops=stops)
+        rows["number"][asked] = first + np.arange(len(asked)) + np.searchsorted(between, asked, side="right")
+        answers = np.flatnonzero((rows["flags"] & REQUEST == 0) & (rows["pair"] != NONE))
+        rows["number"][answers] = rows["number"][rows["pair"][answers]]
+        if len(begun):
+            self._begun["number"] = rows["number"][begun]
+            self._engine.keep(self._begun, messages.buffer, messages.arena, whole=messages.lines is None)
+        for exchange, row in zip(opened, self._begun.compress(is_over), strict=True) if len(begun) else ():
+            exchange.number = int(row["number"])
+            if row["mark"] & SHOWN and self.pin is not None:
+                self.pin(exchange.number, bool(row["mark"] & SELECTED))
+                pinned.add(exchange.number)
+        return collected._replace(stops=stops, pinned=frozenset(pinned))
+
+    @staticmethod
+    def _open(row: np.void, messages: Messages) -> OpenExchange:
+        """The exchange of a request that ends with an event of the same batch."""
+        version = version_of(int(row["code"]))
+        exchange = messages.owner(row).exchanges[int(row["ordinal"])] = OpenExchange(0)
+        exchange.api, exchange.api_version = version.api, version.version
+        exchange.correlation_id = int(row["correlation"])
+        return exchange
 
     # -- exchanges that end otherwise ---------------------------------------------------------------------------------
 
@@ -229,18 +242,6 @@ class StreamMessages:
             self.pin(number, bool(row["mark"] & SELECTED))
         client_id, time_ns = messages.client_id_of(row), int(row["time"])
         return Asked(version.key, version.version, correlation_id, client_id, time_ns, None, number == HIDDEN)
-
-
-def _stops(begins: Sequence[Keyed], messages: Messages, here: int) -> NDArray[np.int64]:
-    """For each of these events, the first of the messages up to `here` that does not precede it."""
-    rows = messages.rows[:here]
-    orders: list[int] = rows["order"].tolist() if begins else []
-    stops: list[int] = []
-    at = 0
-    for order, place, within, _, _ in begins:
-        at = until(rows, orders, messages.owners, (order, place, within), at)
-        stops.append(at)
-    return np.array(stops, np.int64)
 
 
 def _of_codes(rows: NDArray[np.void], chosen: Bools, wanted: Callable[[int], bool]) -> Bools:

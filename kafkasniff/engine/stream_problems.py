@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEAST", "TCP_KINDS", "TOO_SHORT", "UNREADABLE", "tcp_problem"]
+__all__ = ["LEAST", "NO_BYTES", "TCP_KINDS", "TOO_SHORT", "UNREADABLE", "tcp_problem"]
 
 GAP, ONE_DIRECTION, SYN_IGNORED, DATA_AFTER_RST, RST_IGNORED, RST_UNACKNOWLEDGED = range(6)
 FIN_IGNORED, DATA_AFTER_FIN, OUT_OF_WINDOW = range(6, 9)
 """`stream_types.TcpProblem`."""
+NO_BYTES: Final = -1
+"""`stream_types.NO_BYTES`."""
 
 TCP_KINDS: Final = (
     "tcp-gap",

@@ -8,7 +8,9 @@ from typing import Any, Final
 from kafkasniff.engine.stream_items import StreamItems
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
+from kafkasniff.kafka.connection.opening import AUTHENTICATION
 from kafkasniff.kafka.connection.proxy import proxy_prologue
+from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import INHERITS, request_plan, response_plan
@@ -34,7 +36,7 @@ Text = tuple[str, str, bool]
 
 _FULL: Final = DecodeOptions()
 _API_VERSIONS: Final = API_VERSIONS.to_bytes(2, "big")
-_KNOWN, _USUAL, _TAGGED_ANSWER = 1 << 2, 1 << 3, 1 << 4
+_KNOWN, _USUAL, _TAGGED_ANSWER, _THROTTLED_AT_ONCE, _SERVED = (1 << bit for bit in range(2, 7))
 """Bits of the facts of a version (`stream_types.Traits`)."""
 
 
@@ -165,13 +167,17 @@ class StreamQuestions:
         if plan.schema is not None and answer.schema is not None:
             tokens = any(field.tokens for field in plan.schema.root.fields)
             question.out_programs[0] = self._program(pairing_program(plan.schema.root))
-            question.out_programs[1] = self._program(pairing_program(answer.schema.root, reads_code=tokens))
+            # The code shows that a response to ApiVersions is in another version.
+            reads_code = tokens or key == API_VERSIONS
+            question.out_programs[1] = self._program(pairing_program(answer.schema.root, reads_code=reads_code))
         # Messages that describe the connection have to be read before those that follow, even in the same batch. For an
         # unknown version only the header is read, which does not show whether a response is expected.
         unusual = plan.asks_connection or plan.needed or tokens or not 0 < plan.header < INHERITS
         unusual = unusual or (plan.silences and not plan.known_version)
         facts: int = plan.header | _KNOWN * (plan.api is not None)
-        return facts | _USUAL * (not unusual) | _TAGGED_ANSWER * (answer.header > 0)
+        facts |= _USUAL * (not unusual) | _TAGGED_ANSWER * (answer.header > 0)
+        facts |= _SERVED * (key != API_VERSIONS and key not in AUTHENTICATION)
+        return facts | _THROTTLED_AT_ONCE * answers_at_once(key, version)
 
     def _program(self, program: bytes | None) -> int:
         """Its address; 0: there is none."""

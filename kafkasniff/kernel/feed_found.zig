@@ -66,6 +66,9 @@ pub const Message = extern struct {
     position: i64,
     /// Number of its exchange, which the caller assigns; 0: none yet.
     number: i64 = 0,
+    /// Responses: how long the request waited for others, and how long a quota delayed one of both (`stream_turns.zig`).
+    behind: i64 = 0,
+    muted: i64 = 0,
 };
 
 /// The messages of a batch, and the memory that holds their bytes.

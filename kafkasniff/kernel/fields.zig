@@ -95,7 +95,7 @@ pub const Fields = struct {
         }
     }
 
-    fn skipTags(self: *Self) Error!void {
+    pub fn skipTags(self: *Self) Error!void {
         for (0..@intCast(try self.reader.varint())) |_| {
             _ = try self.reader.varint();
             _ = try self.reader.take(@intCast(try self.reader.varint()));

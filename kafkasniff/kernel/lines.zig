@@ -95,24 +95,9 @@ pub const Kind = extern struct {
     careful: problems_of.Careful,
 };
 
-/// The client id of a request of an earlier batch, for its response in this one.
-pub const Earlier = extern struct {
-    /// Index of the response.
-    message: u32,
-    /// Bytes of the client id; -1: null.
-    size: i32,
-    /// Their address.
-    text: ?[*]const u8,
-};
-
 /// The messages of a batch, with their facts and the memory that holds their bytes.
 pub const Source = extern struct {
     found: feed.Messages,
-    /// The number of each message's exchange.
-    numbers: [*]const i64,
-    /// Ordered by message.
-    earlier: [*]const Earlier,
-    earlier_size: u64,
     /// How each message is handled; null: all are written.
     shown: ?[*]const Shown,
 
@@ -121,24 +106,12 @@ pub const Source = extern struct {
         return (self.shown orelse return .written)[index];
     }
 
-    /// The client id of a message; a response has that of its request. Entries of `earlier` before `cursor`, which is
-    /// advanced, belong to earlier messages.
-    pub fn clientId(self: *const Source, index: u64, cursor: *u64) Error!?[]const u8 {
-        const message = &self.found.rows[index];
+    /// The client id of a message; a response has that of its request.
+    pub fn clientId(self: *const Source, message: *const Message) Error!?[]const u8 {
         if (message.flags.request) return self.found.clientId(message);
-        if (message.pair != feed.NONE) {
-            if (message.pair >= self.found.size) return error.Odd;
-            const request = &self.found.rows[message.pair];
-            return if (request.flags.request) self.found.clientId(request) else error.Odd;
-        }
-        while (cursor.* < self.earlier_size) : (cursor.* += 1) {
-            const one = &self.earlier[cursor.*];
-            if (one.message < index) continue;
-            if (one.message > index) break;
-            if (one.size < 0) return null;
-            return (one.text orelse return error.Odd)[0..@intCast(one.size)];
-        }
-        return error.Odd;
+        if (message.pair >= self.found.size) return error.Odd;
+        const request = &self.found.rows[message.pair];
+        return if (request.flags.request) self.found.clientId(request) else error.Odd;
     }
 
     /// `Odd` if the client id of a request is not UTF-8, which has to be reported.
@@ -269,8 +242,6 @@ const Writer = struct {
     hiding: ?*Hiding,
     out: Json,
     moment: times.Moment = .{},
-    /// Entries of `Source.earlier` before this index belong to earlier messages.
-    earlier: u64 = 0,
 
     const Self = @This();
 
@@ -303,12 +274,12 @@ const Writer = struct {
             const found = try self.bodyOf(&silent, kind, message, index, data);
             try csv_rows.row(lines, &self.out, .{
                 .message = message,
-                .number = lines.source.numbers[index],
+                .number = message.number,
                 .time = self.moment.rfc3339(message.time),
                 .capture = capture,
                 .connection = connection,
                 .kind = kind,
-                .client_id = try lines.source.clientId(index, &self.earlier),
+                .client_id = try lines.source.clientId(message),
                 .found = found,
             });
             return found.problems;
@@ -316,7 +287,7 @@ const Writer = struct {
 
         const out = &self.out;
         try out.put(if (is_request) "{\"type\":\"request\",\"exchange\":" else "{\"type\":\"response\",\"exchange\":");
-        try out.integer(lines.source.numbers[index]);
+        try out.integer(message.number);
         try out.put(",\"connection\":");
         try out.integer(connection.number);
         try out.put(",\"time\":\"");
@@ -328,7 +299,7 @@ const Writer = struct {
         try out.put(",\"correlation_id\":");
         try out.integer(message.correlation);
         try out.put(",\"client_id\":");
-        if (try lines.source.clientId(index, &self.earlier)) |name| try out.string(name) else try out.nothing();
+        if (try lines.source.clientId(message)) |name| try out.string(name) else try out.nothing();
         try out.put(",\"size\":");
         try out.integer(message.size);
         try out.put(",\"first_packet\":");

@@ -381,7 +381,7 @@ pub const Span = struct { request_first: i64, request_done: i64, response_first:
 
 /// Appends what the network was like during an exchange that is over. `done`: its last message was complete; `span`: if it
 /// was answered, and all of its times are known.
-pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, done: i64, span: ?Span) void {
+pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, done: i64, muted_until: i64, span: ?Span) void {
     if (e.follows != .exchanges) return;
     const link = c.link orelse return;
     const client: usize = @intCast(@max(c.kafka.client, 0));
@@ -394,6 +394,7 @@ pub fn noteExchange(e: *Engine, c: *const Connection, ordinal: i64, done: i64, s
         .resent_at = NO_TIME,
         .before_done = last.response,
         .quiet_since = last.message,
+        .muted_until = muted_until,
     });
     last.message = @max(last.message, done);
     if (span) |times| {

@@ -14,6 +14,7 @@ const links = @import("link.zig");
 const requests_of = @import("stream_requests.zig");
 const roles = @import("stream_roles.zig");
 const std = @import("std");
+const turns_of = @import("stream_turns.zig");
 const types = @import("stream_types.zig");
 
 const NONE = @import("stream_lists.zig").NONE;
@@ -26,6 +27,9 @@ const NEAR = 10_000;
 const MAX_KEY = 1_000;
 /// Names of mechanisms that a connection's tokens may have; RFC 4422 allows 20 characters.
 const MAX_NAMES = 16;
+
+/// Client ids of a connection that are reported; clients have one per connection, proxies more.
+const MAX_CLIENT_IDS = 16;
 
 /// From this version of the header on, a request may leave its client id to the connection's first one (KIP-1313).
 const INHERITS = 3;
@@ -76,8 +80,16 @@ pub const Dialogue = struct {
     names: std.ArrayList([]u8) = .empty,
     /// Retransmitted segments since the last exchange ended.
     retransmits: u32 = 0,
-    /// The first client id of a request.
-    client_id: ?[]u8 = null,
+    turns: turns_of.Turns = .{},
+    /// Requests and responses so far.
+    asked: i64 = 0,
+    answered: i64 = 0,
+    /// The broker answered a request that it serves only after authentication.
+    served: bool = false,
+    /// An exchange is over.
+    over: bool = false,
+    /// The different client ids of requests, the first one first.
+    client_ids: std.ArrayList([]u8) = .empty,
     /// It is known that the opening of the connection is over.
     opened: bool = false,
     /// By direction.
@@ -114,8 +126,12 @@ pub const Dialogue = struct {
         return @intCast(dialogue.names.items.len);
     }
 
-    fn nameClient(dialogue: *Dialogue, e: *Engine, name: []const u8) void {
-        if (dialogue.client_id == null) dialogue.client_id = e.gpa.dupe(u8, name) catch exhausted();
+    fn nameClient(dialogue: *Dialogue, e: *Engine, c: *Connection, name: []const u8) void {
+        for (dialogue.client_ids.items) |known| if (std.mem.eql(u8, known, name)) return;
+        if (dialogue.client_ids.items.len == MAX_CLIENT_IDS) return;
+        const own = e.gpa.dupe(u8, name) catch exhausted();
+        dialogue.client_ids.append(e.gpa, own) catch exhausted();
+        e.put(c, .{ .kind = .client, .at = @intFromPtr(own.ptr), .size = @intCast(own.len) });
     }
 
     pub fn isNear(dialogue: *const Dialogue, id: i32) bool {
@@ -140,8 +156,10 @@ pub const Dialogue = struct {
         since: i64,
     ) void {
         _ = kept_requests.giveBack(e, c, pending);
+        dialogue.over = true;
         e.put(c, .{
             .kind = .ended,
+            .muted = dialogue.turns.muted_until,
             .ordinal = pending.ordinal,
             .flags = flags,
             .retransmits = dialogue.retransmits,
@@ -149,7 +167,7 @@ pub const Dialogue = struct {
             .b = since,
         });
         dialogue.retransmits = 0;
-        links.noteExchange(e, c, pending.ordinal, pending.time, null);
+        links.noteExchange(e, c, pending.ordinal, pending.time, dialogue.turns.muted_until, null);
     }
 
     /// The opening of the connection is over; regular messages do not show it.
@@ -174,8 +192,9 @@ pub const Dialogue = struct {
             };
             if (e.putRegular(c, &row, .{ .ended = true }, -1, null) != null) {
                 _ = kept_requests.giveBack(e, c, pending);
+                dialogue.over = true;
                 dialogue.retransmits = 0;
-                links.noteExchange(e, c, pending.ordinal, pending.time, null);
+                links.noteExchange(e, c, pending.ordinal, pending.time, dialogue.turns.muted_until, null);
                 return;
             }
         }
@@ -206,8 +225,8 @@ pub const Dialogue = struct {
         dialogue.early.free(e.gpa);
         for (dialogue.names.items) |name| e.retire(name);
         dialogue.names.clearAndFree(e.gpa);
-        if (dialogue.client_id) |name| e.retire(name);
-        dialogue.client_id = null;
+        for (dialogue.client_ids.items) |name| e.retire(name);
+        dialogue.client_ids.clearAndFree(e.gpa);
     }
 
     // -- responses that wait for their requests -----------------------------------------------------------------------
@@ -303,7 +322,9 @@ pub const Dialogue = struct {
         row.correlation = id;
         row.ordinal = dialogue.ordinal;
         row.flags = types.ORPHAN;
-        links.noteExchange(e, c, row.ordinal, frame.time, null);
+        dialogue.answered += 1;
+        dialogue.over = true;
+        links.noteExchange(e, c, row.ordinal, frame.time, dialogue.turns.muted_until, null);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
         dialogue.ordinal += 1;
@@ -323,17 +344,20 @@ pub const Dialogue = struct {
         const facts = e.factsOf(c, row.key, row.version);
         if (!facts.traits.known and !(0 <= row.key and row.key <= MAX_KEY)) return unreadable(e, c, frame, .not_request);
         const found = requests_of.read(bytes, facts.traits.header);
-        const asked: roles.Found = if (found.body == 0) .{} else roles.read(facts.request, bytes, found.body);
+        const asked: roles.Found = if (found.body == 0) .{} else roles.read(facts.request, bytes, found.body, false);
         row.body = @intCast(found.body);
         row.ordinal = dialogue.ordinal;
         if (asked.silent) row.flags |= types.SILENT;
+        if (dialogue.over) row.flags |= types.LATE;
         dialogue.ordinal += 1;
+        dialogue.asked += 1;
         if (found.client_id >= 0) {
-            dialogue.nameClient(e, bytes[10..][0..@intCast(found.client_id)]);
-        } else if (facts.traits.header >= INHERITS and found.body != 0) if (dialogue.client_id) |name| {
+            dialogue.nameClient(e, c, bytes[10..][0..@intCast(found.client_id)]);
+        } else if (facts.traits.header >= INHERITS and found.body != 0 and dialogue.client_ids.items.len != 0) {
+            const name = dialogue.client_ids.items[0];
             row.a = @bitCast(@intFromPtr(name.ptr));
             row.b = @as(i64, @intCast(name.len)) + 1;
-        };
+        }
         const message = if (facts.traits.usual and found.body != 0 and !found.tagged)
             e.putRegular(c, &row, .{ .request = true, .silent = asked.silent }, found.client_id, null)
         else
@@ -453,7 +477,20 @@ pub const Dialogue = struct {
         row.duration = elapsed(pending.first_time, frame.time);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;
-        links.noteExchange(e, c, row.ordinal, frame.time, if (row.latency == NO_TIME or row.duration == NO_TIME) null else .{
+        dialogue.answered += 1;
+        dialogue.over = true;
+        const facts = e.factsOf(c, row.key, row.version);
+        dialogue.served = dialogue.served or facts.traits.served;
+        const said = roles.read(facts.response, frame.data, 4, facts.traits.tagged_answer);
+        const muted_until = dialogue.turns.muted_until;
+        if (row.latency != NO_TIME) {
+            // A response in another version than asked for has an error code.
+            const throttle = if (said.code orelse 0 == 0) @max(said.throttle, 0) * std.time.ns_per_ms else 0;
+            const at_once = facts.traits.throttled_at_once;
+            const waited = dialogue.turns.answer(pending.time, frame.time, row.latency, throttle, at_once);
+            row.behind, row.muted = .{ waited.behind, waited.muted };
+        }
+        links.noteExchange(e, c, row.ordinal, frame.time, muted_until, if (row.latency == NO_TIME or row.duration == NO_TIME) null else .{
             .request_first = pending.first_time,
             .request_done = pending.time,
             .response_first = frame.first_time,
@@ -461,7 +498,7 @@ pub const Dialogue = struct {
         });
         if (pending.regular and flags == 0 and row.latency >= 0) {
             const request_here = if (pending.call == e.calls) pending.message else NONE;
-            const tagged = e.factsOf(c, row.key, row.version).traits.tagged_answer;
+            const tagged = facts.traits.tagged_answer;
             row.body = if (tagged) 5 else 4;
             const tags = tagged and (frame.data.len < 5 or frame.data[4] != 0);
             dialogue.open(e, c);
@@ -473,8 +510,7 @@ pub const Dialogue = struct {
         e.put(c, row);
         if (pending.mechanism == 0) return;
         dialogue.offered = 0;
-        const code = roles.read(e.factsOf(c, row.key, row.version).response, frame.data, 4).code;
-        if (dialogue.tokens == null and code == 0) dialogue.beginTokens(e, c, pending.mechanism);
+        if (dialogue.tokens == null and said.code == 0) dialogue.beginTokens(e, c, pending.mechanism);
     }
 
     /// A response does not answer the request with its id.

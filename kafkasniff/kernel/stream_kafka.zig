@@ -420,7 +420,7 @@ pub fn rejected(e: *Engine, c: *Connection, d: usize, place: Log, text: i64) voi
         _ = Talk.of(e, c);
         kafka.log.at(place.order, place.time, place.packet);
         search.judgeNotKafka(e, c, d, text);
-    } else if (kafka.verdict == .kafka) e.textProblem(c, d, place, text, 0);
+    } else if (kafka.verdict == .kafka) e.textProblem(c, d, place, text, types.NO_BYTES);
 }
 
 /// The end of the connection (`Connection.end`).
@@ -479,5 +479,8 @@ fn closeDialogue(e: *Engine, c: *Connection, ending: *types.Ending) void {
         ending.asked_version = first.version;
     }
     const by_broker = c.ended_by != null and c.ended_by.? == 1 - client;
-    kafka.talk.?.dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
+    const dialogue = &kafka.talk.?.dialogue;
+    dialogue.close(e, c, c.end.?.reason, if (by_broker) c.ended_time else types.NO_TIME);
+    ending.requests, ending.responses = .{ dialogue.asked, dialogue.answered };
+    ending.served = @intFromBool(dialogue.served);
 }

@@ -22,6 +22,10 @@ pub const Row = extern struct {
     first_time: i64 = NO_TIME,
     latency: i64 = NO_TIME,
     duration: i64 = NO_TIME,
+    /// Response: how long its request waited for others, and how long a quota delayed one of both (`stream_turns.zig`).
+    /// Exchange without a response: `muted` is the time until which the client was to send nothing.
+    behind: i64 = NO_TIME,
+    muted: i64 = NO_TIME,
     /// Ordinal of the exchange within the connection.
     ordinal: i64 = -1,
     connection: u32 = 0,
@@ -76,6 +80,8 @@ pub const Kind = enum(u8) {
     unexpected,
     /// Raw tokens follow: the mechanism's name is `size` bytes at `at`; `a`: 1 GSSAPI without a handshake.
     sasl,
+    /// A client id that requests of the connection had not had before: `size` bytes at `at`.
+    client,
     /// A connection ended: `Ending` at index `a`.
     closed,
     /// Later packets with its endpoints are a new connection.
@@ -92,6 +98,8 @@ pub const BEFORE_VERDICT = 16;
 pub const LAST = 32;
 /// The loss is not reported with this exchange.
 pub const UNREPORTED = 64;
+/// An exchange of the connection was over before this request.
+pub const LATE = 128;
 
 pub const Status = enum(u8) { answered, no_response, unanswered, lost, open, orphan };
 
@@ -152,6 +160,9 @@ pub const Ending = extern struct {
     waiting: u32,
     /// Size of the client's incomplete request, or of one above the limit; -1: none.
     announced: i64,
+    /// Requests and responses so far.
+    requests: i64,
+    responses: i64,
     verdict: u8,
     /// Direction of the client's stream; -1: unknown.
     client: i8,
@@ -167,7 +178,9 @@ pub const Ending = extern struct {
     /// The client's stream is in step; it ends within a request.
     in_step: u8,
     asking: u8,
-    spare: [5]u8 = @splat(0),
+    /// The broker answered a request that it serves only after authentication.
+    served: u8,
+    spare: [4]u8 = @splat(0),
 };
 
 /// The network of a connection (`link.zig`). The first of two values is the client's. Unknown durations are -1.
@@ -246,6 +259,8 @@ pub const Network = extern struct {
     /// End of the latest earlier response of the connection, and of its latest earlier message or token.
     before_done: i64,
     quiet_since: i64,
+    /// Until then an earlier response of the connection asked the client to send nothing.
+    muted_until: i64,
     again: [2]i64,
     late: [2]i64,
     late_ns: [2]i64,
@@ -352,6 +367,9 @@ pub const Question = enum(u32) {
 pub const Answer = enum(i32) { nothing = 0, enter = 1, plausible = 2, _ };
 
 /// Items of a connection that passes through TLS, both ways (`Ask.a`).
+/// The count of a problem that is not about bytes.
+pub const NO_BYTES: i64 = -1;
+
 pub const Item = enum(i64) { segment, started, gap, late, hole, retransmit, closed, problem, wrapped, rejected, text };
 
 pub const Traits = packed struct(u8) {
@@ -362,7 +380,10 @@ pub const Traits = packed struct(u8) {
     usual: bool = false,
     /// Headers of responses have tagged fields.
     tagged_answer: bool = false,
-    spare: u2 = 0,
+    /// Brokers that throttle answer immediately, and read nothing more for the throttle time.
+    throttled_at_once: bool = false,
+    /// Brokers answer only after authentication.
+    served: bool = false,
     asked: bool = false,
 };
 

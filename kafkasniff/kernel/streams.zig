@@ -175,6 +175,8 @@ pub const Engine = struct {
             .step = e.step,
             .flags = all,
             .retransmits = @intCast(row.retransmits),
+            .behind = @max(row.behind, 0),
+            .muted = @max(row.muted, 0),
         }) catch exhausted();
         e.step += 1;
         if (all.arena) e.arena_size += row.size;

@@ -223,8 +223,6 @@ const Writer = struct {
     dates: times.Moment = .{},
     /// The page of characters that has to be added.
     page: u32 = 0,
-    /// Entries of `Source.earlier` before this index belong to earlier messages.
-    earlier: u64 = 0,
 
     const Self = @This();
 
@@ -248,7 +246,7 @@ const Writer = struct {
         const ends = &lines.connections[one.connection];
         const is_request = one.flags.request;
         const pair = (if (is_request) ends.request else ends.response).get() orelse return error.NewConnection;
-        const client_id = if (is_request) try lines.source.clientId(index, &self.earlier) else null;
+        const client_id = if (is_request) try lines.source.clientId(one) else null;
 
         try self.turnCapture(one);
         const time = self.moment.rfc3339(one.time);
@@ -268,7 +266,7 @@ const Writer = struct {
         try self.put("  ");
         try self.put(label);
         try self.put("  ");
-        try self.number("#", lines.source.numbers[index], &self.state.exchange_width);
+        try self.number("#", one.number, &self.state.exchange_width);
         try self.put(" ");
         try self.number("corr ", one.correlation, &self.state.correlation_width);
         try self.put("  ");

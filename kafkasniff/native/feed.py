@@ -52,6 +52,8 @@ MESSAGE: Final = np.dtype(
         ("retransmits", np.uint16),
         ("position", np.int64),
         ("number", np.int64),
+        ("behind", np.int64),
+        ("muted", np.int64),
     ],
     align=True,
 )

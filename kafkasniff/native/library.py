@@ -20,7 +20,7 @@ from kafkasniff.native.calls import Base, Call, Item, SummaryCall
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 17
+ABI: Final = 20
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"

@@ -20,7 +20,6 @@ from kafkasniff.native.rows import grown
 
 __all__ = [
     "CONNECTION_TEXT",
-    "EARLIER",
     "LEFT",
     "MAX_CAPTURES",
     "RAW",
@@ -66,9 +65,6 @@ _KIND: Final = np.dtype(
         ("careful", CAREFUL),
     ]
 )
-EARLIER: Final = np.dtype([("message", np.uint32), ("size", np.int32), ("text", np.uint64)])
-"""Client ids of requests of earlier batches, in the order of `message`: the index of the response, the size of the
-client id (-1: null), and its address."""
 
 
 class LineBatch(NamedTuple):
@@ -76,13 +72,11 @@ class LineBatch(NamedTuple):
 
     messages: NDArray[np.void]
     """As `feed.MESSAGE`."""
-    numbers: NDArray[np.int64]
-    """The number of each message's exchange."""
+    here: int
+    """Those after this many are only requests of others."""
     buffer: NDArray[np.uint8]
     """This and the next one: where their bytes are."""
     arena: NDArray[np.uint8]
-    earlier: NDArray[np.void] | None = None
-    """As `EARLIER`."""
     shown: NDArray[np.uint8] | None = None
     """Each is one of `READ`, `WRITTEN`, `LEFT` and `AGAIN`."""
 
@@ -105,29 +99,19 @@ class LineSource(ctypes.Structure):
         ("buffer_size", ctypes.c_uint64),
         ("arena", ctypes.c_void_p),
         ("arena_size", ctypes.c_uint64),
-        ("numbers", ctypes.c_void_p),
-        ("earlier", ctypes.c_void_p),
-        ("earlier_size", ctypes.c_uint64),
         ("shown", ctypes.c_void_p),
     )
 
     def bind(self, batch: LineBatch) -> LineBatch:
         """Set all of them; returns what has to be kept as long as they are used."""
-        messages, numbers, buffer, arena, earlier, shown = batch
-        if (
-            len(numbers) < len(messages)
-            or numbers.dtype != np.int64
-            or (earlier is not None and earlier.dtype != EARLIER)
-            or (shown is not None and (len(shown) < len(messages) or shown.dtype != np.uint8))
-        ):
-            raise ValueError("invalid numbers of exchanges, earlier client ids, or shown messages")
-        numbers = np.ascontiguousarray(numbers)
-        self.messages, self.messages_size, self.numbers = messages.ctypes.data, len(messages), numbers.ctypes.data
+        messages, here, buffer, arena, shown = batch
+        if shown is not None and (len(shown) < here or shown.dtype != np.uint8):
+            raise ValueError("not all messages are shown or not")
+        self.messages, self.messages_size = messages.ctypes.data, len(messages)
         self.buffer, self.buffer_size = buffer.ctypes.data, len(buffer)
         self.arena, self.arena_size = arena.ctypes.data, len(arena)
-        self.earlier, self.earlier_size = (0, 0) if earlier is None else (earlier.ctypes.data, len(earlier))
         self.shown = None if shown is None else shown.ctypes.data
-        return batch._replace(numbers=numbers)
+        return batch
 
 
 class _Lines(ctypes.Structure):
@@ -257,7 +241,7 @@ class JsonLines:
         """From here on write these messages."""
         self._bound = self._lines.source.bind(batch)
         if self._names is not None:
-            self._names.bind(len(batch.messages))
+            self._names.bind(batch.here)
         self._base = self._end = 0
         self._caller.shrink()
 
@@ -267,13 +251,14 @@ class JsonLines:
         A group is only valid until the next one is requested, unless `keep` returns True. For a message that is left to
         Python its index; the caller has processed it before it continues. `only`: later ones will not be requested.
         """
+        assert self._bound is not None
         while first < last:
             names = self._names
             if names is not None and names.changed():
                 self._end = self._base
                 self._ahead = FEW
             if not self._base <= first < self._end:
-                self._write(first, last, last if only else self._lines.source.messages_size)
+                self._write(first, last, last if only else self._bound.here)
             base, end = self._base, min(last, self._end)
             left = self._states.find(_LEFT, first - base, end - base)
             stop = end if left < 0 else left + base

@@ -69,6 +69,8 @@ class Network(NamedTuple):
     """End of the latest earlier response of the connection; NO_TIME: there was none."""
     quiet_since: int
     """The same of its latest earlier message or token."""
+    muted_until: int
+    """Time until which an earlier response of the connection asked the client to send nothing; NO_TIME: none did."""
     again: list[int]
     late: list[int]
     late_ns: list[int]

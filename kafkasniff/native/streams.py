@@ -51,7 +51,7 @@ class RowKind:
     """Kinds of rows (`stream_types.Kind`)."""
 
     REQUEST, RESPONSE, TOKEN, OPENED, VERDICT, ENDED, TCP, RESYNC, IMPOSSIBLE, UNREADABLE = range(10)
-    TEXT, CUT, UNEXPECTED, SASL, CLOSED, FORGOTTEN = range(10, 16)
+    TEXT, CUT, UNEXPECTED, SASL, CLIENT, CLOSED, FORGOTTEN = range(10, 17)
 
 
 class QuestionKind:

@@ -201,7 +201,7 @@ class TextLines:
         self._bound = self._lines.source.bind(batch)
         self._caller.shrink()
         if self._names is not None:
-            self._names.bind(len(batch.messages))
+            self._names.bind(batch.here)
 
     def write(self, first: int, last: int) -> tuple[bytes, int, bool]:
         """The lines of the messages from `first` up to `last`, or up to an earlier one. Hot.

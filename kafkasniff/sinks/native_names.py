@@ -48,7 +48,6 @@ class AddedNames:
         self._enricher = enricher
         self._broker = broker
         self._rows: NDArray[np.void] = np.zeros(0, MESSAGE)
-        self._numbers: NDArray[np.int64] = np.zeros(0, np.int64)
         self._stores: tuple[memoryview, memoryview]
         self._addresses = 0, 0
         self._steps = SessionSteps(kernel)
@@ -58,7 +57,7 @@ class AddedNames:
 
     def bind(self, batch: LineBatch) -> None:
         """From here on sessions are those of these messages."""
-        self._rows, self._numbers, stores = batch.messages, batch.numbers, (batch.buffer, batch.arena)
+        self._rows, stores = batch.messages, (batch.buffer, batch.arena)
         self._stores = stores[0].data, stores[1].data
         self._addresses = stores[0].ctypes.data, stores[1].ctypes.data
 
@@ -82,7 +81,7 @@ class AddedNames:
     def session(self, index: int, first: int, second: int) -> MessageSession | None:
         """Apply a Fetch message to its session; see `names.NameFacts`."""
         code, flags, start, size, body, connection = self._place(index)
-        exchange, broker = int(self._numbers[index]), self._broker(connection)
+        exchange, broker = int(self._rows["number"][index]), self._broker(connection)
         if not flags & REQUEST:
             self._enricher.end_fetch(exchange, broker, second, first)
             self.release()
@@ -110,7 +109,7 @@ class AddedNames:
         rows = self._rows[steps]
         requests: list[bool] = ((rows["flags"] & REQUEST) > 0).tolist()
         connections: list[int] = rows["connection"].tolist()
-        exchanges: list[int] = self._numbers[steps].tolist()
+        exchanges: list[int] = rows["number"].tolist()
         self._follower.proceed(zip(requests, connections, exchanges, strict=True))
 
     def forget(self, connections: list[int]) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.paired import PairColumns
-from kafkasniff.kafka.connection.waits import Turns, Wait
-from kafkasniff.model import Connection, Exchange
+from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.kafka.connection.waits import Wait
+from kafkasniff.model import Exchange
 from kafkasniff.native.links import UNKNOWN, Networks
 from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing.network import ExchangeNetwork, Trouble
@@ -130,24 +130,18 @@ class TimedColumns(msgspec.Struct, frozen=True):
 class ExchangeTimes:
     """Give it what an inspector emits that has `exchanges` and follows the network of these; `finish` each batch.
 
-    If the inspector yields `connections`, these end what is remembered of each. `topics`: exchanges need their names.
+    `topics`: exchanges need their names.
     """
 
     def __init__(self, inspector: Inspector, *, topics: bool = False) -> None:
         self._inspector = inspector
         self._topics = topics
         self._emitted: list[EmittedExchange] = []
-        self._over: list[int] = []
-        self._turns: dict[int, Turns] = {}
-        """Those of the open connections with throttled responses."""
 
     def take(self, events: Iterable[Output]) -> None:
         """Take the latest events."""
-        for event in events:
-            if isinstance(event, Exchange):
-                self._emitted.append(seen_exchange(event, topics=self._topics))
-            elif isinstance(event, Connection):
-                self._over.append(event.connection)
+        found = (event for event in events if isinstance(event, Exchange))
+        self._emitted += [seen_exchange(exchange, topics=self._topics) for exchange in found]
 
     def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
         """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
@@ -155,11 +149,7 @@ class ExchangeTimes:
         seen = [of_columns(found, topics=self._topics) for found in columns]
         if emitted:
             seen.append(of_emitted(emitted))
-        found = self._timed(seen) if seen else None
-        for connection in self._over:
-            self._turns.pop(connection, None)
-        self._over.clear()
-        return found
+        return self._timed(seen) if seen else None
 
     def _timed(self, seen: Sequence[SeenExchanges]) -> TimedColumns:
         numbers, connections, ordinals, throttle, at_once = (
@@ -171,13 +161,12 @@ class ExchangeTimes:
         timed = first != NO_TIME
         networks = self._inspector.networks()
         places = networks.places(connections, ordinals)
-        before, quiet, resent = (
-            _of_rows(networks, places, name, NO_TIME) for name in ("before_done", "quiet_since", "resent_at")
+        before, quiet, resent, muted = (
+            _of_rows(networks, places, name, NO_TIME)
+            for name in ("before_done", "quiet_since", "resent_at", "muted_until")
         )
-        marks = Marks(
-            first, done, answered_first, answered, before, quiet, resent, np.full(len(numbers), NO_TIME, np.int64)
-        )
-        self._mute(marks, connections, np.where(timed, places, UNKNOWN), throttle, at_once)
+        muted = np.where(timed, muted, NO_TIME)
+        marks = Marks(first, done, answered_first, answered, before, quiet, resent, muted)
         starts = np.cumsum([0, *(len(one.numbers) for one in seen)])
 
         def exchange(row: int) -> Exchange:
@@ -204,25 +193,6 @@ class ExchangeTimes:
             places,
             exchange,
         )
-
-    def _mute(self, marks: Marks, connections: Ints, places: Ints, throttle: Ints, at_once: Bools) -> None:
-        """Fill `muted_until` where a response of the connection was throttled; few connections have any.
-
-        `places`: the order in which exchanges of a connection ended.
-        """
-        for connection in np.unique(connections[throttle > 0]).tolist():
-            self._turns.setdefault(connection, Turns())
-        if not self._turns:
-            return
-        rows = np.flatnonzero((places != UNKNOWN) & np.isin(connections, list(self._turns)))
-        for row in rows[np.argsort(places[rows])].tolist():
-            turns = self._turns[int(connections[row])]
-            if turns.muted_until is not None:
-                marks.muted_until[row] = turns.muted_until
-            before = int(marks.before_done[row])
-            turns.answered = None if before == NO_TIME else before
-            asked, done, latency = (int(one[row]) for one in (marks.request_done, marks.response_done, marks.latency))
-            turns.answer(asked, done, latency, int(throttle[row]), at_once=bool(at_once[row]))
 
 
 def _of_rows(networks: Networks, places: Ints, name: str, unknown: int, side: int = 0) -> Ints:

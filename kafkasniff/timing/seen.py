@@ -8,15 +8,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import version_of
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import Direction, Exchange, Message
 from kafkasniff.native.exchanges import HAS_BATCHES, HAS_THROTTLE
-from kafkasniff.native.feed import NONE
-from kafkasniff.tables.rows.column_rows import asked_waits, exchange_rows
+from kafkasniff.native.feed import NONE, VERSIONS
+from kafkasniff.tables.rows.column_rows import asked_waits, by_code, exchange_rows
 from kafkasniff.tables.rows.schemas import EXCHANGES
 from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing.phases import UNLIMITED, Bools, Ints, Waits
@@ -162,9 +163,14 @@ def of_columns(found: PairColumns, *, topics: bool) -> SeenExchanges:
             answered["time"],
         ),
         _waits(found),
-        found.throttle_ns,
-        found.at_once,
+        _throttle_ns(found.facts.columns.rows),
+        by_code(found, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
     )
+
+
+def _throttle_ns(rows: NDArray[np.void]) -> Ints:
+    has = rows["has"] & HAS_THROTTLE > 0
+    return np.maximum(np.where(has, rows["throttle"], 0).astype(np.int64), 0) * 1_000_000
 
 
 def _waits(found: PairColumns) -> Waits:

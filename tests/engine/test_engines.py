@@ -6,14 +6,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.paired import PairedEntry
+from kafkasniff.engine.row_messages import MessageRow, RowMessages
 from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
@@ -55,13 +54,13 @@ class Counting(Inspector):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        emit = self._emitter.emit_paired
+        emit = self._emitter.emit_row
 
-        def counted(entry: PairedEntry, out: list[Any]) -> None:
+        def counted(objects: RowMessages, row: MessageRow, out: list[Any]) -> None:
             self.paired += 1
-            emit(entry, out)
+            emit(objects, row, out)
 
-        self._emitter.emit_paired = counted  # type: ignore[method-assign,assignment]
+        self._emitter.emit_row = counted  # type: ignore[method-assign,assignment]
 
 
 def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -> tuple[list[Any], Inspector]:
@@ -178,7 +177,7 @@ def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
 
 
 def test_few_entries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.engine.paired.ENTRIES_AT_ONCE", 1)
+    monkeypatch.setattr("kafkasniff.engine.row_messages.ENTRIES_AT_ONCE", 1)
     same(packets_of(talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9]), [30, 70]))
 
 
@@ -376,9 +375,8 @@ def in_columns(batches: Sequence[PacketBatch]) -> tuple[list[Any], dict[Any, Any
         for emitted, columns in inspector.feed_columns(one, finder):
             events += emitted
             for pairs in columns:
-                values = zip(
-                    pairs.asked["number"], pairs.answered["latency"], pairs.behind_ns, pairs.muted_ns, strict=True
-                )
+                waits = (pairs.answered[name] for name in ("latency", "behind", "muted"))
+                values = zip(pairs.asked["number"], *waits, strict=True)
                 for asked, value in zip(pairs.asked, values, strict=True):
                     owner = pairs.owners[asked["connection"]]
                     assert owner is not None
@@ -416,10 +414,7 @@ def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set
     expected, _ = run(ByPython, batches, connections=True)
     events, found = in_columns(batches)
     ends = [one for one in events if isinstance(one, Connection)]
-    # Only what is a column is noted there; a login has the rest.
-    assert [msgspec.structs.replace(one, served=False) for one in ends] == [
-        one for one in expected if isinstance(one, Connection)
-    ]
+    assert ends == [one for one in expected if isinstance(one, Connection)]
     exchanges = {}
     for one in expected:
         if isinstance(one, Exchange) and one.request is not None:

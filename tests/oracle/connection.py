@@ -60,5 +60,9 @@ class OracleConnection(FollowedConnection):
             "repeated": closed.repeated,
             "ignored": closed.ignored,
         }
+        turns = kafka._dialogue.turns
+        ending |= {"requests": turns.requests, "responses": turns.responses, "served": turns.served}
+        if self.account is not None:
+            self.account.client_ids = turns.client_ids
         handshake = None if self.tls is None else self.tls.handshake
         return FollowedEnd(closed.order, ending, handshake, self.tls is not None)

@@ -1,13 +1,16 @@
-"""Feeding: packets to the events of their connections, which the inspector emits in order (`ordered_events`)."""
+"""Feeding: packets to the events of their connections, which the inspector emits in order (`message_table`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.ordered_events import Collected, Keyed
+from kafkasniff.engine.memory_budget import MemoryBudget
+from kafkasniff.engine.message_table import Collected, Keyed, begins_exchange
+from kafkasniff.model import Problem
 from kafkasniff.native.links import Links
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.segments import NO_TIME, Closed, Item
@@ -22,8 +25,9 @@ class OracleFeeder:
     clocks, waiting = (NO_TIME, NO_TIME, 0), 0
     """What exports note of their state, which cannot be continued here."""
 
-    def __init__(self, state: InspectorState, options: ConnectionOptions) -> None:
+    def __init__(self, state: InspectorState, memory: MemoryBudget, options: ConnectionOptions) -> None:
         self._state = state
+        self._memory = memory
         self._options = options
         self.reassembler = Reassembler()
 
@@ -43,7 +47,18 @@ class OracleFeeder:
         for name in state.take_notes(batch, keyed):
             state.add_name(*name)
         self._take(deltas, keyed)
-        return Collected(keyed)
+        if (lost := self._memory.take_loss()) is not None:
+            keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
+        return self._numbered(keyed)
+
+    def _numbered(self, keyed: list[Keyed]) -> Collected:
+        """Events in order; those that begin an exchange give it a number."""
+        keyed.sort()
+        for _, _, _, connection, event in keyed:
+            if begins_exchange(event) and event.ordinal not in connection.exchanges:
+                self._state.exchanges += 1
+                connection.exchanges[event.ordinal] = OpenExchange(self._state.exchanges)
+        return Collected(keyed, stops=[0] * len(keyed))
 
     def _number_connections(self) -> None:
         """Number the connections of a batch."""
@@ -59,13 +74,13 @@ class OracleFeeder:
         for delta in self.reassembler.close_each(sorted(self.reassembler, key=lambda tcp: _owner(tcp.owner).place)):
             keyed: list[Keyed] = []
             self._take([delta], keyed)
-            yield Collected(keyed)
+            yield self._numbered(keyed)
 
     def close(self) -> Collected:
         """End the capture; the results for what was still open."""
         keyed: list[Keyed] = []
         self._take(self.reassembler.close(), keyed)
-        return Collected(keyed)
+        return self._numbered(keyed)
 
     def take_links(self) -> Links:
         """None: only the kernel follows the network (`tests/oracle/timing`)."""

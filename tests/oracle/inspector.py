@@ -18,7 +18,7 @@ from tests.oracle.kafka.recognition import ConnectionOptions
 def _begin_following(inspector: Inspector) -> None:
     state = inspector._state
     options = ConnectionOptions(detail=state.detail, max_frame=state.max_frame, every_end=state.want_exchanges)
-    feeder: Any = OracleFeeder(state, options)
+    feeder: Any = OracleFeeder(state, inspector._memory, options)
     inspector._feeder = feeder
 
 

@@ -14,7 +14,7 @@ def network(broker: float, client: float) -> ExchangeNetwork:
     """With these durations of the handshake in ms."""
     handshake = [UNKNOWN if one < 0 else round(one * MS) for one in (broker, client)]
     nothing = [0, 0]
-    return ExchangeNetwork.of(Network(handshake, [5, UNKNOWN], *[NO_TIME] * 3, *[nothing] * 5))
+    return ExchangeNetwork.of(Network(handshake, [5, UNKNOWN], *[NO_TIME] * 4, *[nothing] * 5))
 
 
 @pytest.mark.parametrize(

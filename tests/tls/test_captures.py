@@ -49,8 +49,9 @@ def test_the_requests_are_those_of_the_clients_log(name: str) -> None:
 @every_decrypted
 def test_every_connection_is_decrypted(name: str) -> None:
     found = captured.outcome(name)
-    # A client that closes while it waits for records.
-    assert {line["kind"] for line in found.problems} <= {"request-unanswered"}
+    # A client that closes while it waits for records, or while they come.
+    closed = {"request-unanswered", "stream-cut"} if name == "tls-agent-broker" else {"request-unanswered"}
+    assert {line["kind"] for line in found.problems} <= closed
     summary = found.summary
     assert (summary.bytes_lost, summary.not_kafka, summary.undecided) == (0, 0, 0)
     assert summary.bytes_decoded + summary.bytes_skipped == summary.bytes_stream

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.timing import Timing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
-    from kafkasniff.engine.paired import PairColumns
+    from kafkasniff.engine.pair_columns import PairColumns
     from kafkasniff.enrich import Catalog
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.engine.inspector import Output
-    from kafkasniff.engine.paired import PairColumns
+    from kafkasniff.engine.pair_columns import PairColumns
     from kafkasniff.engine.wanted_bodies import WantedBodies
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate

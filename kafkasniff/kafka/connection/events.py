@@ -34,6 +34,8 @@ class MessageEvent(msgspec.Struct):
     """Problems in addition to the decoder's."""
     latency_ns: int | None = None
     duration_ns: int | None = None
+    late: bool = False
+    """An exchange of the connection was over before this request."""
 
     def read(self, renderer: Renderer | None = None) -> Decoded:
         """The message with its body, which is decoded on each call if it was left."""
@@ -56,6 +58,10 @@ class ExchangeEvent(msgspec.Struct):
     duration_ns: int | None = None
     problems: tuple[Problem, ...] = ()
     retransmits: int = 0
+    behind_ns: int | None = None
+    """As in `Exchange`, if there is a response."""
+    muted_ns: int | None = None
+    """The same. Without a response: time until which the client was to send nothing."""
 
 
 class TokenEvent(msgspec.Struct):

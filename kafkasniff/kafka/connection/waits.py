@@ -22,12 +22,12 @@ __all__ = [
     "LONG_POLLS",
     "UNLIMITED_NS",
     "Role",
-    "Turns",
     "Wait",
     "WaitPlan",
     "WaitReason",
     "answers_at_once",
     "asked_limit_ns",
+    "delays_without",
     "long_poll_apis",
     "planned_role",
     "role_of",
@@ -249,68 +249,21 @@ def _replica_id_paths(fields: tuple[FieldDefinition, ...]) -> list[tuple[str, ..
     return found
 
 
-class Turns:
-    """The turns of one connection's requests: how long each waited for others, or for a muted connection.
+def delays_without(
+    request: Message | None, open_until: int | None, muted_until: int | None
+) -> tuple[int | None, int | None, int | None]:
+    """The possible delays of a request that should have a response and has none, from its last byte on; ns.
 
-    A broker processes the requests of a connection one by one. After a throttled response it reads nothing for the
-    throttle time (KIP-219); brokers before Kafka 2.0 held the response back instead. Call it with the exchanges of a
-    connection in the order in which they end.
+    How long earlier requests without a response, and a quota, may have delayed it, and until when it may delay later
+    ones, like `open_until`. (None, None, `open_until`) if nothing is known of it.
     """
-
-    __slots__ = ("answered", "muted_until", "open_until")
-
-    def __init__(self) -> None:
-        self.answered: int | None = None
-        """The last response was complete (ns since the epoch)."""
-        self.muted_until: int | None = None
-        """Time until which a response asked the client to send nothing."""
-        self.open_until: int | None = None
-        """Time until which the broker may delay the answer to a request that has no response."""
-
-    def take(
-        self, request: Message | None, response: Message | None, latency_ns: int | None, *, answerable: bool
-    ) -> tuple[int | None, int | None]:
-        """How long a request waited for earlier ones, and how long a quota delayed it or its response; ns.
-
-        For a request without a response: the possible delays, from its last byte on. (None, None) if unknown.
-        `answerable`: it has no response though it should have one. Hot.
-        """
-        if request is None:
-            return None, None
-        asked = request.time_ns
-        if asked is None:
-            return None, None
-        done = None if response is None else response.time_ns
-        if done is None or latency_ns is None or response is None:
-            return self._without(request, asked) if answerable else (None, None)
-        throttle = throttle_ns(response)
-        at_once = throttle > 0 and answers_at_once(request.api_key, request.api_version)
-        return self.answer(asked, done, latency_ns, throttle, at_once=at_once)
-
-    def answer(self, asked: int, done: int, latency_ns: int, throttle: int, *, at_once: bool) -> tuple[int, int]:
-        """`take` of an exchange with a response, by the times of both.
-
-        `throttle`: nanoseconds of the response's throttle time; `at_once`: throttling brokers answer immediately.
-        """
-        behind = muted = 0
-        answered = self.answered
-        if answered is None or done > answered:
-            self.answered = done
-        if answered is not None and answered > asked:
-            behind = max(min(answered, asked + latency_ns) - asked, 0)
-        if self.muted_until is not None:
-            muted = max(min(self.muted_until, asked + latency_ns) - asked - behind, 0)
-        if throttle and not at_once and latency_ns - behind - muted >= throttle:
-            muted += throttle
-        elif throttle:
-            self.muted_until = max(self.muted_until or 0, asked + latency_ns + throttle)
-        return behind, muted
-
-    def _without(self, request: Message, asked: int) -> tuple[int, int]:
-        behind = 0 if self.open_until is None else max(self.open_until - asked, 0)
-        muted = 0 if self.muted_until is None else max(self.muted_until - asked - behind, 0)
-        wait = wait_of(request.api_key, request.body, None, 0, 0)
-        if wait is not None:
-            limit = UNLIMITED_NS if wait.limit_ns is None else wait.limit_ns
-            self.open_until = max(self.open_until or 0, asked + behind + muted + limit)
-        return behind, muted
+    asked = None if request is None else request.time_ns
+    if request is None or asked is None:
+        return None, None, open_until
+    behind = 0 if open_until is None else max(open_until - asked, 0)
+    muted = 0 if muted_until is None else max(muted_until - asked - behind, 0)
+    wait = wait_of(request.api_key, request.body, None, 0, 0)
+    if wait is not None:
+        limit = UNLIMITED_NS if wait.limit_ns is None else wait.limit_ns
+        open_until = max(open_until or 0, asked + behind + muted + limit)
+    return behind, muted, open_until

@@ -37,7 +37,7 @@ operations, whose names are added."""
 SESSION_FIELDS: Final = frozenset({"error_code", "session_id", "session_epoch"})
 """Flags in a body with a `session_id`, which lead to the added fields."""
 
-PAIRING: Final = ("none", "silences", "mechanism", "code")
+PAIRING: Final = ("none", "silences", "mechanism", "code", "throttle")
 """Roles in the programs of pairing (`kernel/stream_roles.zig`), by number."""
 
 SECRETS: Final = 1
@@ -166,6 +166,8 @@ def _pairing_role(field: Field, *, reads_code: bool) -> str:
         return "silences"
     if field.tokens:
         return "mechanism"
+    if field.name == "throttle_time_ms":
+        return "throttle"
     return "code" if reads_code and (field.type, field.array) == ("error", False) else ""
 
 

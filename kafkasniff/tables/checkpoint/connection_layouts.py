@@ -6,7 +6,7 @@ from collections import OrderedDict
 from typing import Final, Literal
 
 from kafkasniff.engine import connection_stats, followed
-from kafkasniff.kafka.connection import opening, waits
+from kafkasniff.kafka.connection import opening
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.messages import envelope
 from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
@@ -38,7 +38,7 @@ CONNECTIONS: Final = (
             "broker": Endpoint | None,
             "id": int,
             "exchanges": dict[int, connection_stats.OpenExchange],
-            "_turns": waits.Turns | None,
+            "open_until": int | None,
             "stream": bytes,
             "gate": gate.TlsGate | None,
             "index": int,
@@ -67,18 +67,14 @@ CONNECTIONS: Final = (
         made=followed.Asked,
     ),
     Layout(followed.EarlyProblem, made=followed.EarlyProblem),
-    Layout(waits.Turns, {"answered": int | None, "muted_until": int | None, "open_until": int | None}, new=waits.Turns),
     Layout(
         connection_stats.Account,
         {
-            "requests": int,
-            "responses": int,
-            "served": bool,
             "unanswered": int,
             "problems": int,
-            "client_ids": most(dict[str | bytes, None], connection_stats.MAX_CLIENT_IDS),
+            "client_ids": list[str | bytes],
             "software": tuple[str | None, str | None],
-            "before_software": bool,
+            "software_late": bool,
             "mechanism": str | None,
             "verdict": VerdictEvent | None,
         },

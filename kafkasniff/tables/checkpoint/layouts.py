@@ -85,7 +85,7 @@ _RUNS: Final = (
         },
         new=Inspector,
         # The options for shared bodies and memory are set by the code that resumes the state.
-        without=frozenset({"_emitter", "_feeder", "_maker", "_memory", "_windows"}),
+        without=frozenset({"_emitter", "_feeder", "_memory", "_windows"}),
         paths={
             **{f"_{name}": f"_state.{name}" for name in ("ports", "show_secrets", "detail", "max_frame")},
             **{f"_{name}": f"_state.{name}" for name in ("followed", "clocks", "follows")},

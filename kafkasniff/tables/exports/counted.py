@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from kafkasniff.engine.inspector import Output
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 import pyarrow as pa
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.embedded.interpreters import may_have_floats

@@ -7,7 +7,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.paired import PairColumns, PairFinder
+from kafkasniff.engine.pair_columns import PairColumns, PairFinder
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.checkpoint.carried import ShardState

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME
@@ -204,8 +204,8 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "topics": lambda kind: _lists(topics, _named(names, columns.topics.compress(is_named)), kind),
         "partitions": lambda kind: _lists(rows["partitions"], _partitions(columns.partitions, names), kind),
         "sender": lambda kind: pa.array(waits()[0], kind),
-        "behind_us": lambda kind: _microseconds(found.behind_ns, kind),
-        "muted_us": lambda kind: _microseconds(found.muted_ns, kind),
+        "behind_us": lambda kind: _microseconds(found.answered["behind"], kind),
+        "muted_us": lambda kind: _microseconds(found.answered["muted"], kind),
         "wait_us": lambda kind: _microseconds(waits()[1], kind),
         "waits_for": lambda kind: pa.array(waits()[2], kind),
     }
@@ -333,7 +333,7 @@ def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, ND
             sender[rows] = (
                 np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
             )
-        asked = found.answered["latency"][rows] - found.behind_ns[rows] - found.muted_ns[rows]
+        asked = (found.answered["latency"] - found.answered["behind"] - found.answered["muted"])[rows]
         asked = np.maximum(asked, 0)
         asked = np.where(limit > 0, np.minimum(asked, limit * 1_000_000), asked)
         wait[rows] = np.where(waits, asked, 0)

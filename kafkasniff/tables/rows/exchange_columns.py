@@ -15,17 +15,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.paired import PairColumns
-from kafkasniff.engine.regular_messages import Messages
+from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.engine.wanted_bodies import WantedBodies
-from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.messages.problem_words import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.exchanges import (
-    HAS_THROTTLE,
     PAIR,
     ExchangeColumns,
     ExchangeReader,
@@ -34,7 +32,7 @@ from kafkasniff.native.exchanges import (
 from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
-from kafkasniff.tables.rows.column_rows import BodyFacts, Bools, Ints, by_code, string_array
+from kafkasniff.tables.rows.column_rows import BodyFacts, Bools, Ints, string_array
 from kafkasniff.tables.rows.native_records import Batches, NativeRecords
 
 if TYPE_CHECKING:
@@ -142,7 +140,7 @@ class ExchangeFinder:
         others = rows["pair"] != NONE
         if self._selection is not None and len(pairs):
             assert self._rejected is not None
-            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), rows["number"], capture)
+            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), capture)
             is_rejected = answers == REJECTED
             for own, columns, _ in self._read(messages, pairs.compress(is_rejected), self._rejected, others):
                 found.append(self._pairs(messages, own, columns, None)._replace(selected=False))
@@ -292,13 +290,8 @@ class ExchangeFinder:
         pairs = PairColumns(messages.owners, asked, answered, self._ends, names, client_id)
         if self._headers:
             return pairs
-        throttle = np.where(columns.rows["has"] & HAS_THROTTLE, columns.rows["throttle"].astype(np.int64), 0)
         return pairs._replace(
             facts=BodyFacts(columns, self._kinds.known, self._bodies is not None, records),
-            throttle_ns=np.maximum(throttle, 0) * 1_000_000,
-            at_once=by_code(pairs, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
-            behind_ns=np.zeros(len(own), np.int64),
-            muted_ns=np.zeros(len(own), np.int64),
             problems=columns.rows["problems"].astype(np.int64) if len(columns.problems) else np.zeros(0, np.int64),
         )
 

@@ -4,7 +4,14 @@ import pytest
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Turns, Wait, answers_at_once, role_of, wait_of
+from kafkasniff.kafka.connection.waits import (
+    UNLIMITED_NS,
+    Wait,
+    answers_at_once,
+    delays_without,
+    role_of,
+    wait_of,
+)
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.model import Message
 
@@ -119,60 +126,14 @@ def message(kind: str, key: int, at_ms: float, version: int = 12, **body: object
     return Message(kind, 10, 1, key, None, version, None, body=body, time_ns=round(at_ms * MS))  # type: ignore[arg-type]
 
 
-def took(
-    turns: Turns, key: int, at: float, until: float, *, throttle: int = 0, version: int = 12
-) -> tuple[float, float]:
-    """Milliseconds queued and muted, for a request sent at one time and answered at another."""
-    request = message("request", key, at, version)
-    response = message("response", key, until, version, throttle_time_ms=throttle)
-    behind, muted = turns.take(request, response, round((until - at) * MS), answerable=False)
-    assert behind is not None
-    assert muted is not None
-    return behind / MS, muted / MS
-
-
-def test_a_connection_takes_turns() -> None:
-    turns = Turns()
-    assert took(turns, FETCH_KEY, 0, 500) == (0, 0)
-    assert took(turns, METADATA, 100, 501) == (400, 0)
-    assert took(turns, METADATA, 600, 601) == (0, 0)
-
-
-def test_a_muted_connection_is_not_slow() -> None:
-    """KIP-219: the broker answers at once and reads nothing for the throttle time."""
-    turns = Turns()
-    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
-    assert took(turns, PRODUCE, 10, 1006) == (0, 995)
-    assert took(turns, PRODUCE, 1010, 1011) == (0, 0)
-    # A request without a response is muted, too.
-    turns = Turns()
-    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
-    assert turns.take(message("request", METADATA, 105), None, None, answerable=True) == (0, 900 * MS)
-    # The client kept silent, as it should: nothing was muted.
-    turns = Turns()
-    assert took(turns, PRODUCE, 0, 5, throttle=1000) == (0, 0)
-    assert took(turns, PRODUCE, 1005, 1500) == (0, 0)
-
-
-def test_a_delayed_response() -> None:
-    """Before Kafka 2.0, the response came after its throttle time; a later broker answers old versions at once, too."""
-    turns = Turns()
-    assert took(turns, PRODUCE, 0, 1002, throttle=1000, version=3) == (0, 1000)
-    assert took(turns, PRODUCE, 1003, 1010, version=3) == (0, 0)
-    assert took(turns, PRODUCE, 1020, 1022, throttle=1000, version=3) == (0, 0)
-    assert took(turns, PRODUCE, 1030, 2030, version=3) == (0, 992)
-
-
 def test_requests_after_one_that_may_wait() -> None:
-    turns = Turns()
     join = message("request", 11, 0, 5, rebalance_timeout_ms=300_000)
-    assert turns.take(join, None, None, answerable=True) == (0, 0)
+    assert delays_without(join, None, None) == (0, 0, 300_000 * MS)
     beat = message("request", 12, 1000, 4)
-    assert turns.take(beat, None, None, answerable=True) == (299_000 * MS, 0)
-    # Produce with acks=0 has no response, and a message that was not captured may have had one.
-    assert turns.take(message("request", PRODUCE, 2000), None, None, answerable=False) == (None, None)
-    assert turns.take(None, beat, None, answerable=False) == (None, None)
-    turns = Turns()
+    assert delays_without(beat, 300_000 * MS, None) == (299_000 * MS, 0, 300_000 * MS)
+    # A message that was not captured may have had a wait.
+    assert delays_without(None, 5, 7) == (None, None, 5)
     sync = message("request", 14, 0, 5, assignments=[])
-    turns.take(sync, None, None, answerable=True)
-    assert turns.open_until == UNLIMITED_NS
+    assert delays_without(sync, None, None) == (0, 0, UNLIMITED_NS)
+    # A request without a response is muted, too.
+    assert delays_without(message("request", METADATA, 105), None, 1005 * MS) == (0, 900 * MS, None)

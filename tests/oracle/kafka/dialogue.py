@@ -140,13 +140,16 @@ class Dialogue(ExchangeEnds):
             client_id = self._client_id
         silent = is_silent(frame.data, frame.start, frame.end)
         hidden = detail.hides and not plan.needed
+        self.turns.request(client_id)
         if hidden:
             detail.left_out.requests += 1
         else:
             problems = _incomplete(frame)
             if detail.level:
                 problems += detail.omissions(decoded.api_key, is_request=True, has_body=decoded.body is not None)
-            self._log.events.append(MessageEvent(self._log.order, ordinal, frame, True, decoded, client_id, problems))
+            event = MessageEvent(self._log.order, ordinal, frame, True, decoded, client_id, problems)
+            event.late = self.turns.over
+            self._log.events.append(event)
         repeats = decoded.correlation_id == self._last_id
         self._ids_vary = self._ids_vary or not (repeats or self._last_id is None)
         self._ids_rise = self._ids_rise and (self._last_id is None or decoded.correlation_id > self._last_id)
@@ -219,12 +222,6 @@ class Dialogue(ExchangeEnds):
 
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
         """Pair a response with its request; `early`: its number if it was among the waiting ones."""
-        if pending.hidden:
-            self._detail.left_out.responses += 1
-            self.opening = None
-            self.last_answer = pending.correlation_id
-            self._pass_early(early)
-            return
         decoded = decode_response(
             frame.data,
             frame.start,
@@ -249,6 +246,11 @@ class Dialogue(ExchangeEnds):
         self._pass_early(early)
         self.last_answer = pending.correlation_id
         latency = elapsed(pending.time_ns, frame.first_time)
+        if pending.hidden:
+            self._detail.left_out.responses += 1
+            self.opening = None
+            self.turns.response(pending, frame, latency)
+            return
         duration = elapsed(pending.first_time, frame.time_ns)
         if latency is not None and latency < 0:
             detail = "the response begins before its request ends: the capture's order or clocks are off"
@@ -265,7 +267,8 @@ class Dialogue(ExchangeEnds):
                 self._log.order, pending.ordinal, frame, False, decoded, pending.client_id, problems, latency, duration
             )
         )
-        self._end(pending.ordinal, "answered", latency, duration)
+        waited = self.turns.response(pending, frame, latency)
+        self._end(pending.ordinal, "answered", latency, duration, waited)
         if pending.mechanism is not None:
             self._offered = None
             if self._sasl is None and decoded.body is not None and decoded.body.get("error_code") == 0:
@@ -306,6 +309,7 @@ class Dialogue(ExchangeEnds):
         problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
         ordinal = self._ordinal
         self._ordinal += 1
+        self.turns.orphan()
         self._log.events.append(
             MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
         )

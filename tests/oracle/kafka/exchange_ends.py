@@ -11,6 +11,7 @@ from kafkasniff.model import Problem, Status
 from tests.oracle.kafka.correlation import Correlation, elapsed
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Pending
+from tests.oracle.kafka.turns import Turns
 
 
 class ExchangeEnds(Correlation):
@@ -23,20 +24,28 @@ class ExchangeEnds(Correlation):
         """The capture lacks responses, and it is unknown which requests they answered."""
         self.retransmits = 0
         """Retransmitted segments since the last exchange ended."""
+        self.turns = Turns()
 
-    def _end(self, ordinal: int, status: Status, latency: int | None = None, duration: int | None = None) -> None:
+    def _end(
+        self,
+        ordinal: int,
+        status: Status,
+        latency: int | None = None,
+        duration: int | None = None,
+        waited: tuple[int, int] | tuple[None, None] = (None, None),
+    ) -> None:
         if not self._every_end and status in ("answered", "orphan"):
             return
-        log = self._log
-        log.events.append(
-            ExchangeEvent(
-                log.order, ordinal, status, log.time_ns, log.packet, latency, duration, retransmits=self.retransmits
-            )
-        )
+        log, behind, muted = self._log, *waited
+        if status not in ("answered", "orphan"):
+            muted = self.turns.muted_until
+        place = log.order, ordinal, status, log.time_ns, log.packet
+        log.events.append(ExchangeEvent(*place, latency, duration, (), self.retransmits, behind, muted))
         self.retransmits = 0
 
     def _end_silent(self, pending: Pending) -> None:
         """End an exchange that needs no response."""
+        self.turns.over = True
         if not pending.hidden:
             self._end(pending.ordinal, "no_response")
 
@@ -45,6 +54,7 @@ class ExchangeEnds(Correlation):
 
         `reason`: why, as text; `reported`: the loss is reported here, not for the connection as a whole.
         """
+        self.turns.over = True
         problems: tuple[Problem, ...] = ()
         if status == "unanswered":
             detail = "the connection ended without a response to this request"

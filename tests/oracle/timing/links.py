@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
-from kafkasniff.model import Endpoint, Exchange, SaslToken
+from kafkasniff.kafka.connection.waits import answers_at_once, throttle_ns
+from kafkasniff.model import Endpoint, Exchange, Message, SaslToken
 from kafkasniff.native.links import UNKNOWN, Network
 from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
 from kafkasniff.timing import Trouble
@@ -30,7 +31,7 @@ class Links:
         self._by_id: dict[int, Link] = {}
         self._waiting: dict[TcpConnection, Packet] = {}
         """SYNs that may begin another connection."""
-        self._done: dict[int, tuple[int, int]] = {}
+        self._done: dict[int, tuple[int, int, int]] = {}
         """By number of the connection: end of its last response, and of its last message."""
 
     def feed(self, batch: PacketBatch) -> None:
@@ -104,25 +105,39 @@ class Links:
                 and connection_id(connection.endpoints, connection.first_time) == exchange.connection_id
             ):
                 known = next(end for end in link.ends if endpoint(end) == message.client)
-                done = self._done.get(exchange.connection, (NO_TIME, NO_TIME))
+                done = self._done.get(exchange.connection, _NOTHING)
                 self._end(exchange, *done)
                 return _network(link, link.client(known), exchange, done)
         return None
 
-    def _end(self, exchange: Exchange, before_done: int, quiet_since: int) -> None:
+    def _end(self, exchange: Exchange, before_done: int, quiet_since: int, muted_until: int) -> None:
         """Note when an exchange was over."""
         request, response = exchange.request, exchange.response
         times = [one.time_ns for one in (request, response) if one is not None and one.time_ns is not None]
         if request is not None and response is not None and len(times) == len(("request", "response")):
             before_done = max(before_done, times[-1])
-        self._done[exchange.connection] = before_done, max(quiet_since, times[-1] if times else NO_TIME)
+            muted_until = max(muted_until, _muted_until(exchange, request, response))
+        self._done[exchange.connection] = before_done, max(quiet_since, times[-1] if times else NO_TIME), muted_until
 
     def token(self, token: SaslToken) -> None:
         """Note when a token was complete."""
         assert token.connection is not None
         if token.time_ns is not None:
-            before_done, _ = self._done.get(token.connection, (NO_TIME, NO_TIME))
-            self._done[token.connection] = before_done, token.time_ns
+            before_done, _, muted_until = self._done.get(token.connection, _NOTHING)
+            self._done[token.connection] = before_done, token.time_ns, muted_until
+
+
+_NOTHING: Final = (NO_TIME, NO_TIME, NO_TIME)
+
+
+def _muted_until(exchange: Exchange, request: Message, response: Message) -> int:
+    """Time until which a response asks the client to send nothing; NO_TIME: it does not."""
+    throttle, latency, asked = throttle_ns(response), exchange.latency_ns, request.time_ns
+    assert latency is not None
+    assert asked is not None
+    waited = (exchange.behind_ns or 0) + (exchange.muted_ns or 0)
+    held = not answers_at_once(request.api_key, request.api_version) and throttle <= (exchange.muted_ns or 0)
+    return NO_TIME if not throttle or (held and waited <= latency) else asked + latency + throttle
 
 
 _NAMES: Final = (
@@ -135,7 +150,7 @@ def _numbers(*values: int | None) -> list[int]:
     return [UNKNOWN if one is None else one for one in values]
 
 
-def _network(link: Link, client: LinkHalf, exchange: Exchange, done: tuple[int, int]) -> Network:
+def _network(link: Link, client: LinkHalf, exchange: Exchange, done: tuple[int, int, int]) -> Network:
     request, response, latency, duration = (
         exchange.request,
         exchange.response,

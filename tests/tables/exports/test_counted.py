@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.paired import PairColumns
+from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.filters.expression import parse_filter as parse

@@ -1,0 +1,166 @@
+"""What a batch of packets yields: one table of regular messages, and events for everything else, in one order.
+
+The stream engine returns regular messages as rows: whole, of a known kind, and in order. No batch boundary changes the
+order of rows and events.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kafkasniff.engine.connection_stats import MessageOwner
+from kafkasniff.engine.followed import FollowedEnd
+from kafkasniff.engine.versions import client_id_text
+from kafkasniff.kafka.connection.events import Event, MessageEvent
+from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.native.feed import ARENA, NONE, REQUEST
+from kafkasniff.native.rows import joined
+
+__all__ = [
+    "EVENTS",
+    "HEADER",
+    "LOSS",
+    "Begun",
+    "Collected",
+    "Keyed",
+    "Messages",
+    "Output",
+    "Outputs",
+    "Shown",
+    "begins_exchange",
+    "stops_of",
+]
+
+HEADER: Final = 10
+"""Bytes of a request's header before its client id; the last two are the client id's length."""
+EVENTS: Final = 4
+"""Largest number of events of one message, for numbering their places."""
+
+Output = Message | SaslToken | Exchange | Problem | Connection
+Shown = Output | Lines
+
+Outputs = list[Any]
+"""Receives outputs: a list of `Output` or of `Shown`."""
+
+Keyed = tuple[int, int, float, Any, Any]
+"""Order of the packet, place of the connection (-1: none), place within the connection; the connection, and an
+`Event | Problem | FollowedEnd`."""
+LOSS: Final = Problem("memory-bound", "")
+"""The place of the report on the bounds of side tables (`memory_budget.Beside`) among events of a window of lines."""
+
+
+class Begun(NamedTuple):
+    """Requests with lines whose exchange ends later and needs no other state."""
+
+    places: NDArray[np.intp]
+    selected: NDArray[np.uint8]
+    """Whether a filter selects each of them."""
+
+
+class Messages(NamedTuple):
+    """The regular messages of a batch, in packet order."""
+
+    rows: NDArray[np.void]
+    """`native.feed.MESSAGE`."""
+    buffer: bytes
+    arena: bytes
+    owners: Sequence[MessageOwner | None]
+    """By connection index, at the end of the batch."""
+    asked: NDArray[np.void]
+    """Requests of earlier batches that leave (`StreamEngine.keep`)."""
+    here: int
+    """Messages of this batch; the rows after them are requests of earlier batches that are answered here."""
+    lines: Begun | None = None
+    """Set if the messages have lines."""
+
+    @property
+    def begun(self) -> NDArray[np.intp]:
+        """Requests that are kept until their exchange ends; rows that are events are gone."""
+        if self.lines is not None:
+            return self.lines.places
+        return np.flatnonzero((self.rows["pair"] == NONE) & (self.rows["flags"] & REQUEST > 0))
+
+    def owner(self, row: np.void) -> MessageOwner:
+        """The connection of a message."""
+        owner = self.owners[int(row["connection"])]
+        assert owner is not None
+        return owner
+
+    def client_id(self, index: int) -> str | bytes | None:
+        """The client id of a request, or of the request of a response; bytes if it is not UTF-8."""
+        row = self.rows[index]
+        return self.client_id_of(row if row["flags"] & REQUEST else self.rows[row["pair"]])
+
+    def client_id_of(self, row: np.void) -> str | bytes | None:
+        """That of a request."""
+        size = int(row["client_id"])
+        if size < 0:
+            return None
+        start = int(row["start"]) + HEADER
+        return client_id_text((self.arena if row["flags"] & ARENA else self.buffer)[start : start + size])
+
+    def only(self, chosen: NDArray[np.bool_]) -> Messages:
+        """Some of the messages: both of an exchange, or none."""
+        if chosen.all():
+            return self
+        rows = self.rows.compress(chosen)
+        whole = rows["pair"] != NONE
+        rows["pair"][whole] = (np.cumsum(chosen) - 1)[rows["pair"][whole]]
+        return self._replace(rows=rows, here=len(rows))
+
+    def with_requests(self, asked: NDArray[np.void], answers: NDArray[np.intp]) -> Messages:
+        """The same with requests of earlier batches, by their responses here."""
+        if not len(asked):
+            return self
+        self.rows["pair"][answers] = self.here + np.arange(len(asked))
+        asked["pair"] = answers
+        return self._replace(rows=joined((self.rows, asked)))
+
+
+class Collected(NamedTuple):
+    """The results of some packets."""
+
+    keyed: list[Keyed]
+    """Events, in order."""
+    messages: Messages | None = None
+    """Other messages, in order."""
+    stops: Sequence[int] = ()
+    """For each event, the first message that does not precede it."""
+    names: Sequence[tuple[str, str]] = ()
+    """Address and name, from the packets' name records, if lines are written."""
+    pinned: frozenset[int] = frozenset()
+    """Numbers of exchanges that begin with these messages and end with an event, whose selection is decided."""
+
+
+def begins_exchange(event: Event | Problem | FollowedEnd) -> bool:
+    """Whether an exchange begins with this event."""
+    # A response without an API has no visible request.
+    return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)
+
+
+def stops_of(rows: NDArray[np.void], owners: Sequence[MessageOwner | None], events: Sequence[Keyed]) -> list[int]:
+    """For each event, in order, the first of these messages that does not precede it, by the inspector's sort key."""
+    if not events:
+        return []
+    orders: list[int] = rows["order"].tolist()
+    stops: list[int] = []
+    at = 0
+    for order, place, within, _, _ in events:
+        at = bisect_left(orders, order, at)
+        high = bisect_right(orders, order, at)
+        if at < high:
+            # All messages of a packet belong to one connection.
+            owner = owners[int(rows["connection"][at])]
+            assert owner is not None
+            if owner.place == place:
+                steps: list[int] = (rows["step"][at:high].astype(np.int64) * EVENTS).tolist()
+                at += bisect_left(steps, within)
+            elif owner.place < place:
+                at = high
+        stops.append(at)
+    return stops
