@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +50,18 @@ def wait() -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_other_errors_in_destructors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        def __del__(self) -> None:
+            raise ValueError
+
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: seen.append(found.exc_type))
+    with handling():
+        Wrong()
+    assert seen == [ValueError]
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

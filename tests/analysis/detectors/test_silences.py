@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.analysis.detectors.finding import Finding
+from kafkasniff.analysis.detectors.silences import Silence, without_leaders
 from tests.analysis.detectors.scenes import produce, records
 from tests.analysis.detectors.talks import Talk, checked
 from tests.craft.conversation import Conversation
@@ -50,6 +51,12 @@ def test_a_leader_that_waits_for_the_silent_broker_is_not_reported(tmp_path: Pat
     (one,) = found(tmp_path / "a.pcap", scene, "late-answers")
     assert one.subject["broker"] == "10.0.0.9:9092"
     assert one.values["leaders_waiting"] == ["10.0.0.10:9092"]
+
+
+@pytest.mark.parametrize(("backs", "back"), [((9, 12), 12), ((None, 12), None), ((12, None), None)])
+def test_leaders_that_wait_for_each_other_are_back_together(backs: Sequence[int | None], back: int | None) -> None:
+    silences = [Silence((f"b{n}",), n, one, 12, [], replicas=True) for n, one in enumerate(backs)]
+    assert without_leaders(silences, []) == [Silence(("b0", "b1"), 0, back, 12, [], replicas=True)]
 
 
 def test_leaders_that_wait_for_a_broker_out_of_sight(tmp_path: Path) -> None:
