@@ -7,6 +7,7 @@ says what to do (`__main__.Plan`).
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -35,7 +36,10 @@ RETRIED = 12
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
     plan = json.loads(Path(os.environ["KAFKASNIFF_MUTATION"]).read_text())
-    _Server(session.items, plan).serve()
+    server = _Server(session.items, plan)
+    # Otherwise each fork copies what the collector of garbage looks at.
+    gc.freeze()
+    server.serve()
     return True
 
 
@@ -88,6 +92,7 @@ class _Server:
                 stream.writelines(json.dumps(row) + "\n" for row in rows)
             known.update((row["name"], row) for row in rows)
         self.recorded = {name: row for name, row in known.items() if name in self.items}
+        gc.freeze()
 
     def reaching(self, number: int) -> list[pytest.Item]:
         return [self.items[name] for name, row in self.recorded.items() if row["passed"] and number in row["reached"]]
