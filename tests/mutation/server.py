@@ -25,9 +25,9 @@ from _pytest.runner import runtestprotocol
 
 NEAR_SECONDS = 5.0
 """CPU time of the tests that run for one fault alone, the nearest first; the rest run for many faults together."""
-SILENT_SECONDS = 150
+SILENT_SECONDS = 60
 """Without the end of a test; its usual time comes on top, ten times."""
-CPU_SECONDS = 120
+CPU_SECONDS = 15
 MEMORY = 6 << 30
 RETRIED = 12
 """Tests that failed for many faults together, and run again for each of them."""
@@ -118,14 +118,14 @@ class _Server:
         return sum((self.recorded[item.nodeid]["seconds"] for item in items), 0.0)
 
     def alone(self, number: int, row: dict[str, Any], items: Sequence[pytest.Item], verdict: str = "default") -> bool:
-        """Whether one of these tests finds a fault, twice."""
+        """Whether one of these tests finds a fault, twice unless it died."""
         begin = _cpu()
         while items:
             rows = self.forked(items, {number}, stop=True)
             if not rows or rows[-1]["passed"]:
                 break
             failed = [item.nodeid for item in items].index(rows[-1]["name"])
-            if not self.forked([items[failed]], {number}, stop=True)[-1]["passed"]:
+            if rows[-1]["died"] or not self.forked([items[failed]], {number}, stop=True)[-1]["passed"]:
                 self.add(row, verdict, [rows[-1]["name"]], begin)
                 return True
             items = items[failed + 1 :]
