@@ -77,6 +77,10 @@ def test_every_command(name: str, capture: Path) -> None:
         (("--connection", "77", "--errors"), "no exchange matches connection 77; connections: 1 to 10"),
         (("--slower-than", "40s"), "no exchange matches latency_ms > 40.0 s; latency_ms: 576 µs to 278 ms"),
         (
+            ("--filter", "throttle_time_ms > 2s"),
+            "no exchange matches throttle_time_ms > 2.00 s; throttle_time_ms: 0 ns to 0 ns",
+        ),
+        (
             ("--until", "20:16:00"),
             "no exchange matches a filter on time; time: 2026-11-21T20:16:13.675938000Z to "
             "2026-11-21T20:16:16.898816000Z",
