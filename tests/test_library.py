@@ -34,6 +34,11 @@ def test_names(capture: Path) -> None:
     assert first_name(capture, two_pass=True, ports=[9092], max_frame=1_000_000, show_secrets=True) == "orders"
 
 
+def test_a_single_response() -> None:
+    found = kafkasniff.decode_response(bytes.fromhex("00000005 0023 00000000"), 18, 0)
+    assert (found.correlation_id, found.body, found.problems) == (5, {"error_code": 35, "api_keys": []}, ())
+
+
 def test_without_enrichment(capture: Path) -> None:
     found = list(kafkasniff.read([capture], enrich=False))
     assert len(found) == 7

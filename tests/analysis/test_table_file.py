@@ -21,7 +21,7 @@ from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.confined_files import open_any_folder
 from kafkasniff.runtime.random_access import LocalFile
 from kafkasniff.tables.rows import TABLES
-from kafkasniff.tables.rows.schemas import EXCHANGES
+from kafkasniff.tables.rows.schemas import EXCHANGES, PARTITION
 from tests.choice import fewer
 
 ROOT = Path(__file__).parents[2]
@@ -70,16 +70,20 @@ def test_a_long_text_repeated_by_a_dictionary(tmp_path: Path) -> None:
     assert sum(map(len, read(tmp_path, "api"))) == 200_000
 
 
-def test_one_long_text_among_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("column", "enough"), [("topics", 2 << 20), ("partitions", 4 << 20)])
+def test_one_long_text_among_many(column: str, enough: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At worst all rows would have it; the indices show that only one does."""
-    texts = pa.array(["x" * 100_000, *(["y"] * 9_999)]).dictionary_encode()
-    nested = pa.ListArray.from_arrays(pa.array(range(10_001), pa.int32()), texts)
-    export_of(tmp_path, exchanges(10_000, client_id=texts, topics=nested))
-    monkeypatch.setattr(table_file, "MAX_GROUP_BYTES", 2 << 20)
-    assert sum(map(len, read(tmp_path, "client_id", "topics"))) == 10_000
+    items = texts = pa.array(["x" * 100_000, *(["y"] * 9_999)]).dictionary_encode()
+    if column == "partitions":
+        fields = {field.name: pa.nulls(10_000, field.type) for field in PARTITION} | {"topic": texts}
+        items = pa.StructArray.from_arrays([*fields.values()], [*fields])
+    nested = pa.ListArray.from_arrays(pa.array(range(10_001), pa.int32()), items)
+    export_of(tmp_path, exchanges(10_000, client_id=texts, **{column: nested}))
+    monkeypatch.setattr(table_file, "MAX_GROUP_BYTES", enough)
+    assert sum(map(len, read(tmp_path, "client_id", column))) == 10_000
     monkeypatch.setattr(table_file, "MAX_GROUP_BYTES", 700_000)
     with pytest.raises(CaptureError, match="more than 700000"):
-        read(tmp_path, "client_id", "topics")
+        read(tmp_path, "client_id", column)
 
 
 def test_a_page_that_claims_more_than_it_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

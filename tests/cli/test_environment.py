@@ -7,6 +7,7 @@ import io
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 
@@ -48,6 +49,18 @@ def wait() -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         time.sleep(0.01)
+
+
+def test_other_errors_in_destructors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Wrong:
+        def __del__(self) -> None:
+            raise ValueError
+
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: seen.append(found.exc_type))
+    with handling():
+        Wrong()
+    assert seen == [ValueError]
 
 
 @pytest.mark.parametrize("signum", SIGNALS)

@@ -1,71 +1,53 @@
 """Faults: one small change of one place in a Python function or a line of Zig.
 
 The kinds are the usual mutation operators: comparisons, connectives, arithmetic, constants, conditions, and statements
-that are dropped. A fault names its bytes, so that it can be planted in any tree that has the same file.
+that are dropped. All faults of a run are planted at once, each behind a switch (`trees.py`): so a fault is a whole
+expression or statement, and none lies within another.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 PACKAGE = "kafkasniff"
 KERNEL = "kernel"
 
-_COMPARISONS: dict[type[ast.cmpop], tuple[bytes, bytes]] = {
-    ast.Lt: (b"<", b"<="),
-    ast.LtE: (b"<=", b"<"),
-    ast.Gt: (b">", b">="),
-    ast.GtE: (b">=", b">"),
-    ast.Eq: (b"==", b"!="),
-    ast.NotEq: (b"!=", b"=="),
-    ast.Is: (b"is", b"is not"),
-    ast.IsNot: (b"is not", b"is"),
-    ast.In: (b"in", b"not in"),
-    ast.NotIn: (b"not in", b"in"),
-}
-_ARITHMETIC: dict[type[ast.operator], tuple[bytes, bytes]] = {
-    ast.Add: (b"+", b"-"),
-    ast.Sub: (b"-", b"+"),
-    ast.Mult: (b"*", b"//"),
-    ast.FloorDiv: (b"//", b"*"),
-    ast.LShift: (b"<<", b">>"),
-    ast.RShift: (b">>", b"<<"),
-    ast.BitAnd: (b"&", b"|"),
-    ast.BitOr: (b"|", b"&"),
-}
-_ZIG = [
-    (rb"(?<=[\w)\]]) (<) (?=[\w(@-])", b"<="),
-    (rb"(?<=[\w)\]]) (<=) (?=[\w(@-])", b"<"),
-    (rb"(?<=[\w)\]]) (>) (?=[\w(@-])", b">="),
-    (rb"(?<=[\w)\]]) (>=) (?=[\w(@-])", b">"),
-    (rb"(?<=[\w)\]?]) (==) ", b"!="),
-    (rb"(?<=[\w)\]?]) (!=) ", b"=="),
-    (rb" (and) ", b"or"),
-    (rb" (or) ", b"and"),
-    (rb"(?<=[\w)\]]) (\+) ", b"-"),
-    (rb"(?<=[\w)\]]) (-) ", b"+"),
-    (rb" \+= (1);", b"2"),
-    (rb"(?:return|=) (true);", b"false"),
-    (rb"(?:return|=) (false);", b"true"),
-]
-# Tests of these say nothing of the program: text for people, representations, typing.
+CHANGES = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "and": "or", "or": "and",
+    "is": "is not", "is not": "is", "in": "not in", "not in": "in", "+": "-", "-": "+", "*": "//", "//": "*",
+    "<<": ">>", ">>": "<<", "&": "|", "|": "&", "true": "false", "false": "true", "1": "2",
+}  # fmt: skip
+"""Operators and constants, and what replaces them."""
+_ZIG = re.compile(rb" (<=?|>=?|==|!=|and|or|\+|-) | \+= (1);|(?:return|=) (true|false);")
+_ZIG_LEFT_OUT = (b'"', b"assert", b"comptime", b"@import", b"test ", b"for (", b"fn ")
 _LEFT_OUT_FUNCTIONS = {"__repr__", "__str__"}
+"""Tests of these say nothing of the program."""
+KERNEL_SHARE = 1 / 6
+"""Of all faults: a line of the kernel runs more often than one of Python."""
 
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """Replacement of `old` by `new` at a byte `offset` of a file (path relative to the tree)."""
+    """Replacement of the expression or statement `old` at a byte `start` of a file (path relative to the tree)."""
 
     path: str
-    offset: int
-    old: bytes
-    new: bytes
+    start: int
+    old: str
+    new: str
     line: int
+    is_statement: bool = False
+
+    @property
+    def end(self) -> int:
+        """The byte after it."""
+        return self.start + len(self.old.encode())
 
     @property
     def room(self) -> str:
@@ -75,13 +57,10 @@ class Fault:
     @property
     def name(self) -> str:
         """Place and change, for people."""
-        return f"{self.path}:{self.line} {self.old.decode()!r} -> {self.new.decode()!r}"
-
-    def planted(self, source: bytes) -> bytes:
-        """`source` with the fault. Raises ValueError where the file is another one."""
-        if source[self.offset : self.offset + len(self.old)] != self.old:
-            raise ValueError(f"{self.path} is not the file that the fault was made for")
-        return source[: self.offset] + self.new + source[self.offset + len(self.old) :]
+        same = next((at for at, (one, other) in enumerate(zip(self.old, self.new, strict=False)) if one != other), 0)
+        begin = max(0, same - 30)
+        old, new = (" ".join(text[begin : same + 40].split()) for text in (self.old, self.new))
+        return f"{self.path}:{self.line} {old!r} -> {new!r}"
 
 
 class _Places:
@@ -94,28 +73,32 @@ class _Places:
         for line in source.splitlines(keepends=True):
             self.starts.append(self.starts[-1] + len(line))
 
-    def start(self, node: ast.expr | ast.stmt) -> int:
-        return self.starts[node.lineno - 1] + node.col_offset
-
-    def end(self, node: ast.expr | ast.stmt) -> int:
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
-        return self.starts[node.end_lineno - 1] + node.end_col_offset
+        return (
+            self.starts[node.lineno - 1] + node.col_offset,
+            self.starts[node.end_lineno - 1] + node.end_col_offset,
+        )
 
-    def fault(self, offset: int, old: bytes, new: bytes) -> Fault:
-        return Fault(self.path, offset, old, new, self.source.count(b"\n", 0, offset) + 1)
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.source[start:end].decode()
 
-    def whole(self, node: ast.expr | ast.stmt, new: bytes) -> Fault:
-        start = self.start(node)
-        return self.fault(start, self.source[start : self.end(node)], new)
+    def fault(self, node: ast.expr | ast.stmt, new: str) -> Fault:
+        return Fault(self.path, self.span(node)[0], self.text(node), new, node.lineno, isinstance(node, ast.stmt))
 
-    def between(self, one: ast.expr, other: ast.expr, old: bytes, new: bytes) -> Iterator[Fault]:
-        """The operator between two operands, unless a bracket or a comment makes the place unclear."""
-        start, end = self.end(one), self.start(other)
-        gap = self.source[start:end]
-        found = [match.start() for match in re.finditer(rb"(?<![\w<>=!*/])" + re.escape(old) + rb"(?![\w<>=*/])", gap)]
-        if len(found) == 1 and b"#" not in gap:
-            yield self.fault(start + found[0], old, new)
+    def operators(self, node: ast.expr, *operands: ast.expr) -> Iterator[Fault]:
+        """Another operator between two operands each."""
+        first, last = self.span(node)
+        for one, other in pairwise(operands):
+            start, end = self.span(one)[1], self.span(other)[0]
+            gap = self.source[start:end]
+            old = gap.strip(b"() \n")
+            place = start + gap.find(old)
+            if new := CHANGES.get(old.decode()):
+                changed = self.source[first:place] + new.encode() + self.source[place + len(old) : last]
+                yield self.fault(node, changed.decode())
 
 
 def python_faults(path: str, source: bytes) -> list[Fault]:
@@ -132,47 +115,43 @@ def python_faults(path: str, source: bytes) -> list[Fault]:
 def _statement_faults(places: _Places, statement: ast.stmt) -> Iterator[Fault]:
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Raise | ast.Assert):
         return
-    if isinstance(statement, ast.AugAssign) or (
-        isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call | ast.Await)
+    if (
+        isinstance(statement, ast.AugAssign)
+        or (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call | ast.Await))
+        or (isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute | ast.Subscript))
     ):
-        yield places.whole(statement, b"pass")
-    if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Attribute | ast.Subscript):
-        yield places.whole(statement, b"pass")
+        yield places.fault(statement, "pass")
     if isinstance(statement, ast.If | ast.While) and not isinstance(statement.test, ast.Constant):
-        start, end = places.start(statement.test), places.end(statement.test)
-        yield places.whole(statement.test, b"not (" + places.source[start:end] + b")")
+        yield places.fault(statement.test, f"not ({places.text(statement.test)})")
     for child in ast.iter_child_nodes(statement):
         if isinstance(child, ast.stmt):
             yield from _statement_faults(places, child)
         elif isinstance(child, ast.ExceptHandler | ast.match_case):
             for inner in child.body:
                 yield from _statement_faults(places, inner)
-        elif isinstance(child, ast.expr) and not _is_annotation(statement, child):
-            for expression in ast.walk(child):
-                yield from _expression_faults(places, expression)
-
-
-def _is_annotation(statement: ast.stmt, child: ast.expr) -> bool:
-    return isinstance(statement, ast.AnnAssign) and child is statement.annotation
+        elif isinstance(child, ast.expr) and not (
+            isinstance(statement, ast.AnnAssign) and child is statement.annotation
+        ):
+            yield from _expression_faults(places, child)
 
 
 def _expression_faults(places: _Places, node: ast.AST) -> Iterator[Fault]:
+    if isinstance(node, ast.JoinedStr):
+        return  # Python 3.11 does not know the places within.
     if isinstance(node, ast.Compare):
-        operands = [node.left, *node.comparators]
-        for operator, one, other in zip(node.ops, operands, operands[1:], strict=False):
-            yield from places.between(one, other, *_COMPARISONS[type(operator)])
+        yield from places.operators(node, node.left, *node.comparators)
     elif isinstance(node, ast.BoolOp):
-        change = (b"and", b"or") if isinstance(node.op, ast.And) else (b"or", b"and")
-        for one, other in zip(node.values, node.values[1:], strict=False):
-            yield from places.between(one, other, *change)
-    elif isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-        yield from places.between(node.left, node.right, *_ARITHMETIC[type(node.op)])
+        yield from places.operators(node, *node.values)
+    elif isinstance(node, ast.BinOp):
+        yield from places.operators(node, node.left, node.right)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        yield places.whole(node, b"bool(" + places.source[places.start(node.operand) : places.end(node.operand)] + b")")
+        yield places.fault(node, f"bool({places.text(node.operand)})")
     elif isinstance(node, ast.Constant) and type(node.value) is bool:
-        yield places.whole(node, b"False" if node.value else b"True")
+        yield places.fault(node, str(not node.value))
     elif isinstance(node, ast.Constant) and type(node.value) is int:
-        yield places.whole(node, str(node.value + 1).encode())
+        yield places.fault(node, str(node.value + 1))
+    for child in ast.iter_child_nodes(node):
+        yield from _expression_faults(places, child)
 
 
 def zig_faults(path: str, source: bytes) -> list[Fault]:
@@ -181,50 +160,75 @@ def zig_faults(path: str, source: bytes) -> list[Fault]:
     offset = 0
     for number, line in enumerate(source.splitlines(keepends=True), 1):
         code = line.partition(b"//")[0]
-        left_out = (b'"' in code) or any(word in code for word in (b"assert", b"comptime", b"@import", b"test "))
-        if code.strip() and not left_out:
-            for pattern, new in _ZIG:
-                for match in re.finditer(pattern, code):
-                    found.append(Fault(path, offset + match.start(1), match[1], new, number))
+        if not any(word in code for word in _ZIG_LEFT_OUT):
+            for match in _ZIG.finditer(code):
+                first, last = match.span(match.lastindex or 0)
+                if span := _zig_expression(code, first):
+                    start, end = span
+                    changed = code[start:first] + CHANGES[code[first:last].decode()].encode() + code[last:end]
+                    found.append(Fault(path, offset + start, code[start:end].decode(), changed.decode(), number))
         offset += len(line)
     return sorted(set(found))
 
 
-def all_faults(tree: Path) -> dict[str, list[Fault]]:
-    """By room, all faults that can be planted in the package of a tree."""
-    found: dict[str, list[Fault]] = {}
-    for path in sorted((tree / PACKAGE).rglob("*")):
-        name = path.relative_to(tree).as_posix()
-        if path.suffix == ".py":
-            faults = python_faults(name, path.read_bytes())
-        elif path.suffix == ".zig":
-            faults = zig_faults(name, path.read_bytes())
-        else:
-            continue
-        for fault in faults:
-            found.setdefault(fault.room, []).append(fault)
-    return found
+def _zig_expression(code: bytes, place: int) -> tuple[int, int] | None:
+    """The brackets or the right side, on one line, that a place is in."""
+    start, depth = place, 0
+    while True:
+        start -= 1
+        if start < 0 or (not depth and code[start] in b"{|;"):
+            return None
+        if not depth and (
+            code[start] in b"([,"
+            or code[start - 1 : start + 1] == b".."
+            or (code[start] == b"="[0] and code[start - 1] not in b"=<>!" and code[start + 1] != b"="[0])
+            or code[start - 6 : start + 1] == b"return "
+        ):
+            break
+        depth += (code[start] in b")]") - (code[start] in b"([")
+    start += 1 + (code[start : start + 2] == b"=>")
+    end, depth = place, 0
+    while depth or (code[end] not in b")],;" and code[end : end + 2] != b".."):
+        depth += (code[end] in b"([") - (code[end] in b")]")
+        end += 1
+        if end >= len(code) or code[end] in b"{":
+            return None
+    return start + len(code[start:end]) - len(code[start:end].lstrip()), end
 
 
-def chosen(tree: Path, count: int, seed: int, rooms: list[str]) -> list[Fault]:
-    """Some `count` faults, by the rooms' numbers of lines, at least three of each; the same ones for the same seed.
+def faults_of(path: str, source: bytes) -> list[Fault]:
+    """All faults of a file."""
+    return (python_faults if path.endswith(".py") else zig_faults)(path, source)
 
-    Raises ValueError for a room that does not exist.
+
+def chosen(tree: Path, count: int, seed: int, rooms: list[str]) -> Iterator[tuple[int, list[Fault]]]:
+    """Of each room, the number of faults to plant, and its faults in an order that the seed gives; more than needed.
+
+    Numbers follow the lines of the rooms, at least two of each. Raises ValueError for a room that does not exist.
     """
-    by_room = all_faults(tree)
+    by_room: dict[str, list[Fault]] = {}
+    lines: Counter[str] = Counter()
+    for path in sorted((tree / PACKAGE).rglob("*")):
+        if path.suffix in {".py", ".zig"}:
+            source = path.read_bytes()
+            room = path.relative_to(tree / PACKAGE).parts[0].removesuffix(".py")
+            by_room.setdefault(room, []).extend(faults_of(path.relative_to(tree).as_posix(), source))
+            lines[room] += source.count(b"\n")
     unknown = sorted(set(rooms) - set(by_room))
     if unknown:
         raise ValueError(f"no such room: {', '.join(unknown)}; there are {', '.join(sorted(by_room))}")
-    by_room = {room: faults for room, faults in by_room.items() if not rooms or room in rooms}
     random = Random(seed)
-    for faults in by_room.values():
+    python = sum(lines.values()) - lines[KERNEL]
+    for room, faults in by_room.items():
         random.shuffle(faults)
-    lines = {room: _lines(tree, room) for room in by_room}
-    shares = {room: max(3, round(count * lines[room] / sum(lines.values()))) for room in by_room}
-    return sorted(fault for room, faults in by_room.items() for fault in faults[: shares[room]])
+        share = KERNEL_SHARE if room == KERNEL else (1 - KERNEL_SHARE) * lines[room] / python
+        if faults and (not rooms or room in rooms):
+            yield max(2, round(count * share)), faults
 
 
-def _lines(tree: Path, room: str) -> int:
-    place = tree / PACKAGE / room
-    paths = [path for ending in ("*.py", "*.zig") for path in place.rglob(ending)] or [place.with_suffix(".py")]
-    return sum(path.read_bytes().count(b"\n") for path in paths)
+def same_fault(tree: Path, fault: Fault) -> Fault | None:
+    """The same fault in another version of the file, the one at the nearest line; None if the code is gone."""
+    path = tree / fault.path
+    found = faults_of(fault.path, path.read_bytes()) if path.exists() else []
+    same = [one for one in found if (one.old, one.new) == (fault.old, fault.new)]
+    return min(same, key=lambda one: abs(one.line - fault.line), default=None)

@@ -15,7 +15,7 @@ from kafkasniff.sinks.jsonl import json_default
 from kafkasniff.values.avro import AvroReader
 from kafkasniff.values.json_schema import JsonReader
 from kafkasniff.values.protobuf import ProtobufReader, descriptor_file
-from kafkasniff.values.schemas import MalformedValueError, MessagePlace, SchemaError, ValueReader
+from kafkasniff.values.schemas import MAX_DEPTH, MalformedValueError, MessagePlace, SchemaError, ValueReader
 from tests.choice import one_in
 from tests.values.avro_bytes import blocks, double, long, string, union
 from tests.values.test_proto_text import ORDER
@@ -83,6 +83,14 @@ def test_damaged_values(seed: int) -> None:
         assert tried(reader, data)
         found = {tried(reader, damaged(data, chance), chance.choice(PLACES)) for _ in range(300)}
         assert found == {True, False}
+
+
+def test_levels_of_json() -> None:
+    """Brackets alone say little."""
+    reader = JsonReader("{}")
+    for allowed in (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, b"[" + b"{},[]," * MAX_DEPTH + b"0]"):
+        assert tried(reader, allowed)
+    assert not tried(reader, b'{"a":' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}")
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.detectors.late_answers import LateAnswers
+from kafkasniff.analysis.detectors.silences import Silence, without_leaders
 from tests.analysis.detectors.scenes import produce, records
 from tests.analysis.detectors.talks import Talk, checked
 from tests.analysis.tables import batch_of, connection, exchange
@@ -24,6 +25,12 @@ def talk(number: int, waits: Sequence[float], *, broker: tuple[str, int] = ("10.
     for wait in waits:
         produce(one, BATCH, acks=acks, wait=wait, then=1)
     return one
+
+
+@pytest.mark.parametrize(("backs", "back"), [((9, 12), 12), ((None, 12), None), ((12, None), None)])
+def test_leaders_that_wait_for_each_other_are_back_together(backs: Sequence[int | None], back: int | None) -> None:
+    silences = [Silence((f"b{n}",), n, one, 12, [], replicas=True) for n, one in enumerate(backs)]
+    assert without_leaders(silences, []) == [Silence(("b0", "b1"), 0, back, 12, [], replicas=True)]
 
 
 def paused(number: int, pauses: int, *, wait: float = 0.4, fastest: float = 0.01) -> Talk:

@@ -186,6 +186,7 @@ def test_who_did_not_get_it(tmp_path: Path) -> None:
         "g": "passed-over",
         "seen-only-here": "committed",
     }
+    assert {one.deliveries for one in way.consumers} == {0}
     assert kinds(way) == ["produced", "acknowledged", "committed"]
     assert way.steps[2].after is None
     assert way.unknown == ["delivery"]

@@ -41,6 +41,8 @@ def test_movement_columns_and_order() -> None:
         assert "+0.000000" in rows.render_line(1).text
         await pilot.press("t")
         assert "since previous" in status(app)
+        times = [rows.index.row(line).time for line in (1, 2)]
+        assert f"+{(times[1] - times[0]) / 1e9:.6f}" in rows.render_line(3).text
         # Another order keeps the exchange.
         await pilot.press("t", "l", "j", "j")
         before = rows.row

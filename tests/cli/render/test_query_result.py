@@ -24,6 +24,7 @@ VALUES = {
     "DATE '2026-11-21'": ("2026-11-21", "2026-11-21"),
     "INTERVAL '90061.5 seconds'": ("25:01:01.5", "25:01:01.5"),
     "INTERVAL '1 month 2 days'": ("1 month 2 days", "1 month 2 days"),
+    "to_seconds(0)": ("00:00:00", "00:00:00"),
     "to_seconds(-1)": ("-00:00:01", "'-00:00:01"),
     "'text'::BLOB": ("text", "text"),
     "'\\xFF'::BLOB": ({"base64": "/w=="}, '{"base64":"/w=="}'),

@@ -261,3 +261,21 @@ def begin_commit(folder: Path, clock: Clock) -> LiveExport:
     fed(export, packets, 50, 60)
     wait(export)
     return export
+
+
+class Interrupted(BaseException):
+    """By a signal."""
+
+
+def test_an_interruption_within_a_batch_leaves_committed_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise Interrupted
+
+    one, other = list(batches(CAPTURES / "kraft-two-brokers.pcap", 4))[::20][:2]
+    export = LiveExport(tmp_path, ExportOptions(), "eth7", clock=Clock())
+    export.feed(one)
+    monkeypatch.setattr(live, "inspected", interrupted)
+    with pytest.raises(Interrupted), export:
+        export.feed(other)
+    assert export.torn
+    assert not (tmp_path / "manifest.json").exists()
