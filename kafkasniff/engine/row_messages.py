@@ -23,7 +23,7 @@ from kafkasniff.model import Direction, ErrorCode, Message, Problem
 from kafkasniff.native.feed import ARENA, KEYS, REQUEST, TAGS, VERSIONS
 from kafkasniff.tcp.segments import PACKET_NUMBER
 
-__all__ = ["Asked", "MessageRow", "RowMessages", "decoded_message"]
+__all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
 
 ENTRIES_AT_ONCE: Final = 1024
 """Number of rows whose columns are converted to lists at a time."""
@@ -35,7 +35,7 @@ MessageRow = tuple[Any, ...]
 """Index of a message, and its `_FIELDS`."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AnsweredRequest(msgspec.Struct, frozen=True):
     """What a response needs of its request."""
 
     client_id: str | bytes | None
@@ -75,7 +75,7 @@ class RowMessages:
         self._context = DecodeContext(options)
         """Shared by all messages without anything to note (`message.decode_body`)."""
         self._stores = _Store(messages.buffer), _Store(messages.arena)
-        self._asked: dict[int, Asked] = {}
+        self._asked: dict[int, AnsweredRequest] = {}
         """Requests whose response is not made yet, by message index."""
         if index is not None and maker is not None and maker.use(options):
             in_arena = rows["flags"][index] & ARENA > 0
@@ -97,7 +97,7 @@ class RowMessages:
 
     def message(
         self, row: MessageRow, capture: str | None, problems: tuple[Problem, ...], *, keeps: bool
-    ) -> tuple[Message, Asked | None, int]:
+    ) -> tuple[Message, AnsweredRequest | None, int]:
         """The message of a row; for a response, its request; the approximate bytes of memory that it adds. Hot.
 
         `problems`: in addition to its own; `keeps`: keep requests for their responses.
@@ -113,7 +113,7 @@ class RowMessages:
         options, data, end = self._context.options, store.data, start + size
         kind: Direction
         header: dict[str, Any]
-        asked: Asked | None = None
+        asked: AnsweredRequest | None = None
         if flags & REQUEST:
             kind = "request"
             client_id: str | bytes | None = None
@@ -134,7 +134,7 @@ class RowMessages:
             kind, header = "response", {"correlation_id": correlation_id}
             asked = self._asked.pop(pair, None)
             if asked is None:
-                asked = Asked(self.messages.client_id(index))
+                asked = AnsweredRequest(self.messages.client_id(index))
             client_id = asked.client_id
             position = start + 4 + version.flexible_response
             is_plain = not (version.flexible_response and (size < 5 or data[start + 4]))
@@ -199,7 +199,7 @@ class RowMessages:
         plan = version.response
         if asked is None:
             plan = version.request
-            self._asked[index] = Asked(client_id, carry, message if keeps else None)
+            self._asked[index] = AnsweredRequest(client_id, carry, message if keeps else None)
         weight = 0
         if not is_ahead:
             weight = likely_bytes(version.key, kind, size, message.body) if plan.has_records else size * BODY_RATIO

@@ -174,7 +174,7 @@ class StreamMessages:
             stops = stops_of(here, messages.owners, keyed)
             asked = np.flatnonzero((here["flags"] & REQUEST) > 0)
             begun = messages.begun
-            is_over = np.isin(_keys_of(rows.take(begun)), list(self._recalled))
+            is_over = np.array([key in self._recalled for key in _keys_of(rows.take(begun)).tolist()], np.bool_)
             opened = [self._open(rows[index], messages) for index in begun[is_over].tolist()]
         begins = [
             place
