@@ -6,7 +6,7 @@
     python -m tests.mutation again RESULTS NEW  the same faults in this checkout, known finders first
     python -m tests.mutation show RESULTS
 
-All faults are planted at once, each behind a switch. The tests are collected once, and run in forks of that process in
+All faults are planted at once, each with a switch. The tests are collected once, and run in forks of that process in
 which a switch is on. RESULTS has a line of JSON for each fault, and is continued where a run was interrupted; the file
 RESULTS.recording has a line for each test: how long it takes, and which faults it reaches.
 """
@@ -44,7 +44,7 @@ def fault_of(row: dict[str, Any]) -> Fault:
 
 
 def fresh(fault: Fault) -> dict[str, Any]:
-    """Of a row, what says that a fault is to be planted."""
+    """The values of a row that say that a fault is to be planted."""
     return {"verdict": "not run", "name": fault.name, "fault": asdict(fault)}
 
 

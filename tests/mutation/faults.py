@@ -1,7 +1,7 @@
 """Faults: one small change of one place in a Python function or a line of Zig.
 
 The kinds are the usual mutation operators: comparisons, connectives, arithmetic, constants, conditions, and statements
-that are dropped. All faults of a run are planted at once, each behind a switch (`trees.py`): so a fault is a whole
+that are dropped. All faults of a run are planted at once, each with a switch (`trees.py`): so a fault is a whole
 expression or statement, and none lies within another.
 """
 
@@ -30,7 +30,7 @@ _ZIG_LEFT_OUT = (b'"', b"assert", b"comptime", b"@import", b"test ", b"for (", b
 _LEFT_OUT_FUNCTIONS = {"__repr__", "__str__"}
 """Tests of these say nothing of the program."""
 KERNEL_SHARE = 1 / 6
-"""Of all faults: a line of the kernel runs more often than one of Python."""
+"""The kernel's share of all faults: its lines run more often than those of Python."""
 
 
 @dataclass(frozen=True, order=True)
@@ -202,7 +202,7 @@ def faults_of(path: str, source: bytes) -> list[Fault]:
 
 
 def chosen(tree: Path, count: int, seed: int, rooms: list[str]) -> Iterator[tuple[int, list[Fault]]]:
-    """Of each room, the number of faults to plant, and its faults in an order that the seed gives; more than needed.
+    """For each room, the number of faults to plant, and its faults in an order that the seed gives; more than needed.
 
     Numbers follow the lines of the rooms, at least two of each. Raises ValueError for a room that does not exist.
     """

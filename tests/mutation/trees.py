@@ -1,4 +1,4 @@
-"""Copies of a checkout in which all faults of a run are planted, each behind a switch."""
+"""Copies of a checkout in which all faults of a run are planted, each with a switch."""
 
 from __future__ import annotations
 
