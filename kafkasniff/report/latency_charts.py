@@ -39,7 +39,7 @@ def _log_axis() -> Spec:
 def _decades(values: Iterable[int]) -> tuple[int, int]:
     """Powers of ten around some latencies, at least one apart."""
     found = [max(value, 1) for value in values]
-    low, high = 1, 10
+    low = 1
     while low * 10 <= min(found, default=1):
         low *= 10
     high = low * 10

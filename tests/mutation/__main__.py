@@ -44,7 +44,7 @@ def fault_of(row: dict[str, Any]) -> Fault:
 
 
 def fresh(fault: Fault) -> dict[str, Any]:
-    """What a row needs that says that a fault is to be planted."""
+    """The values of a row that say that a fault is to be planted."""
     return {"verdict": "not run", "name": fault.name, "fault": asdict(fault)}
 
 
@@ -132,9 +132,11 @@ def main() -> None:
             if not results.exists():
                 note(results, [moved(row) for row in before])
         rows = [row for row in rows_of(results) if row["verdict"] != "gone"]
-        tree.plant({row["number"]: fault_of(row) for row in rows})
+        faults = {row["number"]: found for row in rows if (found := same_fault(ROOT, fault_of(row)))}
+        tree.plant(faults)
         whole = options.command == "whole"
-        left = [row for row in rows if row["verdict"] == ("not default" if whole else "not run")]
+        wanted = "not default" if whole else "not run"
+        left = [row for row in rows if row["verdict"] == wanted and row["number"] in faults]
         serve(tree, left, results, options.tests, whole=whole)
     show(rows_of(results))
 

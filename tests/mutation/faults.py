@@ -30,7 +30,7 @@ _ZIG_LEFT_OUT = (b'"', b"assert", b"comptime", b"@import", b"test ", b"for (", b
 _LEFT_OUT_FUNCTIONS = {"__repr__", "__str__"}
 """Tests of these say nothing of the program."""
 KERNEL_SHARE = 1 / 6
-"""Its part of all faults: a line of the kernel runs more often than one of Python."""
+"""The kernel's share of all faults: its lines run more often than those of Python."""
 
 
 @dataclass(frozen=True, order=True)

@@ -22,7 +22,9 @@ from kafkasniff.tables.exports.options import ExportOptions
 from tests.cli.console import Result, kafkasniff
 from tests.cli.wire import Wire
 from tests.conftest import ROOT
+from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes
+from tests.craft.write import write_pcap
 from tests.evidence.decoded import objects
 from tests.kafka.records_craft import Record, batch_of
 from tests.secret_traffic import forms
@@ -290,6 +292,18 @@ def test_tagged_fields_without_a_definition_may_be_payload_of_a_newer_release(pa
     assert body is not None
     assert body["topic_data"][0]["_unknown_tags"] == [{"tag": 9, **payload.stand_in(b"secret")}]
     assert body["_unknown_tags"] == [{"tag": 129, **payload.stand_in(b"hidden")}]
+
+
+def test_tagged_fields_without_a_definition_in_lines(tmp_path: Path) -> None:
+    talk = Conversation()
+    talk.handshake()
+    request, response = tagged_produce(), b"\0\0\0\1\0" + b"\1" + b"\0\0\0\0" + b"\0"
+    talk.exchange(len(request).to_bytes(4) + request, len(response).to_bytes(4) + response)
+    capture = write_pcap(tmp_path / "tags.pcap", talk.packets)
+    shown, hidden = (kafkasniff("decode", "--format", "json", *more, capture).out for more in ([], ["--no-payload"]))
+    for value in (b"secret", b"hidden"):
+        assert b64encode(value) in shown
+        assert b64encode(value) not in hidden
 
 
 def test_tagged_fields_of_messages_without_payload_stay() -> None:

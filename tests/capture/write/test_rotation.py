@@ -192,11 +192,11 @@ def test_a_full_disk_leaves_a_whole_file(room: int, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("kafkasniff.capture.write.rotation.os.write", full)
     write(target, *[60] * 10)
+    assert target.broken
     write(target, 60)
     target.close()
     (line,) = said
     assert line.startswith(f"cannot write {tmp_path / 'x'}: No space left on device")
-    assert target.broken
     result = read(tmp_path / "x")
     assert (result.packets, target.packets, result.kinds) == (2, 2, [])
 

@@ -74,6 +74,9 @@ def test_a_token_of_gssapi_is_no_request_of_its_stream() -> None:
     # RFC 2743: a tag, the length, and the mechanism's name.
     token = bytes.fromhex("60 0d 06 09 2a 86 48 86 f7 12 01 02 02 01 00")
     assert may_begin_request(token, aligned=True)
+    # Its beginning may be one; within a stream it has to be whole.
+    assert may_begin_request(token[:8], aligned=True)
+    assert not may_begin_request(token[:8], aligned=False)
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,12 @@ def test_foreign_files_are_kept(tmp_path: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     (folder / "part-of-mine.parquet").write_text("mine")
     (folder / "part-00009-00000.parquet").write_text("what a killed run left")
+    copies = folder.with_name("2026-11-21")
+    copies.mkdir()
+    (copies / "part-00009-00000.parquet").write_text("mine")
     run(parts, tmp_path / "out")
-    mine = {"exchanges/date=2026-11-21/notes.txt", "exchanges/date=2026-11-21/part-of-mine.parquet"}
-    assert files(tmp_path / "out") == named_files(tmp_path / "out") | mine
+    mine = ("date=2026-11-21/notes.txt", "date=2026-11-21/part-of-mine.parquet", "2026-11-21/part-00009-00000.parquet")
+    assert files(tmp_path / "out") == named_files(tmp_path / "out").union(f"exchanges/{name}" for name in mine)
 
 
 def test_a_failed_run_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
