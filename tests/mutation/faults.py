@@ -42,6 +42,8 @@ class Fault:
     old: str
     new: str
     line: int
+    code: str
+    """That line."""
     is_statement: bool = False
 
     @property
@@ -86,7 +88,9 @@ class _Places:
         return self.source[start:end].decode()
 
     def fault(self, node: ast.expr | ast.stmt, new: str) -> Fault:
-        return Fault(self.path, self.span(node)[0], self.text(node), new, node.lineno, isinstance(node, ast.stmt))
+        start, number = self.span(node)[0], node.lineno
+        code = self.source[self.starts[number - 1] : self.starts[number]].decode().strip()
+        return Fault(self.path, start, self.text(node), new, number, code, isinstance(node, ast.stmt))
 
     def operators(self, node: ast.expr, *operands: ast.expr) -> Iterator[Fault]:
         """Another operator between two operands each."""
@@ -166,7 +170,8 @@ def zig_faults(path: str, source: bytes) -> list[Fault]:
                 if span := _zig_expression(code, first):
                     start, end = span
                     changed = code[start:first] + CHANGES[code[first:last].decode()].encode() + code[last:end]
-                    found.append(Fault(path, offset + start, code[start:end].decode(), changed.decode(), number))
+                    old, whole = code[start:end].decode(), line.decode().strip()
+                    found.append(Fault(path, offset + start, old, changed.decode(), number, whole))
         offset += len(line)
     return sorted(set(found))
 
@@ -230,5 +235,5 @@ def same_fault(tree: Path, fault: Fault) -> Fault | None:
     """The same fault in another version of the file, the one at the nearest line; None if the code is gone."""
     path = tree / fault.path
     found = faults_of(fault.path, path.read_bytes()) if path.exists() else []
-    same = [one for one in found if (one.old, one.new) == (fault.old, fault.new)]
-    return min(same, key=lambda one: abs(one.line - fault.line), default=None)
+    same = [one for one in found if (one.old, one.new, one.code) == (fault.old, fault.new, fault.code)]
+    return min(same, key=lambda one: (abs(one.line - fault.line), abs(one.start - fault.start)), default=None)

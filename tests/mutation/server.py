@@ -150,13 +150,13 @@ class _Server:
     def together(self, left: dict[int, dict[str, Any]], items: Iterable[pytest.Item], verdict: str) -> None:
         """Run tests with all these faults; those that fail then run for each that they reach."""
         failed: list[dict[str, Any]] = []
-        begin = _cpu()
         for group in _grouped(items, _folder):
             wrong = [row for row in self.noting(group, left) if not row["passed"]]
             right = self.noting([self.items[row["name"]] for row in wrong], ())
             passes = {row["name"] for row in right if row["passed"]}
             failed += [row for row in wrong if row["name"] in passes]
         for number, row in left.items():
+            begin = _cpu()
             # First one of each function: other cases likely fail for the same fault.
             names = [one["name"] for one in failed if number in one["reached"] or one["died"]]
             functions = {name.partition("[")[0]: self.items[name] for name in names}
