@@ -76,7 +76,7 @@ def test_the_cells_answer_what_analyze_does(answers: dict[str, Any], folder: Pat
     # Which of two neighbours is a quantile, the two may see differently.
     names = ("api", "count", "min_us", "max_us")
     assert {tuple(row[name] for name in names) for row in answers["latency"]} == {
-        tuple(row[name] for name in names) for row in analyzed(folder, "latency")
+        tuple(row[name] for name in names) for row in analyzed(folder, "latency", long_polls=True)
     }
     names = ("error_code", "error", "api", "client_id", "topic", "errors")
     known = {tuple(row[name] for name in names) for row in analyzed(folder, "errors")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
@@ -43,11 +44,12 @@ def test_it_runs(line: str, tables: Path, tmp_path: Path) -> None:
     query.write_text("SELECT api, latency_us FROM exchanges ORDER BY latency_us DESC LIMIT 3")
     stands_for = {
         "slowest.sql": query,
-        "capture.pcap": CAPTURES / "java-errors.pcap",
+        "capture.pcap": CAPTURES / ("tls/tls-refused.pcap" if line.startswith("tls") else "java-errors.pcap"),
         "before.pcap": CAPTURES / "java-0.9.pcap",
         "after.pcap": CAPTURES / "java-errors.pcap",
         "tables": tmp_path / "tables" if line.startswith("export") else tables,
         "report.html": tmp_path / "report.html",
+        "keys.log": os.devnull,
     }
     words = [stands_for.get(word, word) for word in shlex.split(line)]
     done = command(*words, stdin=b"00000007000000000000000000" if words[-1] == "-" else b"")
