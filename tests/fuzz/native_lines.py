@@ -87,9 +87,9 @@ def fuzz(options: argparse.Namespace) -> None:
     sessions_count = 0
     for batch in _recorded():
         native.bind(batch)
-        for _ in native.take(0, len(batch.messages)):
+        for _ in native.take(0, batch.here):
             pass
-        places = [at for at, row in enumerate(batch.messages) if row["size"] <= ROOM // 4][:MOST_OF_ONE]
+        places = [at for at, row in enumerate(batch.messages[: batch.here]) if row["size"] <= ROOM // 4][:MOST_OF_ONE]
         seed_of = {at: len(seeds) + number for number, at in enumerate(places)}
         for at in places:
             row = batch.messages[at]
@@ -147,7 +147,7 @@ def _recorded() -> list[LineBatch]:
 
     def noted(lines: NativeLines, batch: LineBatch) -> None:
         bind(lines, batch)
-        copy = LineBatch(batch.messages.copy(), batch.numbers.copy(), batch.buffer.copy(), batch.arena.copy())
+        copy = LineBatch(batch.messages.copy(), batch.here, batch.buffer.copy(), batch.arena.copy())
         # They all have the same connection, which does not matter here.
         copy.messages["connection"] = 0
         found.append(copy)

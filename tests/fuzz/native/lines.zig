@@ -71,7 +71,6 @@ const MOST = 8;
 /// Puts messages one after the other, so that the last one ends where the room does.
 const Batch = struct {
     messages: [MOST]Message = undefined,
-    numbers: [MOST]i64 = undefined,
     /// What becomes of each, where a filter says so.
     shown: [MOST]lines.Shown = @splat(.written),
     /// The sessions of each that continues one, while its bytes are those of the seed.
@@ -97,7 +96,7 @@ const Batch = struct {
         message.size = @intCast(size);
         message.flags.arena = random.below(2) == 0;
         message.pair = kernel.feed_found.NONE;
-        self.numbers[self.count] = @bitCast(random.next() >> @intCast(random.below(64)));
+        message.number = @bitCast(random.next() >> @intCast(random.below(64)));
         if (random.below(4) == 0) self.shown[self.count] = @enumFromInt(random.below(4));
         self.count += 1;
         return true;
@@ -441,7 +440,6 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.call.output_size = if (random.below(8) == 0) random.below(2000) else output_size;
         call.source.found.rows = &batch.messages;
         call.source.found.size = batch.count;
-        call.source.numbers = &batch.numbers;
         call.source.found.buffer = run.room;
         call.source.found.buffer_size = run.room_size;
         call.source.found.arena = run.room;
