@@ -1,9 +1,9 @@
 """Log segments of brokers as captures: each batch becomes the Fetch response that would carry it.
 
 A segment (`00000000000000000000.log`, also a snapshot of KRaft, `….checkpoint`) is a sequence of record batches as they
-travel, by `org.apache.kafka.common.record.FileRecords`. The name of its folder has topic and partition. Addresses
-are those for documentation (RFC 5737), the client id names the file, the time of a
-message is the newest timestamp of its batch.
+travel, by `org.apache.kafka.common.record.FileRecords`. Topic and partition are the name of its folder. Addresses are
+those for documentation (RFC 5737), the client id is the name of the file, and the time of a message is the newest
+timestamp of its batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MAX_BATCH: Final = 100 << 20
 PIECE: Final = 64 << 10
 """Bytes of a damaged place that are passed on at a time."""
 REACH: Final = 1 << 20
-"""Bytes that are there before a batch after a damaged place is searched; larger batches are not found."""
+"""Largest batch that is found after a damaged place. So many bytes are read before the search."""
 MAX_TRIES: Final = 64
 """Checksums that are computed for a piece of a damaged place."""
 
@@ -166,7 +166,7 @@ class SegmentPackets:
         return size
 
     def _continues(self, there: int) -> bool:
-        """Whether a whole batch follows, of all bytes that are left."""
+        """Whether a whole batch is in the `there` bytes that are left."""
         if self._next_whole <= self._taken:
             pieces = range(0, there, PIECE)
             found = (start + self._search(min(PIECE, there - start), start) for start in pieces)
