@@ -58,7 +58,7 @@ fn stop(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=20 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=21 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -365,15 +365,4 @@ pub export fn kafkasniff_text_lines(call: *text_lines.TextLines) text_lines.Outc
 /// 1 if these bytes are a valid table of a summary; others must not be used.
 pub export fn kafkasniff_check_summary(table: [*]const u8, size: u64) i32 {
     return @intFromBool(summary_tables.check(table[0..size]));
-}
-
-/// Writes the summaries of bodies for lines of text (`summary.summaries`).
-pub export fn kafkasniff_summaries(
-    call: *summaries.Call,
-    data: [*]const u8,
-    size: u64,
-    items: [*]calls.Item,
-    count: u64,
-) u64 {
-    return summaries.summaries(call, data[0..size], items[0..count]);
 }

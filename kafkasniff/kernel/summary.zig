@@ -5,7 +5,6 @@
 //! Anything unusual is `Odd`, and so is every character that is not printable ASCII. If another walk has noted what is
 //! wrong with a body, its summary shows the fields up to that (`is_partial`).
 
-const calls = @import("call.zig");
 const phrases_of = @import("summary_phrases.zig");
 const reading = @import("reader.zig");
 const std = @import("std");
@@ -415,36 +414,4 @@ pub fn summary(
     }
     after.* = walk.reader.at;
     return out.at;
-}
-
-/// Writes summaries one after the other, for the items whose program is a table of a template, up to the first that
-/// does not fit. Returns the number of items processed.
-pub fn summaries(call: *Call, data: []const u8, items: []calls.Item) u64 {
-    var walk: Walk = undefined;
-    walk.phrases.names = call.names;
-    walk.phrases.paint = call.paint;
-    walk.is_partial = false;
-    walk.phrases.reset(0, tables.MAX_SLOTS, 0, tables.MAX_LISTS);
-    var used: usize = 0;
-    for (items, 0..) |*item, number| {
-        item.status = .odd;
-        item.output_end = used;
-        const address = item.program orelse continue;
-        if (item.start > item.end or item.end > data.len) continue;
-        const output = call.output[used..call.output_size];
-        const is_request = Table.at(address).head.is_response == 0;
-        if (call.names) |names| names.begin(number, number, is_request, !is_request);
-        const size = summary(&walk, address, data[0..item.end], item.start, output, &item.after);
-        const asks = if (call.names) |names| names.isAsking() else false;
-        if (asks or size == error.NoRoom) {
-            item.status = if (asks) .asks else .no_room;
-            call.written = used;
-            return number;
-        }
-        used += size catch continue;
-        item.output_end = used;
-        item.status = .done;
-    }
-    call.written = used;
-    return items.len;
 }

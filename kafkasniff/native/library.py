@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.errors import MissingKernelError
-from kafkasniff.native.calls import Base, Call, Item, SummaryCall
+from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 20
+ABI: Final = 21
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -98,9 +98,6 @@ class Kernel:
         self.check_summary = library.kafkasniff_check_summary
         self.check_summary.argtypes = (ctypes.c_char_p, number)
         self.check_summary.restype = ctypes.c_int32
-        self.summaries = library.kafkasniff_summaries
-        self.summaries.argtypes = (ctypes.POINTER(SummaryCall), ctypes.c_char_p, number, ctypes.POINTER(Item), number)
-        self.summaries.restype = number
         self.pcap_records = library.kafkasniff_pcap_records
         self.pcap_records.argtypes = (pointer,)
         self.pcap_records.restype = None
