@@ -23,9 +23,7 @@ from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.piece_store import PieceStore
 from kafkasniff.spark.pieces import in_capture_order, read_ahead
-from kafkasniff.spark.record_files import RecordFiles, RecordOutput
 from kafkasniff.spark.shard_rows import END, ShardRows
-from kafkasniff.spark.task_files import FileReport
 from kafkasniff.spark.worker_settings import settle_worker
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.values import Values
@@ -61,10 +59,6 @@ class ShardEnd(msgspec.Struct):
     """Bytes of its staged rows."""
     in_session: int = 0
     """Bytes of those that are exchanges in fetch sessions."""
-    records: int = 0
-    """Rows of `records`, except those of open exchanges."""
-    files: list[FileReport] = []
-    """The files that have most of those rows already."""
 
 
 BEGIN_VALUES: Final = Values[ShardBegin](ShardBegin)
@@ -84,13 +78,12 @@ class ReadConnections:
         end_clock: int = NO_TIME,
         keys: TaskKeys | None = None,
         memory: int | None = None,
-        records: RecordOutput | None = None,
         earliest: Sequence[Place] = (),
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
         `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
-        in bytes; `records`: where it writes final rows of `records`; `earliest`: as for `PieceStore`.
+        in bytes; `earliest`: as for `PieceStore`.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -98,23 +91,18 @@ class ReadConnections:
         self._end_clock = end_clock
         self._memory = checked_memory(memory)
         self._keys = TaskKeys() if keys is None else keys
-        self._records = records
         self._earliest = earliest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
         settle_worker()
-        yield from self.read(batches, context.taskAttemptId())
+        yield from self.read(batches)
 
-    def read(self, batches: Iterable[pa.RecordBatch], attempt: int = 0) -> Iterator[pa.RecordBatch]:
-        """The rows of a shard, from its pieces and the row with its beginning. Raises OSError, and OutputError.
+    def read(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of a shard, from its pieces and the row with its beginning. Raises OSError.
 
-        `attempt`: number of Spark's attempt to run the task. The rows have the number of the shard; the number of the
-        partition is another one if Spark makes lost rows of a union again.
+        The rows have the number of the shard; the number of the partition is another one if Spark makes lost rows of a
+        union again.
         """
         with contextlib.ExitStack() as stack:
             # Closed last: threads may still read its file.
@@ -122,10 +110,7 @@ class ReadConnections:
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
             rows = iter(batches)
             shard, begin = store.beginning(rows)
-            files = None
-            if self._records is not None:
-                files = stack.enter_context(RecordFiles(self._records, shard, attempt))
-            out = ShardRows(shard, threads, files)
+            out = ShardRows(shard, threads)
             pieces = read_ahead(store.in_order(rows), threads)
             yield from self._read(shard, BEGIN_VALUES.load(begin), pieces, out)
 
@@ -154,14 +139,13 @@ class ReadConnections:
         rest.notes.extend(secrets.rest(order))
         stage(state, stager, rest)
         stager.flush()
-        files = out.settle()
         learned_facts = state.enricher.catalog.learned_facts
         assert learned_facts is not None
         end = ShardEnd(shard, dump(state), learned_facts, state.inspector.summary, order)
         yield from out.take()
         out.open = True
         stage_rest(state, new_stager(state, self._options, None, out), out)
-        end.size, end.in_session, end.records, end.files = out.bytes, out.bytes_in_session, out.records, files
+        end.size, end.in_session = out.bytes, out.bytes_in_session
         yield from out.take()
         out.add(END, END_VALUES.dump(end))
         yield from out.take()

@@ -20,8 +20,8 @@ from kafkasniff.errors import UsageError
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 from kafkasniff.spark.reading import split_bytes
-from kafkasniff.spark.record_files import RECORDS, RecordOutput
 from kafkasniff.spark.run import SparkRun, describe, parallelism, run_captures
+from kafkasniff.spark.session import runs_elsewhere
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.stored_output import StoredOutput
@@ -32,7 +32,7 @@ from kafkasniff.spark.task_output import TaskOutput, check_executors
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.bad_captures import OnBadCapture, sort_out
 from kafkasniff.tables.exports.beginning import check_no_stream, check_options, read_carried
-from kafkasniff.tables.exports.captures import Exported, ManifestCapture, new_captures
+from kafkasniff.tables.exports.captures import Exported, ManifestCapture, look_at_file, new_captures
 from kafkasniff.tables.exports.manifest import Manifest, WrittenFile
 from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.options import ExportOptions
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kafkasniff.spark.lakehouse import LakeTables
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["export", "task_output", "write_run"]
+__all__ = ["export", "task_output", "unchanged", "write_run"]
 
 
 def export(
@@ -111,37 +111,29 @@ def export(
             plan = plan_looked_at([looked_at[look.path] for look in new])
             opened = PlannedCaptures(spark, plan, split_size)
 
-            def written(output: TaskOutput, records: RecordOutput | None) -> Result:
-                with run_captures(
-                    opened,
-                    options,
-                    # A run adds to what it carries on.
-                    carried=read_carried(target, discard=discard_state),
-                    before=before,
-                    given=given,
-                    problems=found.problems,
-                    keys=keys,
-                    shards=shards,
-                    parallel=parallel,
-                    memory=memory,
-                    records=records,
-                ) as run:
-                    broken = bool(found.bad) or any(problem.kind in BROKEN_KINDS for problem in run.problems)
-                    manifest, rows, notices = write_run(
-                        target,
-                        output,
-                        run,
-                        [look.capture for look in new],
-                        continues=not discard_state,
-                        quarantined=found.bad if on_bad == "quarantine" else (),
-                    )
-                    skipped = tuple(problem.detail for problem in found.problems)
-                    return Result(manifest, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
-
-            try:
-                result = written(output, RecordOutput(options, output, target.run))
-            except RecordFilesError:
-                result = written(output, None)
+            with run_captures(
+                opened,
+                options,
+                carried=read_carried(target, discard=discard_state),
+                before=before,
+                given=given,
+                problems=found.problems,
+                keys=keys,
+                shards=shards,
+                parallel=parallel,
+                memory=memory,
+            ) as run:
+                broken = bool(found.bad) or any(problem.kind in BROKEN_KINDS for problem in run.problems)
+                written, rows, notices = write_run(
+                    target,
+                    output,
+                    run,
+                    [look.capture for look in new],
+                    continues=not discard_state,
+                    quarantined=found.bad if on_bad == "quarantine" else (),
+                )
+                skipped = tuple(problem.detail for problem in found.problems)
+                result = Result(written, len(new), rows, run.summary, broken, skipped=skipped, notices=notices)
         finally:
             if begun:
                 target.discard()
@@ -150,8 +142,20 @@ def export(
         return result
 
 
-class RecordFilesError(Exception):
-    """Files of `records` that stage 1 wrote cannot be used: the run has to be repeated without such."""
+def unchanged(captures: Sequence[str], directory: str | os.PathLike[str], options: ExportOptions) -> Result | None:
+    """The result of `export` if the folder has all captures already, which needs no session; None if it may not.
+
+    Raises as `export`.
+    """
+    with open_export(directory) as target:
+        manifest = target.manifest
+        if manifest is None or has_checkpoint(target):
+            return None
+        check_options(manifest, options, target.name)
+        check_no_stream(manifest, target.name)
+        exported = Exported(manifest.captures, manifest.quarantined)
+        looks = (look_at_file(file, file.path, exported) for file in list_captures(captures, by_name=True))
+        return Result(manifest) if all(exported.has(look.capture) for look in looks) else None
 
 
 def _new_output(target: ExportTarget, spark: SparkSession, parallel: int) -> TaskOutput:
@@ -162,7 +166,7 @@ def _new_output(target: ExportTarget, spark: SparkSession, parallel: int) -> Tas
 def task_output(target: ExportTarget, spark: SparkSession, parallel: int, *, check: bool = True) -> TaskOutput:
     """What tasks write to; `parallel`: how many of them run at once.
 
-    Raises OutputError if it cannot be written, or, with `check`, if an executor does not reach it.
+    Raises OutputError if it cannot be written, or, with `check`, if an executor elsewhere does not reach it.
     """
     output: TaskOutput
     if isinstance(target, ExportStore):
@@ -170,7 +174,7 @@ def task_output(target: ExportTarget, spark: SparkSession, parallel: int, *, che
     else:
         with target.output():
             output = share(target.partial)
-    if check:
+    if check and runs_elsewhere(spark):
         describe(spark, "the output, as executors see it")
         check_executors(spark, output, parallel)
     return output
@@ -186,7 +190,7 @@ def write_run(
     continues: bool = True,
     quarantined: Sequence[ManifestCapture] = (),
 ) -> tuple[Manifest, dict[str, int], tuple[str, ...]]:
-    """Write the tables of a run and commit them. Raises RecordFilesError if files of stage 1 cannot be used.
+    """Write the tables of a run and commit them.
 
     Returns the manifest, the run's rows by table, and notices about the run and about its partitions.
 
@@ -221,37 +225,22 @@ def write_run(
 def _make_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> tuple[list[FileReport], tuple[str, ...]]:
     """Write the files of a run in tasks; returns reports on all files, and on dates without partitions."""
     options = run.options
-    early = [report for end in run.ends for report in end.files]
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[FileReport]:
         write = WriteFiles(options, run.learned_facts, run.given, output, target.run, decided)
         found = run.in_parts(kinds).mapInArrow(write, ddl(FILES)).collect()
-        return [*early, *(FileReport(**row.asDict()) for row in found)]
+        return [FileReport(**row.asDict()) for row in found]
 
     reports = made(None)
     decided = {open_: _decide(options, [one for one in reports if one.open == open_]) for open_ in (False, True)}
     problems = [problem for one in decided.values() for problem in one.problems]
-    if early and (problems or not _has_all_records(run, reports)):
-        with target.output():
-            output.clear(target.partial)
-        raise RecordFilesError
     if problems:
         # Only now is it known which dates have the most rows.
         with target.output():
             output.clear(target.partial)
         reports = made(decided)
     return [one for one in reports if one.path is not None], tuple(problem.detail for problem in problems)
-
-
-def _has_all_records(run: SparkRun, reports: Sequence[FileReport]) -> bool:
-    """Whether both stages together wrote each row of `records` once.
-
-    Rows of a lost executor are made again. If their batches are other ones then, stage 2
-    may get other rows than those that the files of the first attempt lack.
-    """
-    made = sum(end.records for end in run.ends)
-    return made == sum(one.rows or 0 for one in reports if one.table == RECORDS and not one.open)
 
 
 def _decide(options: ExportOptions, reports: Sequence[FileReport]) -> Decided:

@@ -24,7 +24,6 @@ from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_
 from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECES, RowCutter
-from kafkasniff.spark.record_files import RECORDS, RecordOutput
 from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
@@ -82,7 +81,6 @@ class SparkRun(ClosedAtExit):
         parallel: int | None = None,
         memory: int | None = None,
         all_packets: int | None = None,
-        records: RecordOutput | None = None,
         earliest: Sequence[Place] = (),
     ) -> None:
         """Runs stage 1.
@@ -92,8 +90,8 @@ class SparkRun(ClosedAtExit):
         `carried`: the state of the last run; `given`: names by topic id; `problems`: of the captures; `hosts`: address
         → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
         default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
-        a task in bytes; `all_packets`: of the captures, TCP or not; `records`: where stage 1 writes final rows of
-        `records`; `earliest`: as for `PieceStore`. Raises MissingPartError and UsageError as `TaskKeys` does.
+        a task in bytes; `all_packets`: of the captures, TCP or not; `earliest`: as for `PieceStore`. Raises
+        MissingPartError and UsageError as `TaskKeys` does.
         """
         from pyspark.storagelevel import StorageLevel
 
@@ -115,7 +113,6 @@ class SparkRun(ClosedAtExit):
             end_clock=end_clock,
             keys=task_keys,
             memory=memory,
-            records=records if RECORDS in options.tables else None,
             earliest=earliest,
         )
         describe(self._spark, "packets to staged rows")
@@ -123,7 +120,6 @@ class SparkRun(ClosedAtExit):
         self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
         try:
             ends = self._rows.where(f"kind = '{END}'").select("data").collect()
-            release_shuffles(self._rows)
         except BaseException:
             self.close()  # the caller does not have this run yet
             raise
@@ -207,24 +203,13 @@ def describe(spark: SparkSession, what: str) -> None:
         spark.sparkContext.setJobDescription(f"kafkasniff: {what}")
 
 
-def release_shuffles(rows: DataFrame) -> None:
-    """Delete the shuffle files from which persisted rows were made; if Spark loses such rows, it writes them again.
-
-    Spark itself keeps them as long as the rows. Spark Connect has no access to them: without effect.
-    """
-    if is_connect(rows.sparkSession):
-        return
-    # A new query over the rows has them as leaves of its plan.
-    leaves = rows.select("*")._jdf.queryExecution().withCachedData().collectLeaves()
-    for number in range(leaves.size()):
-        leaves.apply(number).cacheBuilder().cachedColumnBuffers().cleanShuffleDependencies(True)
-
-
 def parallelism(spark: SparkSession) -> int:
     """Approximate number of tasks that run at once."""
     from pyspark.sql import functions as sf
 
-    # Determined in a way that also works with Spark Connect.
+    if not is_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    # Spark Connect has no SparkContext; a range has as many partitions.
     found = spark.range(1 << 16).select(sf.spark_partition_id().alias("part")).agg(sf.max("part")).collect()
     return int(found[0][0]) + 1
 
@@ -272,12 +257,11 @@ def run_captures(
     shards: int | None = None,
     parallel: int | None = None,
     memory: int | None = None,
-    records: RecordOutput | None = None,
 ) -> SparkRun:
     """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
 
     `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
-    run at once, if known; `memory`: budget of a task in bytes; `records`: as for `SparkRun`.
+    run at once, if known; `memory`: budget of a task in bytes.
     """
     notes = captures.notes()
     return SparkRun(
@@ -297,7 +281,6 @@ def run_captures(
         parallel=parallel,
         memory=memory,
         all_packets=sum(split.packets for split in captures.plan.splits),
-        records=records,
         earliest=captures.earliest(len(before)),
     )
 

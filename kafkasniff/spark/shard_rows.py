@@ -17,8 +17,6 @@ import pyarrow as pa
 import zstandard
 
 from kafkasniff.runtime.threads import Task, Threads
-from kafkasniff.spark.record_files import RECORDS, RecordFiles
-from kafkasniff.spark.task_files import FileReport
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 
 __all__ = [
@@ -74,32 +72,22 @@ _NO_STEP: Final = (None,) * 4
 class ShardRows:
     """Takes the staged rows of a shard (`exports.stager.Staged`), and hands them on as rows for Spark."""
 
-    def __init__(self, shard: int, threads: Threads, files: RecordFiles | None = None) -> None:
-        """`threads` compress blocks: a connection that is most of the traffic is a single task, beside idle cores.
-
-        `files`: takes those rows of `records` that are final.
-        """
+    def __init__(self, shard: int, threads: Threads) -> None:
+        """`threads` compress blocks: a connection that is most of the traffic is a single task, beside idle cores."""
         self._shard = shard
         self._threads = threads
-        self._files = files
         self._rows: list[tuple[Any, ...]] = []
         self._waiting = 0
         self._number = 0
         self.open = False
         """Whether the next rows are exchanges that are still open when the captures end."""
-        self.records = 0
-        """Rows of `records` so far, wherever they went, except those of open exchanges."""
         self.bytes = 0
         """Total bytes of staged rows so far."""
         self.bytes_in_session = 0
         """The part of them with exchanges in fetch sessions."""
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Take staged rows. Raises as `RecordFiles.take`."""
-        if table == RECORDS and not self.open:
-            self.records += len(batch)
-            if self._files is not None:
-                batch = self._files.take(batch)
+        """Take staged rows."""
         steps = _steps(batch) if table == "exchanges" else {}
         if steps:
             mask = np.zeros(len(batch), np.bool_)
@@ -108,14 +96,6 @@ class ShardRows:
             self._blocks(table, batch.filter(pa.array(mask)), list(steps.values()))
         else:
             self._blocks(table, batch)
-
-    def settle(self) -> list[FileReport]:
-        """After the last row that is not of an open exchange. Returns the files of `records`; raises as `write`."""
-        if self._files is None:
-            return []
-        for batch in self._files.finish():
-            self._blocks(RECORDS, batch)
-        return self._files.reports
 
     def close(self) -> None:
         """After the last row; there is nothing left to do."""

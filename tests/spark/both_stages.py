@@ -18,14 +18,13 @@ from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures,
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark import piece_store, pieces, record_files, shard_rows
+from kafkasniff.spark import piece_store, pieces, shard_rows
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin, ShardEnd
 from kafkasniff.spark.fetch_sessions import HELD, STEP_COLUMNS, WalkSessions
 from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
 from kafkasniff.spark.piece_store import BEGIN_INDEX
 from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.reading import earliest, packets_of, parts_of
-from kafkasniff.spark.record_files import RecordOutput
 from kafkasniff.spark.shard_rows import END, STEP
 from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import WriteFiles
@@ -44,13 +43,12 @@ SPLIT = 64 << 10
 
 @pytest.fixture
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captures of some kilobytes reach them: pieces go through the disk, stage 1 writes files of records."""
+    """Captures of some kilobytes reach them: pieces go through the disk."""
     for name in ("PIECE_BYTES", "CUT_BYTES", "MERGE_BYTES"):
         monkeypatch.setattr(pieces, name, 3_000)
     monkeypatch.setattr(piece_store, "HELD_BYTES", 1_000)
     monkeypatch.setattr(shard_rows, "BLOCK_BYTES", 2_000)
     monkeypatch.setattr(shard_rows, "BATCH_BYTES", 10_000)
-    monkeypatch.setattr(record_files, "SMALL_PART", 1_000)
 
 
 def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
@@ -113,7 +111,6 @@ def decode(
     shards: int = 1,
     size: int = 100,
     options: ExportOptions = OPTIONS,
-    records: RecordOutput | None = None,
 ) -> Decoded:
     """Stage 1, `size` rows at a time."""
     files = find_captures([str(path) for path in captures])
@@ -128,7 +125,6 @@ def decode(
         dict(enumerate(plan.names)),
         end_clock=max(split.clock_after for split in plan.splits),
         keys=task_keys,
-        records=records,
         earliest=places,
     )
     decoded = Decoded()
@@ -148,14 +144,10 @@ def by_stages(captures: Sequence[Path], folder: Path, **more: Any) -> dict[str, 
     """All rows of captures, in an order that does not depend on the tasks; arguments as for `decode`."""
     into = open_own_folder(folder, make=True)
     options = more.get("options", OPTIONS)
-    found = decode(
-        captures, records=RecordOutput(options, share(into), 1) if "records" in options.tables else None, **more
-    )
+    found = decode(captures, **more)
     write = WriteFiles(options, found.learned_facts, {}, share(into), 1)
     written = [row for batch in write.write(0, 0, [*found.rows, *found.held()]) for row in batch.to_pylist()]
     files = [(row["table"], row["path"], row["rows"], row["size"]) for row in written if row["path"] is not None]
-    early = [file for end in found.ends for file in end.files if file.path is not None]
-    files += [(file.table, file.path, file.rows, file.size) for file in early]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
     for table, path, rows, size in files:
         assert (folder / path).stat().st_size == size

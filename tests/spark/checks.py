@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 JAVA = (
     # Tests are over before the second compiler pays.
@@ -101,29 +101,26 @@ def exported(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
 
 
 def exported_without_an_executor(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """The same where an executor is lost after stage 1, with its staged rows; it has written files of `records`."""
-    from kafkasniff.spark import record_files, run
+    """The same where an executor is lost after stage 1, with its staged rows."""
+    from kafkasniff.spark import run
     from kafkasniff.spark.export import export
     from kafkasniff.tables.exports.options import ExportOptions
 
-    release, lost, runs = run.release_shuffles, [], []
+    plan, lost = run.plan_parts, []
 
-    def released(rows: DataFrame) -> None:
-        release(rows)
-        runs.append(len(executors(spark)))
+    def planned(*arguments: Any) -> Any:
         if not lost:
             lost.append(min(executors(spark)))
             os.kill(lost[0], signal.SIGKILL)
+        return plan(*arguments)
 
-    # Small captures have fewer rows than are worth a file.
-    record_files.SMALL_PART, run.release_shuffles = 1, released
+    run.plan_parts = planned
     try:
         result = export(spark, captures, folder / "without", ExportOptions(), split_size=100_000, shards=3)
     finally:
-        run.release_shuffles = release
-    early = [str(path.name) for path in (folder / "without" / "records").rglob("*.parquet")]
+        run.plan_parts = plan
     is_lost = lost[0] not in executors(spark)
-    return {"rows": result.rows, "notices": result.notices, "early": early, "is_lost": is_lost, "runs": runs}
+    return {"rows": result.rows, "notices": result.notices, "is_lost": is_lost}
 
 
 def executors(spark: SparkSession) -> set[int]:

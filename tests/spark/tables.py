@@ -14,7 +14,7 @@ from tests.tables.exports.exported import Rows
 if TYPE_CHECKING:
     from kafkasniff.spark.pipeline import Tables
 
-__all__ = ["of_spark", "plain", "small_parts", "small_windows"]
+__all__ = ["of_spark", "plain", "small_parts"]
 
 
 def plain(value: Any) -> Any:
@@ -42,10 +42,3 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
     monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
     monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
-    small_windows(monkeypatch)
-
-
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stage 1 writes files of a few records."""
-    monkeypatch.setattr("kafkasniff.spark.record_files.SMALL_PART", 4 << 10)
-    monkeypatch.setattr("kafkasniff.spark.record_files.WINDOW_BYTES", 32 << 10)

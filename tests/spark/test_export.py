@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,13 @@ import pytest
 from kafkasniff.errors import CaptureError, OutputError, UsageError
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.fuzz.costs.streams import dates_rows
-from tests.spark.tables import small_parts, small_windows
+from tests.spark.tables import small_parts
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kafkasniff.spark.run import SparkRun
-    from kafkasniff.spark.task_files import FileReport
-    from kafkasniff.spark.task_output import TaskOutput
     from kafkasniff.tables.exports.run import Result
-    from kafkasniff.tables.exports.target import ExportTarget
 
 __all__ = ["small_parts"]
 
@@ -39,15 +34,9 @@ def by_spark(spark: SparkSession, captures: list[Path], folder: Path, **more: ob
     return export(spark, [str(path) for path in captures], folder, options, split_size=size, **more)  # type: ignore[arg-type]
 
 
-def written_early(folder: Path) -> list[str]:
-    """Files that stage 1 wrote, which have one number more."""
-    return [entry["path"] for entry in manifest(folder)["tables"]["records"]["files"] if entry["path"].count("-") == 6]
-
-
 def test_both_engines_make_the_same_rows_of_all_captures(
-    spark: SparkSession, captures: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, captures: list[Path], tmp_path: Path
 ) -> None:
-    small_windows(monkeypatch)
     # Those of TLS hold their secrets themselves.
     captures = [*captures, *sorted((CAPTURES / "tls").glob("*.pcap*"))]
     local = run(captures, tmp_path / "local")
@@ -59,36 +48,6 @@ def test_both_engines_make_the_same_rows_of_all_captures(
     assert reported["captures"] == known["captures"]
     assert (reported["engine"], known["engine"]) == ("spark", "local")
     assert files(tmp_path / "spark") == named_files(tmp_path / "spark")
-    assert len(written_early(tmp_path / "spark")) > 3
-
-
-@pytest.mark.usefixtures("small_parts")
-def test_files_of_stage_1_are_made_again_if_rows_are_missing(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As after the loss of an executor whose rows another one made in another way."""
-    from kafkasniff.spark import export as module
-
-    captures = [CAPTURES / "java-codecs.pcap", CAPTURES / "sarama.pcap"]
-    run(captures, tmp_path / "local")
-    by_spark(spark, captures, tmp_path / "once")
-    assert written_early(tmp_path / "once")
-    asked: list[bool] = []
-    has_all = module._has_all_records
-
-    def lacks(found: SparkRun, reports: Sequence[FileReport]) -> bool:
-        early = [one for one in reports if one.path is not None and one.path.count("-") == 7]
-        asked.append(has_all(found, reports))
-        assert early
-        return has_all(found, [one for one in reports if one is not early[0]])
-
-    monkeypatch.setattr(module, "_has_all_records", lacks)
-    result = by_spark(spark, captures, tmp_path / "again")
-    assert asked == [True]
-    assert not written_early(tmp_path / "again")
-    assert tables(tmp_path / "again") == tables(tmp_path / "once") == tables(tmp_path / "local")
-    assert result.rows == {table: len(rows) for table, rows in tables(tmp_path / "local").items()}
-    assert files(tmp_path / "again") == named_files(tmp_path / "again")
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -96,25 +55,12 @@ def test_both_engines_make_the_same_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which dates have most rows no task knows alone."""
-    from kafkasniff.spark import export as module
-
-    early: list[int] = []
-    make_files = module._make_files
-
-    def recorded(target: ExportTarget, output: TaskOutput, run: SparkRun) -> object:
-        early.append(sum(len(end.files) for end in run.ends))
-        return make_files(target, output, run)
-
-    monkeypatch.setattr(module, "_make_files", recorded)
     monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", 5)
     capture = tmp_path / "dates.pcap"
     capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
     captures = [capture, CAPTURES / "old-message-formats.pcap"]
     local = run(captures, tmp_path / "local")
     result = by_spark(spark, captures, tmp_path / "spark", shards=2)
-    # Stage 1 decided on too few rows: its files were dropped.
-    assert early[0] > 0
-    assert early[1:] == [0]
     assert local.notices
     assert result.notices == local.notices
     assert by_partition(tmp_path / "spark") == by_partition(tmp_path / "local")

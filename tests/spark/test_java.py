@@ -47,13 +47,13 @@ def test_java_home_comes_first_if_it_is_new_enough(tmp_path: Path) -> None:
     new, newer = runtime(tmp_path / "new", "17.0.1"), runtime(tmp_path / "newer", "21.0.1")
     old = runtime(tmp_path / "old", "11.0.2")
     path = str(newer / "bin")
-    assert find_java_home({"JAVA_HOME": str(new), "PATH": path}) == new
-    assert find_java_home({"JAVA_HOME": str(old), "PATH": path}) == newer
-    assert find_java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": path}) == newer
-    assert find_java_home({"PATH": path}) == newer
+    assert java._runtime({"JAVA_HOME": str(new), "PATH": path}) == new
+    assert java._runtime({"JAVA_HOME": str(old), "PATH": path}) == newer
+    assert java._runtime({"JAVA_HOME": str(tmp_path / "none"), "PATH": path}) == newer
+    assert java._runtime({"PATH": path}) == newer
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(newer / "bin" / "java")
-    assert find_java_home({"PATH": str(tmp_path / "bin")}) == newer
+    assert java._runtime({"PATH": str(tmp_path / "bin")}) == newer
 
 
 @pytest.mark.usefixtures("without_pip_runtime")

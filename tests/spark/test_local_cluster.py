@@ -38,8 +38,6 @@ def test_an_executor_is_lost_with_its_staged_rows(found: dict[str, Any], folder:
     """Its files of records count; Spark reads and decodes the packets again for its other rows."""
     without = found["exported_without_an_executor"]
     assert without["is_lost"]
-    assert without["runs"] == [EXECUTORS], "the export did not begin again"
-    assert any(name.count("-") > 3 for name in without["early"])
     assert {name: without[name] for name in ("rows", "notices")} == found["exported"]
     assert tables(folder / "without") == tables(folder / "tables")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -103,44 +101,6 @@ def test_a_run_and_the_next_one(spark: SparkSession, paths: list[str]) -> None:
         assert run.carry().order > carried.order
         assert dump(run.carry().sessions) == dump(carried.sessions)
     assert kept(spark) == before
-
-
-def shuffle_files(spark: SparkSession) -> set[str]:
-    """Files of shuffles on the disk."""
-    return {path.name for path in Path(spark.sparkContext.getConf().get("spark.local.dir") or "").rglob("shuffle_*")}
-
-
-@pytest.fixture
-def adaptive(spark: SparkSession) -> Iterator[None]:
-    """Plans as Spark makes them by default, unlike in other tests."""
-    name = "spark.sql.adaptive.enabled"
-    before = spark.conf.get(name) or ""
-    spark.conf.set(name, "true")
-    yield
-    spark.conf.set(name, before)
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("adaptive")
-def test_shuffles_are_deleted_before_the_next_stage(spark: SparkSession, paths: list[str]) -> None:
-    """Spark can write them again if it loses rows that were made from them."""
-    packets = module.survey(packets_of(spark, paths))
-    before, kept_before = shuffle_files(spark), set(spark.sparkContext._jsc.getPersistentRDDs())
-
-    def rows(run: SparkRun) -> list[Any]:
-        found = run.in_parts(KINDS["exchanges"]).select("kind", "open", "data").collect()
-        return sorted((row["kind"], row["open"], bytes(row["data"])) for row in found)
-
-    with of_survey(packets) as run:
-        assert shuffle_files(spark) <= before
-        found = rows(run)
-        assert found
-        stored = spark.sparkContext._jsc.getPersistentRDDs()
-        for number in set(stored) - kept_before:
-            stored[number].unpersist(True)
-        before = shuffle_files(spark)
-        assert rows(run) == found
-        assert shuffle_files(spark) - before
 
 
 @pytest.mark.extended

@@ -170,6 +170,9 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         from kafkasniff.spark.shipping import ready_session
 
         given = make_catalog(options).given
+        # Starting Java takes longer than to see that there is nothing to do.
+        if lake_name is None and (done := spark_export.unchanged(captures, output, wanted)) is not None:
+            return _report(environment, done, output, quiet=quiet)
         # The session ends with this process.
         # Writing lakehouse tables shuffles rows, too.
         spark = ready_session(master, packed=lake_name is None, **properties)

@@ -164,7 +164,6 @@ ALLOWED = {
     "spark/java.py": "a JAVA_HOME in the user's cache",
     "spark/session.py": "a folder of Spark's own",
     "spark/shipping.py": "an archive of the package",
-    "spark/record_files.py": "the output of a task",
     "spark/table_rows.py": "the output of a task",
     "spark/task_files.py": "the temporary folder of a task, which it opens confined",
 }
