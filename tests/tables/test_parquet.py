@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -119,3 +120,16 @@ def test_a_dictionary_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ((path, _, size),) = writer.files
     assert pq.read_table(path.path, columns=["value"])["value"].to_pylist() == values
     assert size > 1_000_000
+
+
+def test_a_value_is_looked_up_in_its_row_group_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As DuckDB sees it: names in each group are between those of the others."""
+    monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 10)
+    rows = [{"connection_id": row % 10, "client_id": f"client-{row % 10}-{row // 10}"} for row in range(30)]
+    with TableWriter("exchanges", open_own_folder(tmp_path), "part") as writer:
+        writer.write(pa.RecordBatch.from_pylist(rows, schema=TABLES["exchanges"]))
+    found = duckdb.execute(
+        "SELECT row_group_id FROM parquet_bloom_probe(?, 'client_id', 'client-7-1') WHERE NOT bloom_filter_excludes",
+        [str(tmp_path / "part-00000.parquet")],
+    )
+    assert found.fetchall() == [(1,)]
