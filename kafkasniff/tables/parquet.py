@@ -37,7 +37,7 @@ _UNIQUE: Final = frozenset({"time", "time_ns"})
 """Columns with hardly any repeated values, whose dictionaries would take time and space: times of small messages take
 40% less without."""
 _LOOKED_UP: Final = ("connection_id", "client_id", "group_id", "topic")
-"""Columns with Bloom filters: rows are in order of time, so that minimum and maximum do not tell where a value is."""
+"""Columns with Bloom filters: rows are in order of time, so that minimum and maximum do not show where a value is."""
 _DISTINCT: Final = {"ndv": 4096, "fpp": 0.01}
 """Values of such a column in a row group; with more, the filter lets more row groups pass."""
 

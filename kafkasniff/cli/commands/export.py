@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.bad_captures import OnBadCapture
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
+    from kafkasniff.tables.iceberg import IcebergTables
     from kafkasniff.tables.rows.decoded_values import DecodedValues
     from kafkasniff.values.stage import ValueSchemas
 
@@ -84,6 +85,12 @@ SKIPPED_NAMED: Final = 10
     "lake_name",
     metavar="NAME",
     help="Also write lakehouse tables CATALOG.DATABASE.NAME_exchanges and so on, with --engine spark.",
+)
+@click.option(
+    "--register",
+    "iceberg_name",
+    metavar="NAME",
+    help="Add the files to Iceberg tables CATALOG.NAMESPACE.NAME_exchanges and so on; needs no Spark.",
 )
 @click.option(
     "--jobs",
@@ -143,6 +150,13 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     on_bad: OnBadCapture = options.pop("on_bad")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     lake_name: str | None = options.pop("lake_name")
+    iceberg_name: str | None = options.pop("iceberg_name")
+    iceberg: IcebergTables | None = None
+    if iceberg_name is not None:
+        from kafkasniff.tables.iceberg import IcebergTables
+
+        # Before captures are read, which may take hours.
+        iceberg = IcebergTables(iceberg_name, wanted.tables)
     if schemas is not None and predicate is not None:
         from kafkasniff.filters import needs_records
 
@@ -172,7 +186,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         given = make_catalog(options).given
         # Starting Java takes longer than to see that there is nothing to do.
         if lake_name is None and (done := spark_export.unchanged(captures, output, wanted)) is not None:
-            return _report(environment, done, output, quiet=quiet)
+            return _report(environment, done, output, iceberg, quiet=quiet)
         # The session ends with this process.
         # Writing lakehouse tables shuffles rows, too.
         spark = ready_session(master, packed=lake_name is None, **properties)
@@ -191,7 +205,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 on_bad=on_bad,
                 lake=lake,
             )
-        return _report(environment, result, output, quiet=quiet)
+        return _report(environment, result, output, iceberg, quiet=quiet)
     if master is not None or conf or lake_name is not None:
         raise UsageError("--master, --conf and --table need --engine spark")
     captures = take_captures(environment, captures, by_name=True)
@@ -253,7 +267,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             progress.clear()
     for problem in [] if values is None else values.problems[:SCHEMAS_NAMED]:
         environment.say(problem)
-    return _report(environment, result, output, quiet=quiet)
+    return _report(environment, result, output, iceberg, quiet=quiet)
 
 
 def _refuse_options_of_tables(options: dict[str, Any], schemas: ValueSchemas | None) -> None:
@@ -268,15 +282,21 @@ def _refuse_options_of_tables(options: dict[str, Any], schemas: ValueSchemas | N
         ("--discard-state", options["discard_state"]),
         ("--on-bad-capture", options["on_bad"] != "fail"),
         ("--registry", schemas is not None),
+        ("--register", options["iceberg_name"] is not None),
     ):
         if given:
             raise UsageError(f"{name} applies to tables, not to --format otlp")
 
 
-def _report(environment: Environment, result: Result, output: str, *, quiet: bool) -> Exit:
-    """Say what a run did; returns its exit code."""
+def _report(
+    environment: Environment, result: Result, output: str, iceberg: IcebergTables | None, *, quiet: bool
+) -> Exit:
+    """Register the files of a run if wanted, and say what it did; returns its exit code."""
     from kafkasniff.runtime.addresses import name_of
 
+    if iceberg is not None:
+        # Also if there is nothing new: an earlier command may have been killed before.
+        iceberg.register(output, result.manifest)
     for notice in (*result.skipped[:SKIPPED_NAMED], *result.notices):
         environment.say(notice)
     if not quiet:

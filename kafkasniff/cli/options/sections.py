@@ -43,7 +43,7 @@ SECTIONS: Final = {
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
-        *("--engine", "--master", "--conf", "--table"),
+        *("--engine", "--master", "--conf", "--table", "--register"),
     ),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
