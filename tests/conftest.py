@@ -194,12 +194,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def root_folder() -> Path:
-    """The checkout."""
-    return ROOT
-
-
-@pytest.fixture(scope="session")
 def captures() -> list[Path]:
     """Paths of all shipped captures, at least one."""
     paths = shipped_captures()

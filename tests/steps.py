@@ -8,8 +8,8 @@ from types import FrameType
 from typing import Any
 
 
-def steps(work: Callable[[], object]) -> int:
-    """Number of Python lines that `work` executes, including each loop iteration.
+def steps(work: Callable[[], object], counts: Callable[[str], bool] = bool) -> int:
+    """Number of Python lines that `work` executes in files that `counts` accepts, including each loop iteration.
 
     C code counts as one step per line.
     """
@@ -18,7 +18,7 @@ def steps(work: Callable[[], object]) -> int:
     def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal count
         count += event == "line"
-        return trace
+        return trace if counts(frame.f_code.co_filename) else None
 
     before = sys.gettrace()
     sys.settrace(trace)

@@ -93,7 +93,7 @@ def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None
     same(output(cut(batch(packets), rows), enriched=True), in_one(name, seed))
 
 
-@pytest.mark.parametrize(("name", "seed"), [*one_in(2, in_turn([*UNREST, "names"], range(2), 2)), *REAL])
+@pytest.mark.parametrize(("name", "seed"), [*one_in(4, in_turn([*UNREST, "names"], range(2), 2)), *REAL])
 def test_a_batch_for_each_packet(name: str, seed: int) -> None:
     packets = scene(name, seed)
     same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, seed))
@@ -126,7 +126,7 @@ def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
     same(read_in_chunks(path, chunk_size), read_in_chunks(path))
 
 
-@pytest.mark.parametrize(("name", "chunk_size"), in_turn(list(SHIPPED)[2::9], (1, 100, 4096), 3))
+@pytest.mark.parametrize(("name", "chunk_size"), one_in(2, in_turn(list(SHIPPED)[2::9], (1, 100, 4096), 3)))
 def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
     same(read_in_chunks(SHIPPED[name], chunk_size), read_in_chunks(SHIPPED[name]))
 
@@ -179,7 +179,7 @@ def alone(packets: Sequence[Packet]) -> dict[tuple[str, int], list[Line]]:
     return merged
 
 
-@pytest.mark.parametrize("name", [*one_in(2, list(UNREST)), *one_in(14, list(SHIPPED), 1)])
+@pytest.mark.parametrize("name", [*one_in(4, list(UNREST)), *one_in(14, list(SHIPPED), 1)])
 def test_a_connection_alone_yields_the_same(name: str) -> None:
     packets = scene(name, 1)
     # Without names, which connections learn from each other.

@@ -176,6 +176,16 @@ def test_a_gap_that_is_known_late() -> None:
     assert check(talk.packets, lost).kinds == {"tcp-gap": 1, "orphan-response": 1}
 
 
+def test_a_response_that_is_captured_before_its_request() -> None:
+    """Where ids vary, it still belongs to the request with its id, although bytes are missing."""
+    packets = [*conversation(1)]
+    lost, asked = (segments(packets, "client")[place] for place in (5, 20))
+    answered = segments(packets, "broker")[20]
+    request, response = packets[asked], packets[answered]
+    packets[asked], packets[answered] = response.but(time_ns=request.time_ns), request.but(time_ns=response.time_ns)
+    check(packets, lost)
+
+
 def test_requests_without_a_response() -> None:
     talk = Conversation()
     talk.handshake()

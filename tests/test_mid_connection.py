@@ -148,6 +148,14 @@ def test_an_odd_request_and_something_else_are_not_kafka(answer: bytes) -> None:
     assert not reported(outputs(talk((">", ASKED), ("<", answer))))
 
 
+@pytest.mark.parametrize(("before", "found"), [(7, [(8, 8)]), (9, [])])
+def test_an_odd_response_that_is_the_last_of_its_connection(before: int, found: list[tuple[int, int]]) -> None:
+    """Its id alone shows where it begins, if ids rise: nothing better will follow."""
+    asked = [(">", metadata_request(number, ["orders"])) for number in (before, 8)]
+    out = outputs(talk(*asked, ("<", odd(metadata_response(8, "broker-1", 9092, ["orders"])))))
+    assert [(one[0][1], one[1][1]) for one in pairs(out)] == found
+
+
 def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:
     """Length, command, id: a common layout of protocols. The numbers are those of Metadata, the rest is not."""
     head = int16(3) + int16(1)

@@ -96,7 +96,7 @@ def answers(export: Path) -> Callable[[str], list[dict[str, Any]]]:
     return functools.cache(lambda name: kafkasniff("analyze", name, "-q", "--format", "json", export).objects)
 
 
-@pytest.mark.parametrize(("question", "width"), one_in(2, in_turn(question_names(), WIDTHS, 4, with_all=4)))
+@pytest.mark.parametrize(("question", "width"), one_in(4, in_turn(question_names(), WIDTHS, 4, with_all=4)))
 def test_analyze(question: str, width: int, export: Path, answers: Callable[[str], list[dict[str, Any]]]) -> None:
     text = screen(width, "analyze", question, "-q", export)
     first = find_question(question).essential[:1] or ("api",)
@@ -180,7 +180,7 @@ def test_long_names_and_addresses(long: Path, width: int) -> None:
         assert address in text
 
 
-@pytest.mark.parametrize(("question", "width"), one_in(3, in_turn(question_names(), WIDTHS, 4, with_all=4), 1))
+@pytest.mark.parametrize(("question", "width"), one_in(6, in_turn(question_names(), WIDTHS, 4, with_all=4), 1))
 def test_answers_with_long_names(question: str, width: int, long: Path) -> None:
     screen(width, "analyze", question, "-q", long)
 

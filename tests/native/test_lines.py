@@ -77,7 +77,8 @@ class NaturalEncoder(Encoder):
 
     def _batch(self) -> bytes:
         rng = self.rng
-        attributes = rng.choice([0, 0, 1, 2, 3, 4]) | rng.choice([0, 0, 0x10, 0x30, 0x40])
+        # Among them a codec and a bit that no release knows.
+        attributes = rng.choice([0, 0, 1, 2, 3, 4]) | rng.choice([*[0] * 9, 0x10, 0x30, 0x40, 0x7, 0x80])
         payload = rng.randbytes(rng.choice([0, 1, 40, 2000]))
         return craft.batch(
             payload, rng.choice([0, 1, 12, 100_000]), attributes=attributes, base_offset=rng.randrange(1 << 40)

@@ -98,6 +98,7 @@ def fails(_: int, end: object) -> None:
     Inspector().feed(batch(mixed()))
 
 
+@pytest.mark.extended
 def test_a_worker_says_it_to_the_first_process() -> None:
     code, said = ended(WORKERS, 1)
     assert (code, said.count("\n")) == (0, 1)

@@ -14,6 +14,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
 from kafkasniff.capture.link import fragments as bounds
+from kafkasniff.capture.link.decode import MAX_DROPS_REPORTED
 from kafkasniff.capture.link.fragments import Fragment, FragmentTable
 from tests.capture.files import SECOND, START, pcap, pcap_header, pcap_record
 from tests.capture.reading import Result, read_bytes
@@ -129,6 +130,12 @@ def test_missing_fragments_are_reported() -> None:
     result = read_bytes(pcap(parts[:-1], link=101))
     assert result.problem("ip-fragment-dropped").packet == 1
     assert [note.order for note in result.notes] == [len(parts) - 1]
+
+
+def test_many_missing_fragments_are_counted() -> None:
+    result = read_bytes(pcap([pieces(datagram(number))[0] for number in range(MAX_DROPS_REPORTED + 3)], link=101))
+    assert result.kinds == ["ip-fragment-dropped"] * (MAX_DROPS_REPORTED + 1)
+    assert result.notes[-1].value.detail == "3 more fragmented IP datagrams were not reassembled"
 
 
 def test_lost_fragments_of_other_protocols_are_not_reported() -> None:

@@ -12,6 +12,7 @@ from kafkasniff.cli.environment import Exit
 from tests.analysis.detectors import scenes
 from tests.analysis.detectors.talks import capture_of
 from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 
 ONLY = ("--only", "oversized-messages,acks-zero")
 
@@ -68,6 +69,14 @@ def test_selections(too_large: Path, without_acks: Path) -> None:
     limited = answered(too_large, "--only", "oversized-messages", "--set", "oversized-messages.limit=3000")
     assert [one["severity"] for one in limited["findings"]] == ["error"]
     assert answered(too_large, "--skip", ",".join(detector_names()))["findings"] == []
+
+
+@pytest.mark.parametrize(("lasting", "severity"), [("2s", "error"), ("1m", "note")])
+def test_a_topic_that_is_missed_only_at_the_end(lasting: str, severity: str) -> None:
+    """It may be created soon: clients were refused for 9 s of the capture."""
+    capture = ROOT / "captures" / "faults" / "topic-missing.pcap"
+    found = answered(capture, "--only", "missing-topics", "--set", f"missing-topics.lasting={lasting}")
+    assert [one["severity"] for one in found["findings"]] == [severity]
 
 
 def test_an_export(too_large: Path, tmp_path: Path) -> None:

@@ -6,12 +6,10 @@ quadratic work shows, and so does every turn of a loop. What Arrow does has no l
 
 from __future__ import annotations
 
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pytest
@@ -20,6 +18,7 @@ from kafkasniff.cli.environment import Exit
 from tests.choice import ALL, one_in
 from tests.cli.console import kafkasniff
 from tests.fuzz.costs.pairs import PAIRS
+from tests.steps import steps
 
 SMALL: Final = 1 << (14 if ALL else 13)
 MORE: Final = 4
@@ -37,27 +36,9 @@ FEW: Final = (
 """Those of the default run: reading, TCP, records and sessions."""
 
 
-def lines(work: Callable[[], object]) -> int:
-    """How many lines of kafkasniff run."""
-    count = 0
-
-    def line(_frame: FrameType, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return line
-
-    def called(frame: FrameType, _event: str, _argument: Any) -> Any:
-        # Generated methods have no file.
-        name = frame.f_code.co_filename
-        return line if "kafkasniff" in name or name.startswith("<") else None
-
-    before = sys.gettrace()
-    sys.settrace(called)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
+def of_package(file: str) -> bool:
+    """Generated methods have no file."""
+    return "kafkasniff" in file or file.startswith("<")
 
 
 def decode(path: Path) -> None:
@@ -76,7 +57,7 @@ def larger(name: str, folder: Path, command: Callable[[Path], None]) -> Path:
         paths[-1].write_bytes(PAIRS[name].make(size, *PAIRS[name].worst))
     # Compilation and imports on first use do not count.
     command(paths[0])
-    little, much = (lines(lambda path=path: command(path)) for path in paths)
+    little, much = (steps(lambda path=path: command(path), of_package) for path in paths)
     sizes = [path.stat().st_size for path in paths]
     assert much * sizes[0] * MORE <= MOST * little * sizes[1], f"{much:,} lines, of a quarter {little:,}"
     return paths[1]

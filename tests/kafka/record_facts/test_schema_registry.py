@@ -122,7 +122,9 @@ def test_headers() -> None:
     # The last header counts. It takes precedence over the bytes before the value.
     assert in_headers(("__key_schema_id", guid), ("__key_schema_id", framed(5, b""))) == {"_key": by_id}
     assert in_headers(("__key_schema_id", guid), key=framed(9)) == {"_key": by_guid}
-    for odd in (None, b"", b"\1", guid[:-1], guid + b"x", b"\2" + GUID.bytes, b"\0\0\0\0"):
+    # The index of a Protobuf message may follow, and nothing else.
+    assert in_headers(("__value_schema_id", guid + b"\0")) == {"_value": by_guid}
+    for odd in (None, b"", b"\1", guid[:-1], guid + b"x", guid + b"\0x", b"\2" + GUID.bytes, b"\0\0\0\0"):
         assert in_headers(("__value_schema_id", odd), ("other", b"x")) == {}
 
 

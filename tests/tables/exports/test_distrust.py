@@ -125,7 +125,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
 """More of checkpoints: test_shard.py."""
 
 
-@pytest.mark.parametrize("damage", one_in(2, list(DAMAGE)))
+@pytest.mark.parametrize("damage", one_in(4, list(DAMAGE)))
 def test_damaged_leftovers_are_made_again(damage: str, out: Path, whole: Path) -> None:
     DAMAGE[damage](out)
     result = run([CAPTURE], out)
