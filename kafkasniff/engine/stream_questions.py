@@ -11,7 +11,7 @@ from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.opening import AUTHENTICATION
 from kafkasniff.kafka.connection.proxy import proxy_prologue
 from kafkasniff.kafka.connection.waits import answers_at_once
-from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_response
+from kafkasniff.kafka.messages.message import Decoded, decode_response
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_plan import INHERITS, request_plan, response_plan
 from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
@@ -34,7 +34,6 @@ __all__ = ["StreamQuestions", "Text"]
 Text = tuple[str, str, bool]
 """Kind and detail of a problem; whether a connection that is not Kafka may well be Kafka that could not be decoded."""
 
-_FULL: Final = DecodeOptions()
 _API_VERSIONS: Final = API_VERSIONS.to_bytes(2, "big")
 _KNOWN, _USUAL, _TAGGED_ANSWER, _THROTTLED_AT_ONCE, _SERVED = (1 << bit for bit in range(2, 7))
 """Bits of the facts of a version (`stream_types.Traits`)."""
@@ -191,10 +190,7 @@ class StreamQuestions:
         return int(may_be_request(_data(question), question.a, known=bool(question.b)))
 
     def _fits(self, question: Any) -> int:
-        data, cut = _data(question), bool(question.c)
-        return int(
-            not does_not_fit(decode_response(data, 0, len(data), question.a, question.b, _FULL, cut=cut), cut=cut)
-        )
+        return int(not does_not_fit(_tried(question), cut=bool(question.c)))
 
     def _is_exact_response(self, question: Any) -> int:
         decoded = _tried(question)

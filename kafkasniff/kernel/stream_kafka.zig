@@ -241,6 +241,7 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
         kafka.looked = true;
         kafka.wrapped = one.data[0] == HANDSHAKE or one.data[0] == APPLICATION_DATA;
     }
+    const talk = Talk.of(e, c);
     if (isWrapped(e, c)) return e.item(c, .segment, d, .{
         .order = one.order,
         .packet = one.packet,
@@ -248,7 +249,6 @@ pub fn segment(e: *Engine, c: *Connection, d: usize, given: Segment) void {
         .released = one.released,
         .data = one.data,
     });
-    const talk = Talk.of(e, c);
     const stream = &talk.streams[d];
     one.at = stream.end();
     stream.seen += @intCast(one.data.len);

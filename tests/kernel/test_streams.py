@@ -12,10 +12,12 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.connection.detail import Level
-from kafkasniff.model import Problem
+from kafkasniff.model import Connection, Exchange, Problem
 from tests.baseline.inputs import DISTURBANCES, shipped
 from tests.choice import fewer, one_in
+from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
+from tests.craft.conversation import Conversation
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
@@ -59,6 +61,35 @@ def test_a_clients_stream_that_cannot_begin_with_a_frame() -> None:
     found = results(Inspector, [alerts], ports=[44958])
     assert [one.bytes for one in found[0] if isinstance(one, Problem) and one.kind == "frame-size"] == [None]
     assert found == results(ByPython, [alerts], ports=[44958])
+
+
+def test_a_stream_that_cannot_begin_with_its_first_record() -> None:
+    """A stream of TLS begins with a hello: one that begins with application data is something else, at once."""
+    talk = Conversation()
+    talk.handshake()
+    talk.send("client", b"\x17\x03\x03\0\x05hello" * 3)
+    talk.close()
+    found = results(Inspector, [batch(talk.packets)])
+    verdicts = [(one.verdict_detail, one.verdict_packet) for one in found[0] if isinstance(one, Connection)]
+    assert verdicts == [("this is TLS", 4)]
+    assert found == results(ByPython, [batch(talk.packets)])
+
+
+@pytest.mark.parametrize("records", ["skip", "full"])
+def test_damaged_records_do_not_show_that_a_response_answers_another_request(records: str) -> None:
+    """The ids restarted, and a segment is missing: the response has to fit as far as it goes, but not its records."""
+    talk = Conversation()
+    talk.handshake()
+    topic, batches = bytes(range(16)), kafka.record_batch([kafka.record(0, b"key", b"value")])
+    damaged = [(topic, 0, batches[:-1] + b"?")]
+    sent = []
+    for number in (9, 3, 4):
+        talk.send("client", kafka.fetch_request_by_id(number, [(topic, [0])]))
+        sent.append(talk.send("broker", kafka.fetch_response_by_id(number, damaged), [149, 3]))
+    packets = batch([one for one in talk.packets if one is not sent[1][1]])
+    found = results(Inspector, [packets], records=records)
+    assert [one.status for one in found[0] if isinstance(one, Exchange)] == ["answered"] * 3
+    assert found == results(ByPython, [packets], records=records)
 
 
 @pytest.mark.parametrize("kind", ["reordered", "duplicated"])

@@ -24,6 +24,7 @@ _LASTING: Final = frozenset(
         "skewed-partitions",
         "small-batches",
         "uncompressed-batches",
+        "undecoded-traffic",
         "plaintext-credentials",
         "plaintext-scram",
         "old-tls",
@@ -32,7 +33,8 @@ _LASTING: Final = frozenset(
         "without-authentication",
     }
 )
-"""Detectors of what is as it always was, such as settings and habits: what has happened comes before it."""
+"""Detectors of what is as it always was, such as settings, habits and how it was captured: what has happened comes
+before it."""
 
 
 class Evidence(msgspec.Struct, frozen=True):

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Literal
 
-import msgspec
-
 from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame
-from kafkasniff.kafka.messages.message import Decoded, decode_response
-from kafkasniff.kafka.messages.message_plan import response_plan
+from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.messages.plausibility import judge_request
 from kafkasniff.tcp.segments import NO_TIME
 from tests.oracle.kafka.event_log import EventLog
@@ -111,8 +108,7 @@ class Correlation:
             return False
         if not self._ids_vary or self.ledger.has_same_id(correlation_id):
             return True
-        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, TRIAL)
-        return self._is_unproven(decoded, pending, frame)
+        return self._is_unproven(pending, frame)
 
     def _may_repeat(self, pending: Pending) -> bool:
         """Whether the response to a request may be lost, and a later request that is not available have the same id.
@@ -122,8 +118,8 @@ class Correlation:
         """
         return self._responses_lost and (self.requests == "behind" or pending.ordinal < self._requests_lost_before)
 
-    def _is_unproven(self, decoded: Decoded, pending: Pending, frame: Frame) -> bool:
-        """Whether only its id suggests that a response answers a request: `decoded`, all of it, as that."""
+    def _is_unproven(self, pending: Pending, frame: Frame) -> bool:
+        """Whether only its id suggests that a response answers a request."""
         cut = frame.end - frame.start != frame.size
         if cut and (
             self._may_repeat(pending)
@@ -131,21 +127,8 @@ class Correlation:
         ):
             # The beginning of a message fits many others.
             return True
+        decoded = decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, TRIAL)
         return does_not_fit(decoded, cut=cut)
-
-    def _to_judge(self, decoded: Decoded, pending: Pending, frame: Frame) -> Decoded:
-        """The response with all its problems, even if its body is not wanted.
-
-        Bytes that are kept for columns are not checked yet.
-        """
-        options = self._detail.decode
-        if options.headers:
-            options = msgspec.structs.replace(options, bodies=True, records="full")
-        elif options.records == "columns" and response_plan(pending.api_key, pending.api_version).reads_records:
-            options = msgspec.structs.replace(options, records="full")
-        else:
-            return decoded
-        return decode_response(frame.data, frame.start, frame.end, pending.api_key, pending.api_version, options)
 
 
 def precedes(frame: Frame, pending: Pending) -> bool:

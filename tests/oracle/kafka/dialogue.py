@@ -14,7 +14,7 @@ from kafkasniff.kafka.connection.detail import Detail
 from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
-from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, read_rest
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
@@ -222,6 +222,12 @@ class Dialogue(ExchangeEnds):
 
     def _pair(self, pending: Pending, frame: Frame, problems: tuple[Problem, ...], *, early: int | None = None) -> None:
         """Pair a response with its request; `early`: its number if it was among the waiting ones."""
+        repeats = not self._ids_rise or self._may_repeat(pending) or precedes(frame, pending)
+        if self.gapped and repeats and self._is_unproven(pending, frame):
+            # Ids repeat on some connections: if bytes are missing, the same id need not be the same exchange.
+            self._leave_unpaired(frame, early)
+            self._end_without(pending, "lost")
+            return
         decoded = decode_response(
             frame.data,
             frame.start,
@@ -234,15 +240,6 @@ class Dialogue(ExchangeEnds):
             cut=frame.end - frame.start != frame.size,
             later=True,
         )
-        if self.gapped:
-            whole = read_rest(decoded)
-            repeats = not self._ids_rise or self._may_repeat(pending) or precedes(frame, pending)
-            if repeats and self._is_unproven(self._to_judge(whole, pending, frame), pending, frame):
-                # Ids repeat on some connections: if bytes are missing, the same id need not be the same exchange.
-                self._leave_unpaired(frame, early)
-                self._end_without(pending, "lost")
-                return
-            decoded = whole
         self._pass_early(early)
         self.last_answer = pending.correlation_id
         latency = elapsed(pending.time_ns, frame.first_time)
