@@ -6,6 +6,7 @@ of fixed shape; it is parsed if names of topics or the like are needed.
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -29,11 +30,11 @@ __all__ = [
     "is_follower",
     "keys_of",
     "looked_up",
+    "matching",
     "named",
     "only",
     "order_columns",
     "partition_errors",
-    "per_topic",
     "ratio",
     "record_bytes",
     "repeated",
@@ -297,24 +298,11 @@ def is_follower(client_ids: pa.Array) -> pa.Array:
     return pc.fill_null(pc.match_substring_regex(client_ids, pattern), False)
 
 
-def per_topic(batch: pa.RecordBatch) -> pa.Table:
-    """The data of each row for each topic that it names: `row` (its number), `topic`, `bytes`, `record_count`.
-
-    A topic is named in `topics` (which includes those of a fetch session) or among the partitions; topics known only by
-    id are identified by it. Rows without topics have no row here.
-    """
-    lists = column(batch, "topics")
-    listed = pa.table({"row": pc.list_parent_indices(lists), "topic": pc.list_flatten(lists).cast(pa.string())})
-    rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
-    brought = named(exploded(rows, ["row"]))
-    data = pa.table({name: column(brought, name) for name in ("row", "topic", "bytes", "record_count")})
-    sums = [("bytes", "sum"), ("record_count", "sum")]
-    folded = (
-        pa.concat_tables([data, listed], promote_options="default")
-        .group_by(["row", "topic"], use_threads=False)
-        .aggregate(sums)
-    )
-    size, records = (pc.fill_null(folded.column(f"{name}_sum"), 0) for name, _ in sums)
-    return pa.table(
-        {"row": folded.column("row"), "topic": folded.column("topic"), "bytes": size, "record_count": records}
-    )
+def matching(names: pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
+    """Whether each name is one of some names, or matches one as a pattern of `fnmatch`; false for null."""
+    wanted = [
+        name
+        for name in pc.unique(names).drop_null().to_pylist()
+        if any(name == one or fnmatch.fnmatchcase(name, one) for one in patterns)
+    ]
+    return pc.is_in(names, value_set=pa.array(wanted, pa.string()))

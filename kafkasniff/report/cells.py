@@ -41,6 +41,7 @@ __all__ = [
     "first_exchange",
     "first_problem",
     "latency_of",
+    "meaning_of",
     "moment",
     "named",
     "rate_of",
@@ -171,6 +172,13 @@ def first_exchange(row: ErrorStats, *, days: bool) -> str:
     topic = "" if row.first_topic is None else f", topic {word(row.first_topic)}"
     api = "a response" if row.first_api is None else word(row.first_api)
     return f"{moment(row.first, days=days)} {api}{who}{where}{topic}"
+
+
+def meaning_of(row: ErrorStats) -> str:
+    """What an error code means, and whether a retry may succeed."""
+    if row.code is None:
+        return "codes in bodies, which the export does not have"
+    return f"{row.meaning or row.name or 'unknown code'}{' (retriable)' if row.retriable else ''}"
 
 
 def first_problem(row: ProblemStats, *, days: bool) -> str:

@@ -1,23 +1,21 @@
-"""Columns of the tables of an overview: as `stats` shows them, and as a page does (`on_page`).
+"""Columns of the tables of an overview.
 
 All text from the wire goes through `word`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from kafkasniff.analysis.overview.answer import ApiStats, TopicStats
 from kafkasniff.kafka.connection.waits import long_poll_apis
 from kafkasniff.report.cells import (
-    ALWAYS,
     CLUSTER,
     ERRORS,
     GENERATIONS,
     MEMBERS,
     REQUESTS,
-    Cell,
     ReportColumn,
     address,
     bytes_of,
@@ -33,7 +31,7 @@ from kafkasniff.report.cells import (
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import printable, word
 
-__all__ = ["APIS", "BROKERS", "CLIENTS", "GROUPS", "MIDDLE", "TOPICS", "on_page", "problem_columns"]
+__all__ = ["APIS", "BROKERS", "CLIENTS", "GROUPS", "MIDDLE", "TOPICS", "problem_columns"]
 
 NARROW: Final = 1
 MIDDLE: Final = 2
@@ -142,16 +140,3 @@ def problem_columns(days: bool) -> list[ReportColumn]:
         ReportColumn("bytes", bytes_of("bytes"), number=True),
         ReportColumn("first", lambda row: first_problem(row, days=days)),
     ]
-
-
-def on_page(
-    columns: Sequence[ReportColumn], headings: Mapping[str, str] | None = None, **cells: Cell
-) -> list[ReportColumn]:
-    """The same columns for a page, which has room for all. `headings` and `cells` differ, by heading of the screen."""
-    words = {"unanswered": "no response", **(headings or {})}
-
-    def changed(column: ReportColumn) -> ReportColumn:
-        cell = cells.get(column.heading.replace(" ", "_"), column.cell)
-        return column._replace(heading=words.get(column.heading, column.heading), cell=cell)
-
-    return [changed(one) for one in columns if one.until == ALWAYS]

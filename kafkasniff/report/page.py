@@ -20,17 +20,26 @@ from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError
-from kafkasniff.report.cells import address, moment
+from kafkasniff.report.answer_tables import AnswerTable, overview_tables, rebalance_columns
+from kafkasniff.report.cells import (
+    ALWAYS,
+    ReportColumn,
+    address,
+    count_of,
+    first_exchange,
+    meaning_of,
+    moment,
+    spans_days,
+)
 from kafkasniff.report.charts import Chart, charts_of
-from kafkasniff.report.contents import Contents
+from kafkasniff.report.contents import MAX_ROWS, Contents
 from kafkasniff.report.ladder import Talk
 from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
-from kafkasniff.report.tables import tables_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
-__all__ = ["MAX_PAGE", "page_of"]
+__all__ = ["MAX_PAGE", "page_of", "page_tables"]
 
 MAX_PAGE: Final = 16 << 20
 """Maximum size of a page in bytes: the sum of the bounds on its tables, charts and steps."""
@@ -47,6 +56,14 @@ MAX_VALUE: Final = 400
 MAX_VALUES: Final = 20
 """Maximum number of values of a finding."""
 
+_WORDS: Final = {
+    "unanswered": "no response",
+    "p50": "median",
+    "record p50": "record, median",
+    "p90": "90%",
+    "p99": "99%",
+}
+"""Longer headings than on the screen."""
 _NANOSECONDS: Final = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 """Units of durations at the end of a value's name."""
 _FOLDER: Final = Path(__file__).parent / "page"
@@ -109,7 +126,7 @@ def page_of(
         lstrip_blocks=True,
     )
     answer, numbers = contents.answer, Numbers() if numbers is None else numbers
-    days = answer.first is None or answer.last is None or date_of(answer.first) != date_of(answer.last)
+    days = spans_days(answer)
     charts = charts_of(contents)
     notes = contents.notes
 
@@ -137,7 +154,8 @@ def page_of(
         more_findings=contents.more_findings,
         severities=[(one, sum(each.severity == one for each in contents.findings)) for one in SEVERITIES],
         charts={section: [pictured(chart) for chart in some] for section, some in charts.items()},
-        tables=tables_of(contents, hosts),
+        tables=page_tables(contents, hosts),
+        words=_WORDS,
         ladders=ladders_of(contents.shown, contents.findings, hosts, numbers),
         numbered=bool(numbers),
         more_connections=contents.connections - len(contents.shown),
@@ -147,6 +165,35 @@ def page_of(
     data = text.encode("utf-8", "replace")
     assert len(data) <= MAX_PAGE, "the page exceeds its size bound"
     return data
+
+
+def page_tables(contents: Contents, hosts: Hosts | None = None) -> dict[str, AnswerTable | None]:
+    """The tables by name; None for those without rows."""
+    answer, days = contents.answer, spans_days(contents.answer)
+    tables = [
+        *overview_tables(answer, contents.identities, _errors(days), top=MAX_ROWS, hosts=hosts),
+        AnswerTable(
+            "rebalances", "Rebalances", contents.generations, rebalance_columns(days), contents.more_generations
+        ),
+    ]
+    # A page has room for all columns.
+    return {
+        one.name: one._replace(columns=[column for column in one.filled if column.until == ALWAYS])
+        if one.rows
+        else None
+        for one in tables
+    }
+
+
+def _errors(days: bool) -> list[ReportColumn]:
+    return [
+        ReportColumn("code", lambda row: "" if row.code is None else str(row.code), number=True),
+        ReportColumn("name", lambda row: row.name or ""),
+        ReportColumn("count", count_of("count"), number=True),
+        ReportColumn("meaning", meaning_of),
+        ReportColumn("in", lambda row: ", ".join(word(one) for one in row.apis)),
+        ReportColumn("first", lambda row: first_exchange(row, days=days)),
+    ]
 
 
 def _file(name: str) -> str:

@@ -1,14 +1,14 @@
-"""The questions of `kafkasniff analyze` as functions on DataFrames: the same queries and accumulators, run by Spark.
+"""The questions of `kafkasniff analyze` on DataFrames: the same queries and accumulators, run by Spark.
 
     from kafkasniff.spark import queries
 
     exchanges = spark.read.parquet("DIR/exchanges")
-    queries.latency(exchanges, by=("api", "broker"), every="1m").show()
+    queries.ask("latency", {"exchanges": exchanges}, by=("api", "broker"), every="1m").show()
 
 Questions that are queries are run by Spark SQL. Otherwise each task aggregates its rows into one partial answer,
 `reducers` tasks merge these, and the driver merges the rest: no row leaves its task, and the driver holds at most
 `reducers` partial answers. Parameters are those of the command line
-(`kafkasniff analyze QUESTION --help`), typed or as text. A function returns a DataFrame with the same columns and rows
+(`kafkasniff analyze QUESTION --help`), typed or as text. The answer is a DataFrame with the same columns and rows
 as the command. Results limited by a bound (`Accumulator.notes`) cause a warning. Only DataFrames are used, so all of it
 also works with Spark Connect; for accumulators the workers need kafkasniff.
 
@@ -34,31 +34,7 @@ from kafkasniff.tables.rows import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "answer_export",
-    "ask",
-    "batching",
-    "churn",
-    "errors",
-    "fetch_efficiency",
-    "flight",
-    "lag",
-    "latency",
-    "metadata_storms",
-    "outstanding",
-    "racks",
-    "rebalances",
-    "record_sizes",
-    "retries",
-    "share",
-    "slow_brokers",
-    "talkers",
-    "throttling",
-    "topic",
-    "topics",
-    "transactions",
-    "versions",
-]
+__all__ = ["answer_export", "ask"]
 
 REDUCERS: Final = 8
 """Tasks that merge partial answers before the driver does."""
@@ -68,111 +44,6 @@ _STATE: Final = "state binary"
 _STATE_SCHEMA: Final = pa.schema([("state", pa.binary())])
 
 Batches = Iterator[pa.RecordBatch]
-
-
-def latency(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Latency percentiles by API, broker, client and time."""
-    return ask("latency", {"exchanges": exchanges}, **parameters)
-
-
-def errors(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Errors by API, code, topic and client, with first and last time."""
-    return ask("errors", {"exchanges": exchanges}, **parameters)
-
-
-def talkers(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Who talks most: bytes and requests by client and address."""
-    return ask("talkers", {"exchanges": exchanges}, **parameters)
-
-
-def batching(exchanges: DataFrame, records: DataFrame | None = None, **parameters: Any) -> DataFrame:
-    """Records and bytes per batch, codecs and what they save (with `records`), by topic and client."""
-    return ask("batching", {"exchanges": exchanges, "records": records}, **parameters)
-
-
-def record_sizes(records: DataFrame, **parameters: Any) -> DataFrame:
-    """Sizes of keys, values and headers by topic."""
-    return ask("record-sizes", {"records": records}, **parameters)
-
-
-def fetch_efficiency(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Empty fetches, bytes and records per fetch, by client and topic."""
-    return ask("fetch-efficiency", {"exchanges": exchanges}, **parameters)
-
-
-def rebalances(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Rebalances of groups, with members that joined, left or were lost, and why."""
-    return ask("rebalances", {"exchanges": exchanges}, **parameters)
-
-
-def metadata_storms(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Clients that request metadata too often."""
-    return ask("metadata-storms", {"exchanges": exchanges}, **parameters)
-
-
-def slow_brokers(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Brokers that are slower than their peers, API by API."""
-    return ask("slow-brokers", {"exchanges": exchanges}, **parameters)
-
-
-def retries(exchanges: DataFrame, records: DataFrame | None = None, **parameters: Any) -> DataFrame:
-    """Duplicate producer sequences, and (with `records`) the same records produced again."""
-    return ask("retries", {"exchanges": exchanges, "records": records}, **parameters)
-
-
-def throttling(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Clients that brokers throttle, and for how long."""
-    return ask("throttling", {"exchanges": exchanges}, **parameters)
-
-
-def outstanding(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Requests that were still open at the end, or never answered."""
-    return ask("outstanding", {"exchanges": exchanges}, **parameters)
-
-
-def lag(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Consumer lag per group, topic and partition, from commits, fetches and watermarks."""
-    return ask("lag", {"exchanges": exchanges}, **parameters)
-
-
-def versions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Clients that speak API versions which a target release lacks."""
-    return ask("versions", {"exchanges": exchanges}, **parameters)
-
-
-def churn(connections: DataFrame, **parameters: Any) -> DataFrame:
-    """Connections per client over time, and how short they were."""
-    return ask("churn", {"connections": connections}, **parameters)
-
-
-def topic(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Who produces to a topic and who consumes from it."""
-    return ask("topic", {"exchanges": exchanges}, **parameters)
-
-
-def topics(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """How many produce to and consume from each topic, who, and how much."""
-    return ask("topics", {"exchanges": exchanges}, **parameters)
-
-
-def transactions(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Transactions, with what each wrote and how it ended."""
-    return ask("transactions", {"exchanges": exchanges}, **parameters)
-
-
-def flight(exchanges: DataFrame, records: DataFrame, **parameters: Any) -> DataFrame:
-    """Time of records from producer to acknowledgement, to each group, to its commit."""
-    return ask("flight", {"exchanges": exchanges, "records": records}, **parameters)
-
-
-def share(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Records that share groups acquired, accepted, released and rejected."""
-    return ask("share", {"exchanges": exchanges}, **parameters)
-
-
-def racks(exchanges: DataFrame, **parameters: Any) -> DataFrame:
-    """Fetches across zones: the consumer's rack against the broker's."""
-    return ask("racks", {"exchanges": exchanges}, **parameters)
 
 
 def ask(name: str, tables: Mapping[str, DataFrame | None], *, reducers: int = REDUCERS, **parameters: Any) -> DataFrame:

@@ -235,11 +235,11 @@ def test_only_requested_columns_are_needed(name: str) -> None:
 
 
 def test_a_state_belongs_to_one_question_and_its_parameters() -> None:
-    lag = fresh("lag")
-    with pytest.raises(ValueError, match="lag"):
-        find_question("churn").from_state(lag.state())
+    storms = fresh("metadata-storms")
+    with pytest.raises(ValueError, match="metadata-storms"):
+        find_question("churn").from_state(storms.state())
     with pytest.raises(ValueError, match="same question"):
-        lag.merge(fresh("churn"))
+        storms.merge(fresh("churn"))
     with pytest.raises(ValueError, match="same question"):
         fresh("slow-brokers").merge(find_question("slow-brokers")())
 

@@ -85,8 +85,10 @@ def questions(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
 
     tables = {name: spark.read.parquet(str(folder / "export" / name)) for name in ("exchanges", "records")}
     found = {
-        "latency": queries.latency(tables["exchanges"].repartition(3), by=("api", "broker"), reducers=2),
-        "batching": queries.batching(tables["exchanges"], tables["records"], reducers=2),
+        "latency": queries.ask(
+            "latency", {"exchanges": tables["exchanges"].repartition(3)}, by=("api", "broker"), reducers=2
+        ),
+        "batching": queries.ask("batching", tables, reducers=2),
     }
     return {name: frame.toArrow().to_pylist() for name, frame in found.items()}
 

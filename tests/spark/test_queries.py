@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,10 @@ from kafkasniff.analysis.export import Export, answer
 from kafkasniff.errors import UsageError
 from kafkasniff.spark import queries
 from tests.analysis.exports import write_export
-from tests.analysis.test_accumulator import PARAMETERS, pool
+from tests.analysis.test_accumulator import PARAMETERS, QUERIES, pool
 from tests.choice import one_in
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.extended
 
 TABLES = ("exchanges", "records", "connections")
+CAPTURES = ("java-group-consumer.pcap", "java-transactions.pcap", "kraft-three-brokers.pcap")
 
 
 @pytest.fixture(scope="module")
@@ -53,29 +55,55 @@ def plain(frame: DataFrame) -> list[dict[str, Any]]:
     return list(frame.toArrow().to_pylist())
 
 
-# Each function is made of its question in one way; each question takes Spark a second.
+@pytest.fixture(scope="module")
+def of_captures(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[tuple[Path, dict[str, DataFrame]]]]:
+    """Exports of captures, and their tables."""
+    made = tmp_path_factory.mktemp("captures")
+    found = []
+    for name in CAPTURES:
+        result = kafkasniff("export", ROOT / "captures" / name, "-q", "-o", made / name)
+        assert result.code == 0, result.err
+        found.append((made / name, {table: spark.read.parquet(str(made / name / table)).persist() for table in TABLES}))
+    yield found
+    for _, frames in found:
+        for frame in frames.values():
+            frame.unpersist()
+
+
+def read(frames: dict[str, DataFrame], name: str) -> dict[str, DataFrame]:
+    """The tables that a question reads."""
+    question = find_question(name)
+    return {table: frames[table] for table in question(make_parameters(question, {})).reads()}
+
+
+# Each question takes Spark a second.
 @pytest.mark.parametrize("name", one_in(3, question_names()))
 def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path) -> None:
-    function = getattr(queries, name.replace("-", "_"))
-    tables = [one for one in inspect.signature(function).parameters if one in TABLES]
     parameters = PARAMETERS.get(name, {})
-    found = function(*(frames[table] for table in tables), reducers=2, **parameters)
+    found = queries.ask(name, read(frames, name), reducers=2, **parameters)
     assert plain(found) == expected(name, folder, **parameters)
-    assert inspect.getdoc(function)
+
+
+@pytest.mark.parametrize("name", one_in(5, QUERIES))
+def test_the_same_answers_about_captures(name: str, of_captures: list[tuple[Path, dict[str, DataFrame]]]) -> None:
+    for folder, frames in of_captures:
+        assert plain(queries.ask(name, read(frames, name))) == expected(name, folder), folder.name
 
 
 def test_a_query_without_an_optional_table(frames: dict[str, DataFrame]) -> None:
-    with_records = plain(queries.batching(frames["exchanges"], frames["records"]))
-    found = plain(queries.batching(frames["exchanges"]))
+    with_records = plain(queries.ask("batching", read(frames, "batching")))
+    found = plain(queries.ask("batching", {"exchanges": frames["exchanges"]}))
     assert found == [{**row, "payload_bytes": None, "payload_ratio": None} for row in with_records] != []
 
 
 def test_misuse(frames: dict[str, DataFrame]) -> None:
     exchanges = frames["exchanges"]
     with pytest.raises(UsageError, match="no parameter 'colour'"):
-        queries.latency(exchanges, colour=1)
+        queries.ask("latency", {"exchanges": exchanges}, colour=1)
     with pytest.raises(UsageError, match="no column latency_us"):
-        queries.latency(exchanges.drop("latency_us"))
+        queries.ask("latency", {"exchanges": exchanges.drop("latency_us")})
     with pytest.raises(UsageError, match="needs the table connections"):
         queries.ask("churn", {"exchanges": exchanges})
     with pytest.raises(UsageError, match="does not read"):
@@ -85,8 +113,8 @@ def test_misuse(frames: dict[str, DataFrame]) -> None:
 def test_what_a_bound_has_cost_is_a_warning(frames: dict[str, DataFrame], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_question("talkers"), "notes", lambda _: ["3 small groups were skipped"])
     with pytest.warns(UserWarning, match="talkers: 3 small groups"):
-        queries.talkers(frames["exchanges"])
+        queries.ask("talkers", {"exchanges": frames["exchanges"]})
     monkeypatch.undo()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        queries.talkers(frames["exchanges"])
+        queries.ask("talkers", {"exchanges": frames["exchanges"]})

@@ -77,5 +77,5 @@ def test_a_question(spark: SparkSession, local: Path) -> None:
     question = find_question("latency")
     accumulator = question(make_parameters(question, parameters))
     answer(Export.open(str(local / "out")), accumulator)
-    found = queries.latency(exchanges, reducers=2, **parameters).toArrow().to_pylist()
+    found = queries.ask("latency", {"exchanges": exchanges}, reducers=2, **parameters).toArrow().to_pylist()
     assert found == accumulator.result().to_pylist() != []

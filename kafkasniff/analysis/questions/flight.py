@@ -11,7 +11,7 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import table_of
 from kafkasniff.analysis.members import MEMBER_APIS
-from kafkasniff.analysis.sql.question import SqlQuestion
+from kafkasniff.analysis.sql.question import SqlQuestion, ranked, texts
 from kafkasniff.errors import UsageError
 
 __all__ = ["Flight", "FlightParameters"]
@@ -83,13 +83,10 @@ class Flight(SqlQuestion[FlightParameters]):
         }
 
     def pieces(self) -> dict[str, str]:
-        rack = "nullif(get_json_object(request_body, '$.rack_id'), '')"
-        return {
-            "apis": ", ".join(f"'{api}'" for api in _APIS),
-            "member_apis": ", ".join(f"'{api}'" for api in MEMBER_APIS),
-            "keys": ", ".join(self._keys),
-            "rack": rack if "client_rack" in self._keys else "CAST(NULL AS STRING)",
-        }
+        keys = ", ".join(self._keys)
+        # Bodies are not read for nothing.
+        no_rack = {} if "client_rack" in self._keys else {"rack": "CAST(NULL AS STRING)"}
+        return {"apis": texts(_APIS), "keys": keys, "ranked": ranked(f"{keys}, leg"), **no_rack}
 
     @property
     def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:

@@ -8,18 +8,11 @@ WITH parts AS (
       explode(partitions) AS one
     FROM {exchanges}
     WHERE api IN ({apis}) AND status = 'answered' AND coalesce(sender, 'client') = 'client'
-      AND NOT coalesce(regexp_like(client_id, '^broker-[0-9]+-fetcher-[0-9]+$'), false)
+      AND NOT {is_follower}
   ) AS exploded
   WHERE one.error_code = 0
 ),
-members AS (
-  -- Clients with the same id and address that are in several groups: the group is unknown.
-  SELECT client_id, client_ip, min(group_id) AS group_id
-  FROM {exchanges}
-  WHERE api IN ({member_apis}) AND group_id IS NOT NULL
-  GROUP BY client_id, client_ip
-  HAVING count(DISTINCT group_id) = 1
-),
+members AS ({members}),
 carried AS (
   SELECT
     connection_id, exchange_id, direction, coalesce(topic, topic_id) AS topic, {records}.partition AS part,
@@ -85,31 +78,23 @@ flown AS (
     AND settled.fetched_ns IS NOT NULL
 ),
 legs AS (
-  SELECT topic, group_id, client_id, client_rack, 'acknowledged' AS leg, acknowledged_ns AS took FROM flown
+  SELECT topic, group_id, client_id, client_rack, 'acknowledged' AS leg, acknowledged_ns AS measure FROM flown
   UNION ALL
-  SELECT topic, group_id, client_id, client_rack, 'fetched' AS leg, fetched_ns AS took FROM flown
+  SELECT topic, group_id, client_id, client_rack, 'fetched' AS leg, fetched_ns AS measure FROM flown
   UNION ALL
-  SELECT topic, group_id, client_id, client_rack, 'committed' AS leg, committed_ns AS took FROM flown
+  SELECT topic, group_id, client_id, client_rack, 'committed' AS leg, committed_ns AS measure FROM flown
 ),
 counted AS (
-  SELECT {keys}, leg, took, count(*) AS n FROM legs GROUP BY {keys}, leg, took
+  SELECT {keys}, leg, measure, count(*) AS n FROM legs GROUP BY {keys}, leg, measure
 ),
-ranked AS (
-  SELECT
-    {keys}, leg, took, n,
-    sum(n) OVER (
-      PARTITION BY {keys}, leg ORDER BY took NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS upto,
-    sum(CASE WHEN took IS NOT NULL THEN n END) OVER (PARTITION BY {keys}, leg) AS measured
-  FROM counted
-)
+ranked AS ({ranked})
 SELECT
   {keys},
   leg,
   CAST(sum(n) AS BIGINT) AS records,
   CAST(max(measured) AS BIGINT) AS measured,
-  min(CASE WHEN upto * 100 >= measured * 50 THEN took END) AS p50,
-  min(CASE WHEN upto * 100 >= measured * 99 THEN took END) AS p99,
-  max(took) AS most
+  min(CASE WHEN upto * 100 >= measured * 50 THEN measure END) AS p50,
+  min(CASE WHEN upto * 100 >= measured * 99 THEN measure END) AS p99,
+  max(measure) AS most
 FROM ranked
 GROUP BY {keys}, leg

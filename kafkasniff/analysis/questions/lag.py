@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import (
-    ORDER,
-    TIME,
-    column,
-    datetimes,
-    exploded,
-    in_any,
-    is_follower,
-    named,
-    only,
-    order_columns,
-    table_of,
-)
-from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
-from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.columns import ORDER, TIME, datetimes, table_of
+from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
 __all__ = ["Lag", "LagParameters"]
 
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "OffsetFetch")
-_PARTITION: Final[Any] = (("topic", pa.string()), ("partition", pa.int32()))
-_CLIENT: Final[Any] = (("client_id", pa.string()), ("client_ip", pa.string()))
-_ORDER: Final[Any] = tuple((name, pa.int64(), "last") for name in ORDER)
+_APIS: Final = ("Produce", "Fetch", *_COMMITS)
+_TEXTS: Final = ("group_id", "topic", "client_id", "client_ip")
+_OFFSETS: Final = ("committed_offset", "fetched_offset", "high_watermark", "log_end_offset")
+_LAGS: Final = {"commit_lag": "committed_offset", "fetch_lag": "fetched_offset"}
+"""Columns, and from where to the end of the log they count."""
+_TIMES: Final = {"committed_at": "committed_ns", "fetched_at": "fetched_ns", "watermark_at": "watermark_ns"}
 
 
 class LagParameters(Parameters, frozen=True, kw_only=True):
@@ -42,7 +33,7 @@ class LagParameters(Parameters, frozen=True, kw_only=True):
     ] = 0
 
 
-class Lag(Accumulator[LagParameters]):
+class Lag(SqlQuestion[LagParameters]):
     """For each group, topic and partition: the last committed and fetched offsets, and the end of the log.
 
     A Fetch names no group: it counts for the group that the same client names in other requests, otherwise it has a row
@@ -72,112 +63,39 @@ class Lag(Accumulator[LagParameters]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, "client_id", "client_ip", "group_id", "partitions")
-        return {"exchanges": TableReading(own, tuple(dict.fromkeys(["Produce", "Fetch", *_COMMITS, *MEMBER_APIS])))}
+        return {"exchanges": TableReading(own, tuple(dict.fromkeys([*_APIS, *MEMBER_APIS])))}
 
-    def shapes(self) -> Mapping[str, Shape]:
-        number = pa.int64()
-        return {
-            "ends": Shape(keys=_PARTITION, measures=(*_ORDER, ("high_watermark", number, "last")), order=ORDER),
-            "produced": Shape(keys=_PARTITION, measures=(("log_end_offset", number, "max"),)),
-            "commits": Shape(
-                keys=(("group_id", pa.string()), *_PARTITION),
-                measures=(*_ORDER, ("offset", number, "last")),
-                order=ORDER,
-            ),
-            "fetches": Shape(keys=(*_CLIENT, *_PARTITION), measures=(*_ORDER, ("offset", number, "last")), order=ORDER),
-            "furthest": Shape(keys=(*_CLIENT, *_PARTITION), measures=(("max_lag", number, "max"),)),
-            "members": MEMBER_SHAPE,
-        }
-
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        self.parts["members"].add(member_rows(batch))
-        rows = named(exploded(batch, ["api", *ORDER, "client_id", "client_ip", "group_id"]))
-        fine = pc.equal(column(rows, "error_code"), 0)
-        offset, watermark = column(rows, "offset"), column(rows, "high_watermark")
-        fetch = in_any(rows, "api", ["Fetch"])
-        self._add("ends", only(rows, pc.and_(fetch, pc.and_(fine, pc.greater_equal(watermark, 0)))), ["high_watermark"])
-        self._committed(only(rows, pc.and_(in_any(rows, "api", _COMMITS), pc.and_(fine, pc.greater_equal(offset, 0)))))
-        self._produced(
-            only(rows, pc.and_(in_any(rows, "api", ["Produce"]), pc.and_(fine, pc.greater_equal(offset, 0))))
+    def pieces(self) -> dict[str, str]:
+        owner = (
+            "group_id, CASE WHEN group_id IS NULL THEN client_id END, CASE WHEN group_id IS NULL THEN client_ip END, "
+            "topic, part"
         )
-        consumers = pc.and_(fetch, pc.invert(is_follower(column(rows, "client_id"))))
-        asked = only(rows, pc.and_(consumers, pc.greater_equal(offset, 0)))
-        self._add("fetches", asked, ["offset"])
-        answered = only(asked, pc.greater_equal(column(asked, "high_watermark"), column(asked, "offset")))
-        lag = pc.subtract(column(answered, "high_watermark"), column(answered, "offset"))
-        keys = {name: column(answered, name) for name, _ in (*_CLIENT, *_PARTITION)}
-        self.parts["furthest"].add({**keys, "max_lag": lag})
+        return {"apis": texts(_APIS), "commits": texts(_COMMITS), "owner": owner}
 
-    def _add(self, part: str, rows: pa.RecordBatch, measures: list[str]) -> None:
-        names = [name for name, _ in self.parts[part].shape.keys]
-        values = {name: column(rows, name) for name in (*names, *measures)}
-        self.parts[part].add({**order_columns(rows), **values})
+    @property
+    def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
+        numbers = ("part", *_OFFSETS, "max_fetch_lag", *_TIMES.values())
+        return [*((name, pa.string()) for name in _TEXTS), *((name, pa.int64()) for name in numbers)]
 
-    def _committed(self, rows: pa.RecordBatch) -> None:
-        # A request for several groups (OffsetFetch v8) does not show here which partition belongs to which.
-        self._add("commits", only(rows, pc.is_valid(column(rows, "group_id"))), ["offset"])
-
-    def _produced(self, rows: pa.RecordBatch) -> None:
-        end = pc.add(column(rows, "offset"), column(rows, "record_count"))
-        self.parts["produced"].add({**{name: column(rows, name) for name, _ in _PARTITION}, "log_end_offset": end})
-
-    def result(self) -> pa.Table:
-        rows = sorted(self._rows(), key=_key)
-        at_least = self.parameters.at_least
-        if at_least:
-            rows = [row for row in rows if max(row["commit_lag"] or 0, row["fetch_lag"] or 0) >= at_least]
-        text: Any = [("group_id", pa.string()), *_PARTITION, *_CLIENT]
-        numbers = ("committed_offset", "fetched_offset", "high_watermark", "log_end_offset")
-        lags = ("commit_lag", "fetch_lag", "max_fetch_lag")
+    def finish(self, found: pa.Table) -> pa.Table:
+        columns: dict[str, Any] = {name: found.column(name) for name in found.column_names}
+        columns["partition"] = found.column("part")
+        end = pc.max_element_wise(columns["high_watermark"], columns["log_end_offset"])
+        for lag, offset in _LAGS.items():
+            columns[lag] = pc.max_element_wise(pc.subtract(end, columns[offset]), 0, skip_nulls=False)
+        columns |= {name: datetimes(columns[source]) for name, source in _TIMES.items()}
         fields = [
-            *text,
-            *((name, pa.int64()) for name in (*numbers, *lags)),
-            *((name, TIME) for name in ("committed_at", "fetched_at", "watermark_at")),
+            ("group_id", pa.string()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("client_id", pa.string()),
+            ("client_ip", pa.string()),
+            *((name, pa.int64()) for name in (*_OFFSETS, *_LAGS, "max_fetch_lag")),
+            *((name, TIME) for name in _TIMES),
         ]
-        columns: dict[str, Any] = {name: [row.get(name) for row in rows] for name, _ in fields}
-        for name in ("committed_at", "fetched_at", "watermark_at"):
-            columns[name] = datetimes(pa.array(columns[name], pa.int64()))
-        return table_of(columns, fields)
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        def by_key(part: str) -> dict[tuple[Any, ...], dict[str, Any]]:
-            names = [name for name, _ in self.parts[part].shape.keys]
-            return {tuple(row[name] for name in names): row for row in self.parts[part].table().to_pylist()}
-
-        ends, produced, commits = by_key("ends"), by_key("produced"), by_key("commits")
-        fetches, furthest = by_key("fetches"), by_key("furthest")
-        groups = groups_by_client(self.parts["members"])
-        found: dict[tuple[Any, ...], dict[str, Any]] = {}
-        for (group, *partition), commit in commits.items():
-            row = found[group, None, None, *partition] = {"group_id": group}
-            row |= {"committed_offset": commit["offset"], "committed_at": commit["time_ns"]}
-        # In order, so that the last of several consecutive owners of a partition wins.
-        for key, fetch in sorted(fetches.items(), key=lambda item: [_last(item[1][name]) for name in ORDER]):
-            client_id, client_ip, *partition = key
-            group = groups.get((client_id, client_ip))
-            client = (None, None) if group is not None else (client_id, client_ip)
-            row = found.setdefault((group, *client, *partition), {"group_id": group})
-            row |= {"client_id": client_id, "client_ip": client_ip}
-            row |= {"fetched_offset": fetch["offset"], "fetched_at": fetch["time_ns"]}
-            far = furthest.get(key, {}).get("max_lag")
-            row["max_fetch_lag"] = max(
-                (lag for lag in (far, row.get("max_fetch_lag")) if lag is not None), default=None
-            )
-        for (*_, topic, partition), row in found.items():
-            end, log_end = ends.get((topic, partition), {}), produced.get((topic, partition), {}).get("log_end_offset")
-            row |= {"topic": topic, "partition": partition, "log_end_offset": log_end}
-            row |= {"high_watermark": end.get("high_watermark"), "watermark_at": end.get("time_ns")}
-            known = [offset for offset in (row["high_watermark"], log_end) if offset is not None]
-            for lag, place in (("commit_lag", "committed_offset"), ("fetch_lag", "fetched_offset")):
-                row[lag] = max(max(known) - row[place], 0) if known and row.get(place) is not None else None
-            yield row
-
-
-def _last(value: int | None) -> tuple[bool, int]:
-    return (value is None, value or 0)
-
-
-def _key(row: Mapping[str, Any]) -> list[tuple[bool, Any]]:
-    """Ordered by all names, null ones last."""
-    names = ("group_id", "topic", "partition", "client_id", "client_ip")
-    return [(row.get(name) is None, row.get(name) if row.get(name) is not None else 0) for name in names]
+        names = ("group_id", "topic", "partition", "client_id", "client_ip")
+        table = table_of(columns, fields, [(name, "ascending") for name in names])
+        if not self.parameters.at_least:
+            return table
+        furthest = pc.max_element_wise(*(table.column(name) for name in _LAGS))
+        return table.filter(pc.greater_equal(furthest, self.parameters.at_least))

@@ -12,7 +12,7 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ratio, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.parameters import Duration
-from kafkasniff.analysis.sql.question import SqlQuestion
+from kafkasniff.analysis.sql.question import SqlQuestion, ranked
 from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, long_poll_sql
 from kafkasniff.errors import UsageError
 
@@ -60,7 +60,8 @@ class Latency(SqlQuestion[LatencyParameters]):
 
     def pieces(self) -> dict[str, str]:
         is_long_poll = "false" if self.parameters.long_polls else long_poll_sql()
-        return {**self._dimensions.pieces, "is_long_poll": is_long_poll}
+        pieces = self._dimensions.pieces
+        return {**pieces, "is_long_poll": is_long_poll, "ranked": ranked(pieces["keys"])}
 
     @property
     def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:

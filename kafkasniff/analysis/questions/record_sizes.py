@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import table_of
-from kafkasniff.analysis.sql.question import SqlQuestion
+from kafkasniff.analysis.sql.question import SqlQuestion, ranked, texts
 
 __all__ = ["RecordSizeParameters", "RecordSizes"]
 
@@ -66,7 +66,8 @@ class RecordSizes(SqlQuestion[RecordSizeParameters]):
 
     def pieces(self) -> dict[str, str]:
         wanted = self.parameters.direction
-        return {"directions": "'request', 'response'" if wanted == "any" else f"'{wanted}'"}
+        directions = ("request", "response") if wanted == "any" else (wanted,)
+        return {"directions": texts(directions), "ranked": ranked("topic, direction, field")}
 
     @property
     def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:

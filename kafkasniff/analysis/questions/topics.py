@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
@@ -10,8 +9,8 @@ import pyarrow as pa
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import TIME, datetimes, table_of
-from kafkasniff.analysis.sql.question import SqlQuestion
+from kafkasniff.analysis.columns import TIME, datetimes, matching, table_of
+from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
 __all__ = ["TopicUse", "TopicUseParameters"]
 
@@ -65,7 +64,7 @@ class TopicUse(SqlQuestion[TopicUseParameters]):
         return {"exchanges": TableReading(own, _APIS)}
 
     def pieces(self) -> dict[str, str]:
-        return {"apis": ", ".join(f"'{api}'" for api in _APIS), "most": str(MAX_NAMED)}
+        return {"apis": texts(_APIS), "most": str(MAX_NAMED)}
 
     @property
     def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:
@@ -76,11 +75,10 @@ class TopicUse(SqlQuestion[TopicUseParameters]):
 
     def finish(self, found: pa.Table) -> pa.Table:
         topics: dict[str, dict[str, Any]] = {}
-        patterns = self.parameters.topic
+        if self.parameters.topic:
+            found = found.filter(matching(found.column("topic"), self.parameters.topic))
         for row in sorted(found.to_pylist(), key=lambda row: (row["topic"], row["place"])):
             name, role = row["topic"], row["part_of"]
-            if patterns and not any(name == one or fnmatch.fnmatchcase(name, one) for one in patterns):
-                continue
             topic = topics.setdefault(name, {"topic": name, **{one: row[one] for one in _SHARED}})
             topic[_ROLES[role]] = row["clients"]
             if role in _NAMES and row["who"] is not None:

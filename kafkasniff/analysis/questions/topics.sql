@@ -3,7 +3,7 @@ WITH talks AS (
     CASE
       WHEN api = 'Produce' THEN 'producer'
       WHEN api IN ('OffsetCommit', 'TxnOffsetCommit') THEN 'group'
-      WHEN regexp_like(client_id, '^(broker-[0-9]+-fetcher-[0-9]+|raft-client-[0-9]+)$') THEN 'follower'
+      WHEN {is_follower} THEN 'follower'
       ELSE 'consumer'
     END AS part_of,
     CASE WHEN api IN ('OffsetCommit', 'TxnOffsetCommit') THEN group_id ELSE client_id END AS who,

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, TIME, datetimes, floor_divided, table_of
-from kafkasniff.analysis.sql.question import SqlQuestion
+from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
 __all__ = ["TransactionParameters", "Transactions"]
 
@@ -66,7 +66,7 @@ class Transactions(SqlQuestion[TransactionParameters]):
         return {"exchanges": TableReading(own, _APIS)}
 
     def pieces(self) -> dict[str, str]:
-        return {"apis": ", ".join(f"'{api}'" for api in _APIS)}
+        return {"apis": texts(_APIS)}
 
     @property
     def found_fields(self) -> Sequence[tuple[str, pa.DataType]]:

@@ -20,6 +20,7 @@ from kafkasniff.analysis.detectors.identities import (
 from kafkasniff.analysis.detectors.registry import SECURITY
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import NO_BODY, WantedBodies
 from kafkasniff.errors import UsageError
 
 __all__ = ["SecurityView", "security_findings"]
@@ -30,6 +31,7 @@ class SecurityView(Accumulator[Parameters]):
 
     name: ClassVar[str] = "security"
     summary: ClassVar[str] = "Who connects as whom."
+    bodies: ClassVar[WantedBodies] = NO_BODY
 
     def reads(self) -> Mapping[str, TableReading]:
         """The table `connections`."""
@@ -39,6 +41,9 @@ class SecurityView(Accumulator[Parameters]):
         """The connections, and their number."""
         count = (("all", pa.int64()),), (("count", pa.int64(), "sum"),)
         return {"logins": logins_shape(), "count": Shape(*count)}  # type: ignore[arg-type]
+
+    def has(self, table: str) -> None:
+        """It does not matter which tables there are."""
 
     def update(self, batch: pa.RecordBatch, table: str = "connections") -> None:
         """Take rows; those of other tables are ignored."""

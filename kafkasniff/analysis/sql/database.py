@@ -50,6 +50,7 @@ _NO_COLUMN: Final = re.compile(
     r'|(?:Table|table) "(?P<table>[^"]*)" does not have a column named "(?P<other>[^"]*)")'
 )
 _MACROS: Final = (
+    "array_size(list) AS len(list)",
     "explode(list) AS unnest(list)",
     "get_json_object(text, path) AS CASE WHEN json_valid(text) THEN json_extract_string(text, path) END",
     "regexp_like(text, pattern) AS regexp_matches(text, pattern)",

@@ -10,18 +10,20 @@ from __future__ import annotations
 import sys
 import tempfile
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Parameters, Question
+from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.tables.rows.schemas import TABLES
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.sql.queried_tables import TableSource
 
-__all__ = ["SqlQuestion"]
+__all__ = ["SqlQuestion", "ranked", "texts"]
 
 P = TypeVar("P", bound=Parameters)
 Engine = Literal["duckdb", "spark"]
@@ -30,13 +32,52 @@ _DIFFERENT: Final[dict[Engine, dict[str, str]]] = {
     "duckdb": {
         "header_bytes": f"CAST(coalesce(list_sum([{_SIZE.format('strlen')} for one in headers]), 0) AS BIGINT)",
         "each_topic": "unnest(CASE WHEN len(topics) > 0 THEN topics ELSE [NULL] END)",
+        "each_broker": "unnest(from_json(get_json_object(response_body, '$.brokers'), "
+        """'[{"node_id": "BIGINT", "broker_id": "BIGINT", "rack": "VARCHAR"}]'))""",
+        "bytes_inside": "coalesce(list_sum([one.bytes for one in partitions]), 0)",
+        "records_inside": "coalesce(list_sum([one.record_count for one in partitions]), 0)",
     },
     "spark": {
         "header_bytes": f"coalesce(aggregate(headers, 0L, (sum, one) -> sum + {_SIZE.format('octet_length')}), 0L)",
         "each_topic": "explode_outer(topics)",
+        "each_broker": "explode(from_json(get_json_object(response_body, '$.brokers'), "
+        "'array<struct<node_id: bigint, broker_id: bigint, rack: string>>'))",
+        "bytes_inside": "aggregate(partitions, 0L, (sum, one) -> sum + coalesce(one.bytes, 0L))",
+        "records_inside": "aggregate(partitions, 0L, (sum, one) -> sum + coalesce(one.record_count, 0L))",
     },
 }
 """Expressions that have no common form, by the name that stands for them in texts."""
+
+
+def texts(values: Iterable[str]) -> str:
+    """Values, such as names of APIs, as a list in a query."""
+    return ", ".join(f"'{one}'" for one in values)
+
+
+def ranked(keys: str) -> str:
+    """The rows of `counted`, each of which stands for `n` equal measures, with their rank among those of their keys.
+
+    `upto` is the number of measures up to this one, `measured` that of all. Nulls do not count.
+    """
+    return (
+        "SELECT *, sum(n) OVER ("
+        f"PARTITION BY {keys} ORDER BY measure NULLS LAST ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
+        f") AS upto, sum(CASE WHEN measure IS NOT NULL THEN n END) OVER (PARTITION BY {keys}) AS measured FROM counted"
+    )
+
+
+_SHARED: Final = {
+    # Brokers that replicate, by the client id that they use (ReplicaFetcherManager).
+    "is_follower": "coalesce(regexp_like(client_id, '^(broker-[0-9]+-fetcher-[0-9]+|raft-client-[0-9]+)$'), false)",
+    # A Fetch names no group, other requests of its client do. A client that is in several has none here.
+    "members": "SELECT client_id, client_ip, min(group_id) AS group_id FROM {exchanges} "
+    f"WHERE api IN ({texts(MEMBER_APIS)}) AND group_id IS NOT NULL "
+    "GROUP BY client_id, client_ip HAVING count(DISTINCT group_id) = 1",
+    # A client without a rack sends an empty one. One that is not text is an object.
+    "rack": "CASE WHEN get_json_object(request_body, '$.rack_id') NOT LIKE '_\"base64\":%' "
+    "THEN nullif(get_json_object(request_body, '$.rack_id'), '') END",
+}
+"""What stands for names in all queries."""
 
 
 class SqlQuestion(Question[P]):
@@ -60,9 +101,9 @@ class SqlQuestion(Question[P]):
     def text(self, engine: Engine = "duckdb") -> str:
         """The query. For Spark, tables are in braces: it takes DataFrames by name."""
         file = Path(str(sys.modules[type(self).__module__].__file__)).with_suffix(".sql")
-        tables = {table: table if engine == "duckdb" else f"{{{table}}}" for table in self.reads()}
+        tables = {table: table if engine == "duckdb" else f"{{{table}}}" for table in TABLES}
         given = {**tables, **_DIFFERENT[engine]}
-        pieces = {name: piece.format(**given) for name, piece in self.pieces().items()}
+        pieces = {name: piece.format(**given) for name, piece in {**_SHARED, **self.pieces()}.items()}
         return file.read_text(encoding="utf-8").format(**given, **pieces)
 
     def take(self, found: pa.Table) -> None:

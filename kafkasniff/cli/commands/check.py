@@ -149,17 +149,15 @@ def _json(
     *,
     broken: bool,
 ) -> dict[str, Any]:
-    import msgspec
-
     from kafkasniff.analysis.detectors import SEVERITIES
-    from kafkasniff.cli.render.check_text import finding_object
+    from kafkasniff.cli.render.answer_json import answer_object
     from kafkasniff.tables.rows.exchanges import capture_name
 
     return {
         "sources": [capture_name(one) for one in sources],
         "broken": broken,
         "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
-        "findings": [finding_object(one) for one in findings],
+        "findings": answer_object(findings),
         "notes": list(notes),
-        "visibility": msgspec.to_builtins(visible),
+        "visibility": answer_object(visible),
     }

@@ -30,7 +30,6 @@ __all__ = ["diff_command"]
 
 TOP: Final = 20
 """Rows per list on the screen."""
-_TIMES: Final = ("first", "last")
 
 
 @click.command("diff", cls=SectionedCommand)
@@ -232,17 +231,14 @@ class _SideFeed:
 def _json(
     answer: ComparisonAnswer, sources: Sequence[str], thresholds: Any, top: int | None, *, broken: bool
 ) -> dict[str, Any]:
-    import msgspec
-
+    from kafkasniff.cli.render.answer_json import answer_object
     from kafkasniff.tables.rows.exchanges import capture_name
-    from kafkasniff.text.times import rfc3339
 
-    result: dict[str, Any] = msgspec.to_builtins(answer)
+    result: dict[str, Any] = answer_object(answer)
     for name, source in zip(("before", "after"), sources, strict=True):
-        side = {key: rfc3339(value) if key in _TIMES else value for key, value in result[name].items()}
-        result[name] = {"source": capture_name(source), **side}
+        result[name] = {"source": capture_name(source), **result[name]}
     if top is not None:
         result = {
             key: value[:top] if isinstance(value, list) and key != "notes" else value for key, value in result.items()
         }
-    return {"broken": broken, **msgspec.to_builtins(thresholds), **result}
+    return {"broken": broken, **answer_object(thresholds), **result}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
@@ -20,12 +20,6 @@ from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import Sources, take_captures
 from kafkasniff.runtime.addresses import name_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from kafkasniff.analysis.detectors import Detectors
-    from kafkasniff.analysis.security import SecurityView
 
 __all__ = ["security_command"]
 
@@ -60,7 +54,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.cli.running.counted_captures import CountedCaptures, Together
 
     detectors, view, numbers = Detectors((*SECURITY, *effects_of(SECURITY))), SecurityView(), Numbers()
     with Output(environment, options["output"], inputs=taken) as output:
@@ -72,14 +66,14 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             tables=tables_for(detectors),
             events=numbers.feed,
         )
-        reading.read(taken, _Rows(detectors, view))
+        reading.read(taken, Together(detectors, view))
         identities, sources = view.identities(), tuple(map(name_of, captures))
         # Effects are named in the finding of their cause.
         found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]
         findings = numbers.numbered(found)
         notes = [*view.notes(), *detectors.notes()]
         if options["form"] == "json":
-            from kafkasniff.cli.render.check_text import finding_object
+            from kafkasniff.cli.render.answer_json import answer_object
             from kafkasniff.cli.render.security_text import identity_object
 
             output.write_json(
@@ -88,7 +82,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
                     "broken": reading.broken,
                     "connections": view.connections,
                     "identities": [identity_object(one, numbers) for one in identities],
-                    "findings": [finding_object(one) for one in findings],
+                    "findings": answer_object(findings),
                     "notes": notes,
                 }
             )
@@ -119,19 +113,3 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     if reading.broken:
         return Exit.BROKEN
     return Exit.OK if view.identities() else reading.say_nothing()
-
-
-class _Rows:
-    """Passes rows to detectors and to the view."""
-
-    def __init__(self, detectors: Detectors, view: SecurityView) -> None:
-        self._detectors = detectors
-        self._view = view
-        self.bodies = detectors.bodies
-
-    def has(self, table: str) -> None:
-        """Neither needs to know."""
-
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        self._detectors.update(batch, table)
-        self._view.update(batch, table)

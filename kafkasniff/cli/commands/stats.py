@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -13,26 +13,20 @@ from kafkasniff.cli.options.filter_options import take_predicate
 from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
 from kafkasniff.cli.options.option_groups import reading_options
 from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
+from kafkasniff.cli.running.counted_captures import CountedCaptures, Together, say_notes
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from kafkasniff.analysis.detectors import Detectors, Finding
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.analysis.security import SecurityView
-    from kafkasniff.engine.wanted_bodies import WantedBodies
 
 __all__ = ["stats_command"]
 
 TOP: Final = 10
 """Rows per list on the screen."""
-_TIMES: Final = ("first", "last")
-_FINDING_FIELDS: Final = ("severity", "detector", "title", "subject", "count", "first", "last")
-"""Fields of a finding that are shown; `check` shows the rest."""
 
 
 @click.command("stats", cls=SectionedCommand)
@@ -71,7 +65,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if options["no_records"]:
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:
-        taker = _Together(overview, detectors, security)
+        taker = Together(overview, detectors, security)
         reading = CountedCaptures(environment, options, predicate, quiet=quiet, events=numbers.feed)
         for folder in folders:
             _read_export(overview, detectors, security, folder, records=not options["no_records"])
@@ -122,27 +116,6 @@ def _rows(form: str, top: int | None) -> dict[str, int]:
     return {"top": top}
 
 
-class _Together:
-    """Passes the same rows to an overview, to detectors, and to the security view."""
-
-    def __init__(self, overview: Overview, detectors: Detectors, security: SecurityView) -> None:
-        self._overview = overview
-        self._detectors = detectors
-        self._security = security
-
-    def has(self, table: str) -> None:
-        self._overview.has(table)
-
-    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        self._overview.update(batch, table)
-        self._detectors.update(batch, table)
-        self._security.update(batch, table)
-
-    @property
-    def bodies(self) -> WantedBodies:
-        return self._overview.bodies | self._detectors.bodies
-
-
 def _read_export(
     overview: Overview, detectors: Detectors, security: SecurityView, folder: str, *, records: bool
 ) -> None:
@@ -159,36 +132,22 @@ def _read_export(
 
 
 def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool) -> Any:
-    import msgspec
-
+    from kafkasniff.cli.render.answer_json import answer_object, brief
     from kafkasniff.tables.rows.exchanges import capture_name
 
-    result = {"sources": [capture_name(one) for one in sources], "broken": broken, **msgspec.to_builtins(answer)}
-    result["findings"] = _finding_objects(findings)
-    return _with_times(result)
-
-
-def _finding_objects(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    return [{name: getattr(one, name) for name in _FINDING_FIELDS} for one in findings]
+    names = [capture_name(one) for one in sources]
+    return {"sources": names, "broken": broken, **answer_object(answer), "findings": brief(findings)}
 
 
 def _security(view: SecurityView, findings: Sequence[Finding], numbers: Numbers, top: int | None) -> dict[str, Any]:
     """The security view as in JSON, its lists cut at `top`."""
+    from kafkasniff.cli.render.answer_json import brief
     from kafkasniff.cli.render.security_text import identity_object
 
     identities = view.identities()
     return {
         "identities": [identity_object(one, numbers) for one in identities[:top]],
-        "findings": _with_times(_finding_objects(findings[:top])),
+        "findings": brief(findings[:top]),
         "more": {"identities": len(identities[top:] if top else ()), "findings": len(findings[top:] if top else ())},
         "notes": view.notes(),
     }
-
-
-def _with_times(value: Any) -> Any:
-    """The same value with times as RFC 3339."""
-    from kafkasniff.text.times import rfc3339
-
-    if isinstance(value, dict):
-        return {name: rfc3339(one) if name in _TIMES else _with_times(one) for name, one in value.items()}
-    return [_with_times(one) for one in value] if isinstance(value, list) else value

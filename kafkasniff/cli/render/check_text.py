@@ -1,4 +1,4 @@
-"""Findings as text and as objects."""
+"""Findings as text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
 from kafkasniff.text.printable import printable
-from kafkasniff.text.times import clock_time, date_of, rfc3339
+from kafkasniff.text.times import clock_time, date_of
 from kafkasniff.text.wrapping import wrapped
 
 __all__ = [
     "check_text",
     "finding_lines",
-    "finding_object",
     "headline",
     "how_to_look",
     "list_objects",
@@ -36,16 +35,6 @@ SHOWN: Final = 5
 """Pieces of evidence, and different notes, shown in the text; JSON has all."""
 INDENT: Final = "         "
 """Width of the longest severity, plus two."""
-
-
-def finding_object(finding: Finding) -> dict[str, Any]:
-    """A finding as in JSON: times as RFC 3339."""
-    fields: dict[str, Any] = msgspec.to_builtins(finding)
-    for one in (fields, *fields["evidence"]):
-        for name in ("first", "last", "time_ns"):
-            if name in one:
-                one["time" if name == "time_ns" else name] = rfc3339(one.pop(name))
-    return fields
 
 
 def named_findings(findings: Sequence[Finding], hosts: Hosts | None) -> list[Finding]:

@@ -20,8 +20,9 @@ from kafkasniff.analysis.comparison.answer import (
     Shift,
     Software,
 )
-from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.cli.render.rich_text import screen_text
 from kafkasniff.enrich.hosts import Hosts
+from kafkasniff.report.answer_tables import AnswerTable
 from kafkasniff.report.cells import ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount, few
 from kafkasniff.text.printable import printable, word
@@ -61,26 +62,14 @@ def diff_text(
 
     `everything`: also rows that do not differ; `hosts`: names of addresses.
     """
-    from rich.console import RenderableType
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from kafkasniff.cli.render.fitted import FittedTable
-
     lines = [*_side("before", sources[0], answer.before), *_side("after ", sources[1], answer.after), _found(answer)]
-    shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
+    marks = [ReportColumn("", lambda row: "*" if row.differs else "")] if everything else []
+    tables = []
     for name in SECTIONS:
         rows = [row for row in getattr(answer, name) or [] if everything or row.differs]
-        if not rows:
-            continue
-        columns = [one for one in _TABLES[name] if any(one.cell(row) for row in rows[:top])]
-        if everything:
-            columns = [ReportColumn("", lambda row: "*" if row.differs else ""), *columns]
-        table = FittedTable(columns, rows[:top], hosts=hosts)
-        shown += [Text(), Text(name.capitalize(), style="bold"), Padding(table, (0, 0, 0, 2))]
-        if len(rows) > top:
-            shown.append(Text(f"  and {len(rows) - top:,} more (--top)"))
-    return as_text(shown, width=width, coloured=coloured)
+        columns = [*marks, *_TABLES[name]]
+        tables.append(AnswerTable(name, name.capitalize(), rows[:top], columns, len(rows) - top, hosts=hosts))
+    return screen_text(lines, tables, width=width, coloured=coloured)
 
 
 def _side(name: str, source: str, side: Compared) -> Iterable[str]:

@@ -1,4 +1,4 @@
-"""Rich's tables as plain text, for files as well as terminals."""
+"""Answers, and Rich's tables, as plain text, for files as well as terminals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["as_text"]
+    from kafkasniff.report.answer_tables import AnswerTable
+
+__all__ = ["as_text", "screen_text"]
 
 
 def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> str:
@@ -39,3 +41,24 @@ def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> s
             console.print(note)
     # Rich pads columns to their width, which is only noise in a file.
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def screen_text(lines: Iterable[str], tables: Iterable[AnswerTable], *, width: int, coloured: bool) -> str:
+    """Lines on the whole, then each table that has rows, without empty columns.
+
+    `width` columns wide, with ANSI codes if `coloured`.
+    """
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from kafkasniff.cli.render.fitted import FittedTable
+
+    shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
+    for one in tables:
+        if not one.rows:
+            continue
+        table = FittedTable(one.filled, one.rows, hosts=one.hosts)
+        shown += [Text(), Text(one.title, style="bold"), Padding(table, (0, 0, 0, 2))]
+        if one.more > 0:
+            shown.append(Text(f"  and {one.more:,} more ({one.option})"))
+    return as_text(shown, width=width, coloured=coloured)

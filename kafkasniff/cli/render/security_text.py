@@ -11,6 +11,7 @@ import msgspec
 from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.security import ClientIdentity
+from kafkasniff.cli.render.answer_json import answer_object
 from kafkasniff.cli.render.check_text import finding_lines, headline, how_to_look
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.cells import software
@@ -31,7 +32,7 @@ __all__ = ["identity_object", "named_identities", "security_text"]
 
 def identity_object(identity: ClientIdentity, numbers: Numbers) -> dict[str, Any]:
     """An identity as in JSON: times as RFC 3339, and numbers as in `decode`."""
-    fields: dict[str, Any] = msgspec.to_builtins(identity)
+    fields: dict[str, Any] = answer_object(identity)
     fields["examples"] = [
         {
             "connection": numbers.connection(connection_id),
@@ -40,8 +41,6 @@ def identity_object(identity: ClientIdentity, numbers: Numbers) -> dict[str, Any
         }
         for connection_id, exchange_id, time in identity.examples
     ]
-    for name in ("first", "last"):
-        fields[name] = rfc3339(fields[name])
     return fields
 
 

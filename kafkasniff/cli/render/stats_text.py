@@ -6,25 +6,14 @@ All text from the wire goes through `word`. Empty columns are omitted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.analysis.detectors.visible_wording import visibility_lines
-from kafkasniff.analysis.overview.answer import (
-    ConnectionTotals,
-    ErrorStats,
-    OverviewAnswer,
-)
-from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.analysis.overview.answer import ConnectionTotals, ErrorStats, OverviewAnswer
+from kafkasniff.cli.render.rich_text import screen_text
 from kafkasniff.model import Endpoint
-from kafkasniff.report.cells import (
-    ReportColumn,
-    count_of,
-    first_exchange,
-    named,
-    spans_days,
-)
-from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, MIDDLE, TOPICS, problem_columns
-from kafkasniff.report.security_columns import SECURITY
+from kafkasniff.report.answer_tables import AnswerTable, overview_tables
+from kafkasniff.report.cells import ReportColumn, count_of, first_exchange, meaning_of, spans_days
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.times import clock_time, date_of, duration
 
@@ -51,31 +40,10 @@ def stats_text(
 
     `sources`: its first line; `hosts`: names of addresses; `security`: of captures, shown with `top` rows per list.
     """
-    from rich.console import RenderableType
-    from rich.padding import Padding
-    from rich.text import Text
-
-    from kafkasniff.cli.render.fitted import FittedTable
-
-    shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, sources)]
-    days = spans_days(answer)
     identities = [] if security is None else security.identities()
-    more = {**answer.more, "security": len(identities) - top}
-    tables = [
-        *_sections(answer, days),
-        ("Security", identities[:top], SECURITY),
-        ("Findings", findings, _findings("check")),
-    ]
-    for name, rows, columns_of in tables:
-        all_columns = named(columns_of, hosts, level=MIDDLE)
-        if not rows:
-            continue
-        columns = [one for one in all_columns if any(one.cell(row) for row in rows)]
-        table = FittedTable(columns, rows, hosts=hosts if columns_of[0].heading == "severity" else None)
-        shown += [Text(), Text(name, style="bold"), Padding(table, (0, 0, 0, 2))]
-        if (left := more.get(name.lower(), 0)) > 0:
-            shown.append(Text(f"  and {left:,} more (--top)"))
-    return as_text(shown, width=width, coloured=coloured)
+    tables = overview_tables(answer, identities, _errors(spans_days(answer)), top=top, hosts=hosts)
+    tables.append(AnswerTable("findings", "Findings", findings, _FINDINGS, answer.more.get("findings", 0), hosts=hosts))
+    return screen_text(_heading(answer, sources), tables, width=width, coloured=coloured)
 
 
 def _heading(answer: OverviewAnswer, sources: str) -> list[str]:
@@ -125,45 +93,25 @@ def _connection_lines(counts: ConnectionTotals) -> list[str]:
     return [streams, f"bytes: {', '.join(parts)}"]
 
 
-def _sections(answer: OverviewAnswer, days: bool) -> list[tuple[str, Sequence[Any], list[ReportColumn]]]:
-    """Name, rows and columns of each table. The names in lower case are those in `OverviewAnswer.more`."""
-    return [
-        ("Brokers", answer.brokers, BROKERS),
-        ("Clients", answer.clients, CLIENTS),
-        ("APIs", answer.apis, APIS),
-        ("Topics", answer.topics, TOPICS),
-        ("Groups", answer.groups, GROUPS),
-        (
-            "Errors",
-            answer.errors,
-            [
-                ReportColumn("code", lambda row: "" if row.code is None else str(row.code), number=True),
-                ReportColumn("count", count_of("count"), number=True),
-                ReportColumn("meaning, and first occurrence", lambda row: _error(row, days)),
-            ],
-        ),
-        ("Problems", answer.problems or [], problem_columns(days)),
-    ]
-
-
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _error(row: ErrorStats, days: bool) -> str:
-    """Two lines: the meaning, and the first exchange with the error."""
-    if row.code is None:
-        meaning = "codes in bodies, which the export does not have"
-    else:
-        meaning = row.name or "unknown code"
-        meaning += f": {row.meaning}" if row.meaning else ""
-        meaning += " (retriable)" if row.retriable else ""
-    return f"{meaning}\n{first_exchange(row, days=days)}"
+def _errors(days: bool) -> list[ReportColumn]:
+    def error(row: ErrorStats) -> str:
+        """Two lines: the meaning, and the first exchange with the error."""
+        name = "" if row.code is None or not row.name or not row.meaning else f"{row.name}: "
+        return f"{name}{meaning_of(row)}\n{first_exchange(row, days=days)}"
 
-
-def _findings(command: str) -> list[ReportColumn]:
     return [
-        ReportColumn("severity", lambda row: row.severity),
-        # Titles of findings are safe to print.
-        ReportColumn(f"finding (see kafkasniff {command})", lambda row: row.title),
+        ReportColumn("code", lambda row: "" if row.code is None else str(row.code), number=True),
+        ReportColumn("count", count_of("count"), number=True),
+        ReportColumn("meaning, and first occurrence", error),
     ]
+
+
+_FINDINGS: Final = [
+    ReportColumn("severity", lambda row: row.severity),
+    # Titles of findings are safe to print.
+    ReportColumn("finding (see kafkasniff check)", lambda row: row.title),
+]

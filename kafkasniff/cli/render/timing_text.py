@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.cli.render.rich_text import screen_text
 from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
 from kafkasniff.cli.render.waterfall import largest, who
+from kafkasniff.report.answer_tables import AnswerTable
 from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 from kafkasniff.timing.vantage import DurationRange
 
 if TYPE_CHECKING:
-    from kafkasniff.cli.render.fitted import FittedTable
     from kafkasniff.enrich.hosts import Hosts
-    from kafkasniff.timing import Timed
 
 __all__ = ["timing_text"]
 
@@ -53,23 +52,15 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
 
     `sources`: its first line; `hosts`: names of addresses.
     """
-    from rich.console import RenderableType
-    from rich.padding import Padding
-    from rich.text import Text
-
     groups = answer.groups()
-    shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
-    if groups:
-        shares = "Shares of the time from the first byte of requests to the last byte of responses"
-        shown += [Text(), Text(shares, style="bold")]
-        shown.append(Padding(_groups(groups[:MAX_ROWS], hosts), (0, 0, 0, 2)))
-        if len(groups) > MAX_ROWS:
-            shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))
-    slowest = answer.slowest
-    if slowest:
-        shown += [Text(), Text("Slowest exchanges, not counting requested waits (--exchange N)", style="bold")]
-        shown.append(Padding(_slowest(slowest), (0, 0, 0, 2)))
-    return as_text(shown, width=width, coloured=coloured)
+    shares = "Shares of the time from the first byte of requests to the last byte of responses"
+    slowest = "Slowest exchanges, not counting requested waits (--exchange N)"
+    shown, more = groups[:MAX_ROWS], len(groups) - MAX_ROWS
+    tables = [
+        AnswerTable("groups", shares, shown, _columns(shown), more, "--format json", hosts),
+        AnswerTable("slowest", slowest, answer.slowest, _SLOWEST),
+    ]
+    return screen_text(_heading(answer, groups, sources), tables, width=width, coloured=coloured)
 
 
 def _heading(answer: TimingAnswer, groups: Sequence[ExchangeGroup], sources: str) -> list[str]:
@@ -98,13 +89,11 @@ def _range(span: DurationRange) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _groups(groups: Sequence[ExchangeGroup], hosts: Hosts | None) -> FittedTable:
-    from kafkasniff.cli.render.fitted import FittedTable
-
+def _columns(groups: Sequence[ExchangeGroup]) -> list[ReportColumn]:
     # The parts that take the most time are the last to be hidden.
     parts = [name for name in _HEADINGS if any(_percent(group, name) >= 1 for group in groups)]
     by_share = sorted(parts, key=lambda name: -max(_percent(group, name) for group in groups))
-    columns = [ReportColumn(name, _name(name)) for name in _names(groups[0])]
+    columns = [ReportColumn(name, _name(name)) for one in groups[:1] for name in _names(one)]
     columns.append(ReportColumn("count", lambda group: f"{group.exchanges:,}", number=True))
     columns += [
         ReportColumn(name, _of_duration(f"{name}_us"), number=True, level=level)
@@ -115,7 +104,7 @@ def _groups(groups: Sequence[ExchangeGroup], hosts: Hosts | None) -> FittedTable
     ]
     if any("think" in group.parts for group in groups):
         columns.append(ReportColumn("client p50", _think, number=True, level=3 + len(parts)))
-    return FittedTable(columns, groups, hosts=hosts)
+    return columns
 
 
 def _name(name: str) -> Cell:
@@ -161,12 +150,6 @@ def _names(group: ExchangeGroup) -> dict[str, str]:
         # Rows of an export only have the key of its tables.
         shown["connection"] = f"connection_id {id_}" if keys["connection"] is None else f"conn {keys['connection']}"
     return {_TITLES.get(name, name): value for name, value in shown.items()}
-
-
-def _slowest(slowest: Sequence[Timed]) -> FittedTable:
-    from kafkasniff.cli.render.fitted import FittedTable
-
-    return FittedTable(_SLOWEST, slowest)
 
 
 _SLOWEST: Final = [

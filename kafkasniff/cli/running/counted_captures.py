@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["CountedCaptures", "Taker", "say_notes"]
+__all__ = ["CountedCaptures", "Taker", "Together", "say_notes"]
 
 _TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
 
@@ -39,6 +41,28 @@ class Taker(Protocol):
     @property
     def bodies(self) -> WantedBodies:
         """The bodies that are needed as JSON."""
+
+
+class Together:
+    """Passes the same rows to several consumers."""
+
+    def __init__(self, *takers: Taker) -> None:
+        self._takers = takers
+
+    def has(self, table: str) -> None:
+        """There is such a table."""
+        for taker in self._takers:
+            taker.has(table)
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        """Take rows of a table."""
+        for taker in self._takers:
+            taker.update(batch, table)
+
+    @property
+    def bodies(self) -> WantedBodies:
+        """The bodies that any of them needs."""
+        return functools.reduce(operator.or_, (taker.bodies for taker in self._takers))
 
 
 class CountedCaptures:
