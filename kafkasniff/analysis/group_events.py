@@ -7,8 +7,11 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-__all__ = ["EVENT", "GROUP_APIS", "HEARTBEATS", "Event", "event_of"]
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, looked_up
+
+__all__ = ["EVENT", "GROUP_APIS", "HEARTBEATS", "Event", "event_of", "refused_heartbeats"]
 
 HEARTBEATS: Final = {
     "ConsumerGroupHeartbeat": "consumer",
@@ -126,7 +129,6 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
             if not code and generation == asked and asked is not None and asked > 0:
                 return None
     lasted = row["duration_us"]
-    instance = request.group_instance_id or request.instance_id
     return Event(
         time_ns=row["time_ns"],
         connection_id=row["connection_id"],
@@ -142,9 +144,28 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
         everybody=everybody or None,
         leaving=leaving,
         reason=reason if isinstance(reason, str) and reason else None,
-        instance=instance if isinstance(instance, str) else None,
+        instance=_instance(request),
         cluster=row["broker"],
     )
+
+
+def _instance(body: _GroupBody) -> str | None:
+    found = body.group_instance_id or body.instance_id
+    return found if isinstance(found, str) else None
+
+
+def refused_heartbeats(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The events of rows of Heartbeat, by the columns of `EVENT`. Members repeat them: equal bodies are read once."""
+    lasted = pc.multiply(pc.fill_null(column(batch, "duration_us").cast(pa.int64()), 0), 1000)
+    same = (*ORDER, "api", "group_id", "member_id", "client_id", "error_code")
+    return {
+        **{name: pa.nulls(batch.num_rows, kind) for name, kind in EVENT},
+        **{name: column(batch, name) for name in same},
+        "done_ns": pc.add(column(batch, "time_ns"), lasted),
+        "generation": looked_up(batch, "request_body", lambda text: _body(text).generation_id, pa.int64()),
+        "instance": looked_up(batch, "request_body", lambda text: _instance(_body(text)), pa.string()),
+        "cluster": broker_endpoint(batch),
+    }
 
 
 def _names(members: list[_Member]) -> list[str]:

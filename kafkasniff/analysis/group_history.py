@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.columns import ORDER
 from kafkasniff.analysis.group_events import Event
 
-__all__ = ["history"]
+__all__ = ["history", "without_repetitions"]
 
 UNKNOWN_MEMBER_ID: Final = 25
 REBALANCE_IN_PROGRESS: Final = 27
@@ -32,6 +37,24 @@ def _when(event: Event) -> tuple[bool, int, int, int]:
     leaves = event.api == "LeaveGroup" or (event.asked is not None and event.asked < 0)
     time_ns = event.time_ns if leaves else event.done_ns
     return (time_ns is None, time_ns or 0, event.connection_id, event.exchange_id)
+
+
+def without_repetitions(events: pa.Table) -> pa.Table:
+    """Events without those that `history` ignores: heartbeats of members that the coordinator only refuses for now.
+
+    The first one of each member stays, since it may be the first event that shows the member's client id.
+    """
+    members = ["cluster", "group_id", "member_id"]
+    order = pc.sort_indices(events, sort_keys=[(name, "ascending") for name in ("done_ns", *ORDER[1:])])
+    events = events.take(order)
+    code = events.column("error_code")
+    removed = pc.is_in(code, value_set=pa.array(sorted(_REMOVED), code.type))
+    kept = pc.or_(pc.not_equal(events.column("api"), "Heartbeat"), removed).to_numpy(zero_copy_only=False).copy()
+    places = pa.array(np.flatnonzero(~kept))
+    firsts = events.select(members).take(places).append_column("row", places)
+    firsts = firsts.group_by(members, use_threads=False).aggregate([("row", "first")])
+    kept[firsts.column("row_first").to_numpy()] = True
+    return events.filter(pa.array(kept))
 
 
 class _GroupChanges:

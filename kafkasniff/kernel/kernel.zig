@@ -58,7 +58,7 @@ fn stop(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=21 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=22 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -73,6 +73,11 @@ pub export fn kafkasniff_check(program: [*]const u8, size: u64) i32 {
 /// Finds the records of a pcap file.
 pub export fn kafkasniff_pcap_records(records: *pcap.Records) void {
     records.read();
+}
+
+/// Finds the packet blocks of a pcapng file.
+pub export fn kafkasniff_pcapng_blocks(blocks: *pcap.Blocks) void {
+    blocks.read();
 }
 
 /// Decodes headers of packets to columns.

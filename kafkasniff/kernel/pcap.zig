@@ -1,6 +1,6 @@
-//! Records of a pcap file: finds each one by the length of the one before it.
+//! Records of a pcap file and packet blocks of a pcapng file: finds each one by the length of the one before it.
 //!
-//! The specification is `capture/formats/pcap.py` (`_starts`), which checks the rest of each record by columns.
+//! `capture/formats/pcap.py` (`_starts`) and `capture/formats/pcapng.py` (`_scan`) check the rest of each by columns.
 
 const std = @import("std");
 
@@ -40,6 +40,41 @@ pub const Records = extern struct {
             self.starts[self.found] = @intCast(at);
             self.found += 1;
             at += self.header + length;
+        }
+    }
+};
+
+/// Bytes of the fixed fields of a packet block and the length after it, by type: obsolete, simple, enhanced; 0: another.
+const LEAST = [_]u32{ 0, 0, 32, 16, 0, 0, 32 };
+
+pub const Blocks = extern struct {
+    data: [*]const u8,
+    end: u64,
+    /// Where a block begins. As a result: the first block that is not a whole packet.
+    position: u64,
+    /// Bytes of the largest block.
+    longest: u64,
+    /// 1: numbers are big-endian.
+    big: u64,
+    starts: [*]i64,
+    room: u64,
+
+    // Result
+    found: u64,
+
+    pub fn read(self: *Blocks) void {
+        self.found = 0;
+        const order: std.builtin.Endian = if (self.big != 0) .big else .little;
+        var at = self.position;
+        defer self.position = at;
+        while (self.found < self.room and at <= self.end and self.end - at >= 8) {
+            const kind = std.mem.readInt(u32, self.data[at..][0..4], order);
+            const length = std.mem.readInt(u32, self.data[at + 4 ..][0..4], order);
+            if (kind >= LEAST.len or LEAST[kind] == 0 or length < LEAST[kind]) return;
+            if (length & 3 != 0 or length > self.longest or length > self.end - at) return;
+            self.starts[self.found] = @intCast(at);
+            self.found += 1;
+            at += length;
         }
     }
 };

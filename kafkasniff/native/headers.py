@@ -1,4 +1,7 @@
-"""Records of pcap files and headers of packets, by the kernel (`kernel/pcap.zig`, `kernel/headers.zig`)."""
+"""Records of pcap files, packet blocks of pcapng files, and headers of packets, by the kernel.
+
+See `kernel/pcap.zig` and `kernel/headers.zig`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.library import Kernel
 from kafkasniff.tcp.packets import COLUMNS
 
-__all__ = ["FROM_HEADERS", "find_records", "read_headers"]
+__all__ = ["FROM_HEADERS", "find_blocks", "find_records", "read_headers"]
 
 FROM_HEADERS: Final = tuple(name for name in COLUMNS if name not in {"order", "capture", "number", "time_ns"})
 """The columns from headers; the others come from the capture's record of each packet."""
@@ -45,6 +48,17 @@ class _Records(ctypes.Structure):
     )
 
 
+class _Blocks(ctypes.Structure):
+    """`Blocks` of `kernel/pcap.zig`."""
+
+    _fields_ = (
+        ("data", ctypes.c_char_p),
+        *((name, ctypes.c_uint64) for name in ("end", "position", "longest", "big")),
+        ("starts", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("room", "found")),
+    )
+
+
 def find_records(  # noqa: PLR0917 - what a pcap file is
     kernel: Kernel, data: bytes, position: int, end: int, header: int, longest: int, *, big: bool
 ) -> tuple[NDArray[np.int64], int, bool]:
@@ -56,6 +70,20 @@ def find_records(  # noqa: PLR0917 - what a pcap file is
     call = _Records(data, end, position, header, longest, big, starts.ctypes.data, len(starts))
     kernel.pcap_records(ctypes.addressof(call))
     return starts[: call.found], call.position, bool(call.corrupt)
+
+
+def find_blocks(
+    kernel: Kernel, data: bytes, position: int, end: int, longest: int, *, big: bool
+) -> tuple[NDArray[np.int64], int]:
+    """The starts of the whole packet blocks at `position` of a pcapng file, and of what follows them.
+
+    All of them are in `data[:end]`. `longest`: maximum size of a block; `big`: big-endian numbers.
+    """
+    # The smallest one is a simple packet block.
+    starts = np.empty(max(end - position, 0) // 16 + 1, np.int64)
+    call = _Blocks(data, end, position, longest, big, starts.ctypes.data, len(starts))
+    kernel.pcapng_blocks(ctypes.addressof(call))
+    return starts[: call.found], call.position
 
 
 def read_headers(

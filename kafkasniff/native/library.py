@@ -20,7 +20,7 @@ from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 21
+ABI: Final = 22
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -101,6 +101,9 @@ class Kernel:
         self.pcap_records = library.kafkasniff_pcap_records
         self.pcap_records.argtypes = (pointer,)
         self.pcap_records.restype = None
+        self.pcapng_blocks = library.kafkasniff_pcapng_blocks
+        self.pcapng_blocks.argtypes = (pointer,)
+        self.pcapng_blocks.restype = None
         self.headers = library.kafkasniff_headers
         self.headers.argtypes = (pointer,)
         self.headers.restype = None

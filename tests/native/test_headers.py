@@ -16,7 +16,7 @@ from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.link import decode
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.native import kernel
-from kafkasniff.native.headers import read_headers
+from kafkasniff.native.headers import find_blocks, read_headers
 from kafkasniff.tcp.packets import COLUMNS
 from tests.choice import fewer
 
@@ -205,3 +205,34 @@ def test_records_of_pcap_files(order: str, size: int) -> None:
             assert (starts.tolist(), position, corrupt) == expected_starts(data, begin, end, order, size), (begin, end)
             found += len(starts)
     assert found > 300
+
+
+def expected_blocks(data: bytes, position: int, end: int, order: str) -> tuple[list[int], int]:
+    """What `find_blocks` returns, by the format's draft."""
+    starts: list[int] = []
+    least = {2: 32, 3: 16, 6: 32}
+    while position + 8 <= end:
+        kind, length = struct.unpack_from(order + "II", data, position)
+        if kind not in least or not least[kind] <= length <= 1 << 16 or length % 4 or position + length > end:
+            break
+        starts.append(position)
+        position += length
+    return starts, position
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_blocks_of_pcapng_files(order: str) -> None:
+    """The kernel finds whole packets, up to the first block that is something else, in every piece of the data."""
+    rng = random.Random(order)
+    found = 0
+    for _ in range(fewer(6, 100)):
+        kinds = [rng.choice([2, 3, 6, 6, 6, 6, rng.choice([0, 1, 5, 7, 1 << 31])]) for _ in range(12)]
+        lengths = [rng.choice([32, 64, 1024, 1 << 16, rng.choice([12, 16, 28, 33, 34, 65_540])]) for _ in kinds]
+        blocks = (struct.pack(order + "II", *one).ljust(one[1], b"\6") for one in zip(kinds, lengths, strict=True))
+        data = b"".join(blocks)
+        for end in {len(data), *(rng.randrange(len(data) + 1) for _ in range(20))}:
+            begin = rng.choice([0, 0, rng.randrange(end + 1)])
+            starts, position = find_blocks(kernel(), data, begin, end, 1 << 16, big=order == ">")
+            assert (starts.tolist(), position) == expected_blocks(data, begin, end, order), (begin, end)
+            found += len(starts)
+    assert found > 40

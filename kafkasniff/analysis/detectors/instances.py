@@ -86,10 +86,13 @@ class SharedInstances(GroupDetector):
         self._refused.add(self, refused, keys, column(refused, "api"))
 
     def findings(self) -> Iterator[Finding]:
+        refusals = list(self._refused.rows(self))
+        if not refusals:
+            return
         alive = {(row["cluster"], row["group_id"], row["member_id"]): row["last"] for row in self._rows("alive")}
         events = self._events()
         found: dict[tuple[GroupKey, str | None], list[tuple[Row, tuple[Evidence, ...]]]] = {}
-        for row, evidence in self._refused.rows(self):
+        for row, evidence in refusals:
             group = (row["cluster"], row["group_id"])
             instances = _instances(events.get(group, ()))
             found.setdefault((group, instances.get(row["member_id"])), []).append((row, evidence))

@@ -184,7 +184,7 @@ class RebalanceStorms(GroupDetector):
     parameters_type = RebalanceStormThresholds
 
     def findings(self) -> Iterator[Finding]:
-        events = self._events()
+        found: list[tuple[GroupKey, list[Row], list[Row]]] = []
         for group, rows in self._rebalances().items():
             counted = [
                 row
@@ -197,8 +197,11 @@ class RebalanceStorms(GroupDetector):
             for some_rows, enough in ((counted, self.thresholds.rejoins), (leaving, self.thresholds.at_least)):
                 first, after = _densest([row["time_ns"] for row in some_rows], self.thresholds.every)
                 if after - first >= enough:
-                    yield self._finding(group, some_rows[first:after], events.get(group, []), rows)
+                    found.append((group, some_rows[first:after], rows))
                     break
+        events = self._events() if found else {}
+        for group, some_rows, rows in found:
+            yield self._finding(group, some_rows, events.get(group, []), rows)
 
     def _finding(self, group: GroupKey, rows: list[Row], events: list[Row], everything: list[Row]) -> Finding:
         """`rows`: those that count; `everything`: all rebalances of the group."""

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, TIME, broker_endpoint, column, datetimes, in_any, only, table_of
-from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of
-from kafkasniff.analysis.group_history import history
+from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of, refused_heartbeats
+from kafkasniff.analysis.group_history import history, without_repetitions
 from kafkasniff.analysis.partials import Shape
 
 __all__ = ["Rebalances"]
@@ -55,12 +55,13 @@ class Rebalances(Accumulator[Parameters]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.and_(in_any(batch, "api", GROUP_APIS), pc.is_valid(column(batch, "group_id"))))
-        # Most heartbeats of the classic protocol contain nothing new and need not be examined individually.
-        silent = pc.and_(in_any(batch, "api", ["Heartbeat"]), pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0))
-        batch = only(batch, pc.invert(silent))
-        names = next(iter(self.reads().values())).columns
+        # Most heartbeats of the classic protocol contain nothing new.
+        beats = in_any(batch, "api", ["Heartbeat"])
+        refused = pc.not_equal(pc.fill_null(column(batch, "error_code"), 0), 0)
+        self.parts["events"].add(refused_heartbeats(only(batch, pc.and_(beats, refused))))
+        batch = only(batch, pc.invert(beats))
+        names = (*next(iter(self.reads().values())).columns, "broker")
         batch = batch.append_column("broker", broker_endpoint(batch))
-        names = (*names, "broker")
         rows = zip(*(column(batch, name).to_pylist() for name in names), strict=True)
         events = [event for row in rows if (event := event_of(dict(zip(names, row, strict=True)))) is not None]
         columns = {name: pa.array([getattr(event, name) for event in events], kind) for name, kind in EVENT}
@@ -68,13 +69,16 @@ class Rebalances(Accumulator[Parameters]):
 
     def events(self) -> list[dict[str, Any]]:
         """Events by column, each with its `cluster` where there are several; in no order."""
-        found: list[dict[str, Any]] = self.parts["events"].table().to_pylist()
+        return self._rows(self.parts["events"].table())
+
+    def _rows(self, events: pa.Table) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = events.to_pylist()
         return [{**row, "cluster": self.clusters.group(row["cluster"])} for row in found]
 
     def generations(self) -> list[dict[str, Any]]:
         """Rows of the answer, each with its `cluster`, and times in nanoseconds (`time_ns`)."""
         by_group: dict[tuple[str | None, str, str], list[Event]] = {}
-        for row in self.events():
+        for row in self._rows(without_repetitions(self.parts["events"].table())):
             event = Event(**row)
             key = (event.cluster, event.group_id, HEARTBEATS.get(event.api, "classic"))
             by_group.setdefault(key, []).append(event)

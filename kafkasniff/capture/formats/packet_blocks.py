@@ -50,12 +50,11 @@ def _gather(data: bytes, places: NDArray[np.int64], size: int, dtype: str) -> ND
     return rows.view(dtype).reshape(len(places), -1)
 
 
-def read_blocks(data: bytes, starts: list[int], order: str, snaplen: int) -> tuple[PacketBlocks, int | None]:
-    """Columns of the whole packet blocks at `starts` up to the first corrupt one, and the index of that one, if any.
+def read_blocks(data: bytes, places: NDArray[np.int64], order: str, snaplen: int) -> tuple[PacketBlocks, int | None]:
+    """Columns of the whole packet blocks at `places` up to the first corrupt one, and the index of that one, if any.
 
     `order` is the section's byte order, `snaplen` that of its first interface (0: no limit), which cuts simple packets.
     """
-    places = np.array(starts, np.int64)
     heads = _gather(data, places, 12, order + "u4")
     kind = heads[:, 0]
     length = heads[:, 1].astype(np.int64)

@@ -19,6 +19,8 @@ from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPacke
 from kafkasniff.capture.formats.resync import IMPLAUSIBLE, UNFINISHED
 from kafkasniff.capture.formats.ticks import nanoseconds
 from kafkasniff.model import Problem
+from kafkasniff.native.headers import find_blocks
+from kafkasniff.native.library import kernel
 from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["HEADER_SIZE", "PcapngParser", "PcapngState", "byte_order", "is_pcapng"]
@@ -85,6 +87,7 @@ class PcapngParser(FileParser):
 
     def __init__(self, header: bytes, name: str, capture: int) -> None:
         super().__init__(name, capture, HEADER_SIZE)
+        self._kernel = kernel()
         self._order = byte_order(header) or "<"
         self._described: list[int] = []
         """Index in `interfaces` of each interface that the section describes."""
@@ -119,15 +122,15 @@ class PcapngParser(FileParser):
 
     def _scan(self, data: bytes, position: int, end: int, *, ended: bool) -> tuple[int, int]:
         del ended
-        # Per packet only its block's type and length are read here; all else is read by columns in `_take`.
-        starts: list[int] = []
-        head = struct.Struct(self._order + "II").unpack_from
+        waiting: list[NDArray[np.int64]] = []
         need = 0
         while True:
+            starts, position = find_blocks(self._kernel, data, position, end, LARGEST_BLOCK, big=self._order == ">")
+            waiting.append(starts)
             if position + 12 > end:
                 need = 12
                 break
-            kind, length = head(data, position)
+            kind, length = struct.unpack_from(self._order + "II", data, position)
             if kind == SECTION:
                 order = byte_order(data, position)
                 if order is None:
@@ -139,37 +142,34 @@ class PcapngParser(FileParser):
             if after > end:
                 need = length
                 break
-            if kind in FIXED:
-                if length < FIXED[kind] + 4:
-                    break
-                starts.append(position)
-            elif data[position + 4 : position + 8] != data[after - 4 : after]:
+            # The kernel takes packets, unless they are too short.
+            if kind in FIXED or data[position + 4 : position + 8] != data[after - 4 : after]:
                 break
-            elif kind in OTHER_BLOCKS:
+            if kind in OTHER_BLOCKS:
                 # It applies to what follows, so the packets before it come first.
-                bad = self._take(data, starts)
+                bad = self._take(data, waiting)
                 if bad is not None:
                     return bad, 0
-                starts = []
+                waiting = []
                 if kind == SECTION:
                     self._order = byte_order(data, position) or self._order
-                    head = struct.Struct(self._order + "II").unpack_from
                     self._described, self._undescribed, self._drops = [], {}, {}
                 else:
                     self._other(data, kind, position + 8, after - 4)
             position = after
-        bad = self._take(data, starts)
+        bad = self._take(data, waiting)
         return (position, need) if bad is None else (bad, 0)
 
-    def _take(self, data: bytes, starts: list[int]) -> int | None:
+    def _take(self, data: bytes, waiting: list[NDArray[np.int64]]) -> int | None:
         """Packet blocks at these positions, as columns; returns the position of the first corrupt one, if any."""
-        if not starts:
+        starts = np.concatenate([*waiting, np.zeros(0, np.int64)])
+        if not len(starts):
             return None
         snaplen = self.interfaces[self._described[0]].snaplen if self._described else 0
         blocks, bad = read_blocks(data, starts, self._order, snaplen)
         if len(blocks.start):
             self._add(data, blocks)
-        return None if bad is None else starts[bad]
+        return None if bad is None else int(starts[bad])
 
     def _add(self, data: bytes, blocks: PacketBlocks) -> None:
         time_ns = np.full(len(blocks.start), NO_TIME, np.int64)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.group_events import GROUP_APIS, Event, event_of
+from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, Event, event_of
+from kafkasniff.analysis.group_history import history, without_repetitions
 from tests.analysis.tables import answers, exchange, moment, pick
 
 TOLD = ("generation", "members", "joined", "left", "lost", "cause")
@@ -172,3 +174,27 @@ def test_damaged_bodies(api: str, request_: Any, response: Any) -> None:
         assert text is None or isinstance(text, str)
     for names in (found.everybody, found.leaving):
         assert names is None or all(isinstance(name, str) for name in names)
+
+
+EVENTS = st.tuples(
+    st.sampled_from(("JoinGroup", "SyncGroup", "LeaveGroup", *["Heartbeat"] * 4)),
+    st.sampled_from((None, "m", "n", "o")),
+    st.sampled_from((None, "id", "id-2")),
+    st.sampled_from((0, 16, 22, 25, 27, 82, None)),
+    st.none() | st.integers(-3, 9),
+)
+
+
+@given(st.lists(EVENTS, max_size=25))
+def test_the_history_needs_no_repeated_refusals(given_events: list[tuple[Any, ...]]) -> None:
+    events = []
+    for place, (api, member, client_id, code, time_ns) in enumerate(given_events):
+        found = event(api, {"generation_id": 1}, {"generation_id": place // 5}, member_id=member, client_id=client_id,
+                      error_code=code, time_ns=time_ns, exchange_id=place)  # fmt: skip
+        assert found is not None
+        events.append(found)
+    columns = {name: pa.array([getattr(one, name) for one in events], kind) for name, kind in EVENT}
+    kept = [Event(**row) for row in without_repetitions(pa.table(columns)).to_pylist()]
+    assert history("classic", kept) == history("classic", events)
+    repeated = [one.member_id for one in kept if one.api == "Heartbeat" and one.error_code not in (25, 82)]
+    assert len(repeated) == len(set(repeated))
