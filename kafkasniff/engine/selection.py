@@ -8,6 +8,7 @@ are left to Python: a `filters.Selector` is asked with their decoded messages.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,26 @@ from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
 from kafkasniff.filters.columns import TRUE, column_test
+from kafkasniff.kafka.messages.problem_words import wordings
 from kafkasniff.native.exchanges import PAIR, ExchangeReader
 from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import NameFacts
 
 __all__ = ["Selection", "asks_columns"]
 
+LEAST_TOPIC: Final = 18
+"""Fewest bytes of a message that name a topic: its id, and a name of one character."""
+
 Answers = NDArray[np.uint8]
+
+
+class RoomForNames(NameFacts, Protocol):
+    """Names of topic ids (`sinks.native_names.AddedNames`)."""
+
+    @property
+    def room(self) -> int:
+        """Number of topics that can be learned before others are evicted."""
 
 
 def asks_columns(predicate: Predicate) -> bool:
@@ -37,11 +51,19 @@ def asks_columns(predicate: Predicate) -> bool:
 class Selection:
     """Asks a predicate about messages of the feed; `selector` answers for those that are left to Python.
 
+    `names`: of topic ids, as far as earlier batches named them; other ids are left to Python.
     `writes`: selected messages have lines; else they are left to Python, and the kernel reads the others.
     """
 
     def __init__(
-        self, predicate: Predicate, selector: Selector, kernel: Kernel, *, show_secrets: bool, writes: bool
+        self,
+        predicate: Predicate,
+        selector: Selector,
+        kernel: Kernel,
+        names: RoomForNames | None = None,
+        *,
+        show_secrets: bool,
+        writes: bool,
     ) -> None:
         self._test = column_test(predicate)
         self._selector = selector
@@ -52,7 +74,8 @@ class Selection:
         self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
         self._readers: dict[bool, ExchangeReader] = {}
         """For headers alone, and for bodies."""
-        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets)
+        self._names = names
+        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
         self._show_secrets = show_secrets
         self._movable: dict[int, bool] = {}
 
@@ -96,7 +119,7 @@ class Selection:
             found = self._read(everything, headers=True)
         else:
             found = self._ask(everything)
-        if self._asks_bodies:
+        if self._asks_bodies and self._keeps_names(everything.batch.messages):
             open_ = np.flatnonzero(found == UNDECIDED)
             codes = everything.batch.messages.rows["code"][everything.asked[open_]].astype(np.int64)
             open_ = open_[self._kinds.are_known(codes)]
@@ -105,6 +128,11 @@ class Selection:
         if not self._writes:
             found[found != REJECTED] = UNDECIDED
         return found
+
+    def _keeps_names(self, messages: Messages) -> bool:
+        """Whether no name can be evicted by others that these messages teach."""
+        size = len(messages.buffer) + len(messages.arena)
+        return self._names is None or self._names.room * LEAST_TOPIC > size
 
     def _ask(self, columns: AskedColumns) -> Answers:
         """The answers that these columns give."""
@@ -143,6 +171,12 @@ class Selection:
         found = self._readers.get(headers)
         if found is None:
             found = self._readers[headers] = ExchangeReader(
-                self._kernel, self._kinds.programs, headers=headers, show_secrets=self._show_secrets, most=MAX_FRAME
+                self._kernel,
+                self._kinds.programs,
+                headers=headers,
+                show_secrets=self._show_secrets,
+                most=MAX_FRAME,
+                names=None if headers else self._names,
+                problems=None if headers else (wordings(), self._kinds.careful),
             )
         return found
