@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKind
 from kafkasniff.engine.versions import distinct
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.filters.columns import FieldColumn
 from kafkasniff.filters.fields import capture_text
 from kafkasniff.model import Endpoint
@@ -204,6 +205,10 @@ class ReadFacts(NamedTuple):
         made = list(self._columns(field, own, codes, ended))
         if field in ("group_id", "transactional_id"):
             known[own[rows["has"] & (HAS_GROUPS if field == "group_id" else HAS_TRANSACTIONS) > 0]] = False
+        elif field == "topic":
+            # Topics of a fetch session are not in the request.
+            for epochs, places in self._values("session_epoch", own, codes):
+                known[places[~np.isin(epochs, (INITIAL_EPOCH, FINAL_EPOCH))]] = False
         return made, known
 
     def _columns(self, field: str, own: Ints, codes: Ints, ended: bool) -> Iterator[FieldColumn]:
@@ -226,7 +231,8 @@ class ReadFacts(NamedTuple):
                 entries = _entries(rows["partitions"], rows["asked_partitions"], ended)
                 yield _numbers(read.partitions["partition"][entries.places], own[entries.rows])
             case "acks":
-                yield from self._values("acks", own, codes)
+                for values, places in self._values("acks", own, codes):
+                    yield _numbers(values, places)
         if not ended:
             return
         match field:
@@ -248,14 +254,14 @@ class ReadFacts(NamedTuple):
         index = self.read.rows[name]
         return FieldColumn(_texts(self.read.names), np.where(index == NONE, -1, index.astype(np.int64)), own)
 
-    def _values(self, name: str, own: Ints, codes: Ints) -> Iterator[FieldColumn]:
-        """A number of the request, whose place among the values depends on the version."""
+    def _values(self, name: str, own: Ints, codes: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """A number of requests, whose place among the values depends on the version, and the exchanges that have it."""
         of = codes[own]
         for code in distinct(of) if len(of) else ():
             values = self.kinds[code].values
             if name in values:
                 chosen = np.flatnonzero(of == code)
-                yield _numbers(self.read.rows["values"][chosen, values.index(name)], own[chosen])
+                yield self.read.rows["values"][chosen, values.index(name)], own[chosen]
 
 
 class _Entries(NamedTuple):

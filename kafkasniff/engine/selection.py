@@ -7,7 +7,8 @@ are left to Python: a `filters.Selector` is asked with their decoded messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +21,26 @@ from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
 from kafkasniff.filters.columns import TRUE, column_test
+from kafkasniff.kafka.messages.problem_words import wordings
 from kafkasniff.native.exchanges import PAIR, ExchangeReader
 from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
+from kafkasniff.native.names import NameFacts
 
-__all__ = ["Selection", "asks_columns"]
+__all__ = ["FactReader", "Selection", "asks_columns"]
+
+LEAST_TOPIC: Final = 18
+"""Fewest bytes of a message that name a topic: its id, and a name of one character."""
 
 Answers = NDArray[np.uint8]
+
+
+class RoomForNames(NameFacts, Protocol):
+    """Names of topic ids (`sinks.native_names.AddedNames`)."""
+
+    @property
+    def room(self) -> int:
+        """Number of topics that can be learned before others are evicted."""
 
 
 def asks_columns(predicate: Predicate) -> bool:
@@ -34,26 +48,86 @@ def asks_columns(predicate: Predicate) -> bool:
     return not fields_of(predicate).isdisjoint(HEADER_FIELDS | BODY_FIELDS)
 
 
+class FactReader:
+    """Reads the values of fields that are in headers and in bodies.
+
+    `names`: of topic ids, as far as earlier batches named them; exchanges with other ids have no facts, and without
+    names none with ids has.
+    """
+
+    def __init__(self, kernel: Kernel, names: RoomForNames | None, *, show_secrets: bool) -> None:
+        self._kernel = kernel
+        self._names = names
+        self._show_secrets = show_secrets
+        self.kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
+        self._readers: dict[bool, ExchangeReader] = {}
+        """For headers alone, and for bodies."""
+
+    def has_bodies(self, columns: AskedColumns) -> NDArray[np.bool_]:
+        """Which of these exchanges are of a kind whose bodies can be read."""
+        messages = columns.batch.messages
+        # No name may be evicted by others that these messages teach.
+        size = len(messages.buffer) + len(messages.arena)
+        if self._names is not None and self._names.room * LEAST_TOPIC <= size:
+            return np.zeros(len(columns), bool)
+        return self.kinds.are_known(messages.rows["code"][columns.asked].astype(np.int64))
+
+    def parts(self, columns: AskedColumns, *, headers: bool) -> Iterator[AskedColumns]:
+        """The same exchanges with `facts`, in consecutive parts; `headers`: only those of headers are needed."""
+        reader = self._reader(headers)
+        pairs = np.zeros(len(columns), PAIR)
+        pairs["request"], pairs["response"] = columns.asked, NONE if columns.answered is None else columns.answered
+        messages = columns.batch.messages
+        first = 0
+        while first < len(pairs):
+            facts, last = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
+            codes = messages.rows["code"][pairs["request"][facts.rows["pair"]]].astype(np.int64)
+            if not headers:
+                settle_choices(facts.rows, codes, self.kinds.known)
+            part = columns.take(np.arange(first, last))
+            part.facts = ReadFacts(facts, self.kinds.known, first, last, headers)
+            yield part
+            first = last
+
+    def _reader(self, headers: bool) -> ExchangeReader:
+        found = self._readers.get(headers)
+        if found is None:
+            found = self._readers[headers] = ExchangeReader(
+                self._kernel,
+                self.kinds.programs,
+                headers=headers,
+                show_secrets=self._show_secrets,
+                most=MAX_FRAME,
+                names=None if headers else self._names,
+                problems=None if headers else (wordings(), self.kinds.careful),
+            )
+        return found
+
+
 class Selection:
     """Asks a predicate about messages of the feed; `selector` answers for those that are left to Python.
 
+    `names`: see `FactReader`.
     `writes`: selected messages have lines; else they are left to Python, and the kernel reads the others.
     """
 
     def __init__(
-        self, predicate: Predicate, selector: Selector, kernel: Kernel, *, show_secrets: bool, writes: bool
+        self,
+        predicate: Predicate,
+        selector: Selector,
+        kernel: Kernel,
+        names: RoomForNames | None = None,
+        *,
+        show_secrets: bool,
+        writes: bool,
     ) -> None:
         self._test = column_test(predicate)
         self._selector = selector
-        self._kernel = kernel
         self._writes = writes
         fields = fields_of(predicate)
         self._asks_client_id = "client_id" in fields
         self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
-        self._readers: dict[bool, ExchangeReader] = {}
-        """For headers alone, and for bodies."""
-        self._kinds = ExchangeKinds(kernel, show_secrets=show_secrets)
-        self._show_secrets = show_secrets
+        self._facts = FactReader(kernel, names, show_secrets=show_secrets)
         self._movable: dict[int, bool] = {}
 
     def pin(self, exchange: int, answer: bool) -> None:
@@ -98,8 +172,7 @@ class Selection:
             found = self._ask(everything)
         if self._asks_bodies:
             open_ = np.flatnonzero(found == UNDECIDED)
-            codes = everything.batch.messages.rows["code"][everything.asked[open_]].astype(np.int64)
-            open_ = open_[self._kinds.are_known(codes)]
+            open_ = open_[self._facts.has_bodies(everything.take(open_))]
             if len(open_):
                 found[open_] = self._read(everything.take(open_), headers=False)
         if not self._writes:
@@ -122,27 +195,5 @@ class Selection:
 
     def _read(self, columns: AskedColumns, *, headers: bool) -> Answers:
         """The same with the values that the kernel reads from headers, or from bodies."""
-        reader = self._reader(headers)
-        found = np.full(len(columns), UNDECIDED, np.uint8)
-        pairs = np.zeros(len(columns), PAIR)
-        pairs["request"], pairs["response"] = columns.asked, NONE if columns.answered is None else columns.answered
-        messages = columns.batch.messages
-        first = 0
-        while first < len(pairs):
-            facts, last = reader.read(messages.rows, messages.buffer, messages.arena, pairs, first)
-            codes = messages.rows["code"][pairs["request"][facts.rows["pair"]]].astype(np.int64)
-            if not headers:
-                settle_choices(facts.rows, codes, self._kinds.known)
-            part = columns.take(np.arange(first, last))
-            part.facts = ReadFacts(facts, self._kinds.known, first, last, headers)
-            found[first:last] = self._ask(part)
-            first = last
-        return found
-
-    def _reader(self, headers: bool) -> ExchangeReader:
-        found = self._readers.get(headers)
-        if found is None:
-            found = self._readers[headers] = ExchangeReader(
-                self._kernel, self._kinds.programs, headers=headers, show_secrets=self._show_secrets, most=MAX_FRAME
-            )
-        return found
+        parts = self._facts.parts(columns, headers=headers)
+        return np.concatenate([np.empty(0, np.uint8), *map(self._ask, parts)])

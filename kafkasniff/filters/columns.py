@@ -58,7 +58,7 @@ class FilteredExchanges(Protocol):
         """Number of exchanges."""
 
     def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
-        """The values of a field, and for which exchanges they are known (None: for all); None: for none.
+        """The values of a field, and for which exchanges these are all (None: for all of them); None: none are known.
 
         `ended`: of the whole exchange, else of the request alone.
         """
@@ -130,6 +130,8 @@ def _comparison(compare: Compare) -> ColumnTest:
             answer = np.where(any_holds, TRUE, otherwise).astype(np.int8)
         if known is None:
             return Bounds(answer, answer)
+        # Further values do not change what one value has decided.
+        known = known | any_holds
         return Bounds(np.where(known, answer, FALSE).astype(np.int8), np.where(known, answer, TRUE).astype(np.int8))
 
     return test

@@ -41,7 +41,7 @@ class AddedNames:
         self,
         kernel: Kernel,
         enricher: Enricher,
-        broker: Callable[[int], Endpoint | None],
+        broker: Callable[[int], Endpoint | None] = lambda _: None,
         known: KnownSessions | None = None,
         text: SessionText = session_json,
     ) -> None:
@@ -69,8 +69,13 @@ class AddedNames:
     @property
     def forgets(self) -> bool:
         """Whether topics may be evicted when others are learned."""
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """Number of topics that can be learned before others are evicted."""
         catalog = self._enricher.catalog
-        return len(catalog.learnt) >= catalog.most_topics
+        return catalog.most_topics - len(catalog.learnt)
 
     def topic(self, topic_id: bytes) -> tuple[bytes | None, bool]:
         """The name of a topic id, and whether it came from a message."""

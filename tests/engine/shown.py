@@ -25,6 +25,7 @@ from kafkasniff.runtime.threads import Threads
 from kafkasniff.sinks.csv import CSV, CsvSink
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.native_lines import NativeLines
+from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.tcp.packets import NO_TIME, PacketBatch
@@ -130,7 +131,8 @@ class _Run:
 
         inspector, selects = self.inspector, None
         if self.predicate is not None and self.selector is not None:
-            selects = Selection(self.predicate, self.selector, self.native, show_secrets=False, writes=writes)
+            names = AddedNames(self.native, self.enricher)
+            selects = Selection(self.predicate, self.selector, self.native, names, show_secrets=False, writes=writes)
         self.enricher.count_into(inspector.summary)
         inspector.count_beside(self.enricher)
         inspector.write_lines(make, selects, ahead=ahead)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.model import Problem
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks import text_columns
@@ -22,7 +24,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS
 from tests.engine.shown import agree, same, shown
-from tests.engine.talks import BEGINNINGS, SAID, UNUSUAL, USUAL, packets_of, said_by, talk_from, talks
+from tests.engine.talks import BEGINNINGS, SAID, TOPIC_ID, UNUSUAL, USUAL, packets_of, said_by, talk_from, talks
 from tests.engine.test_engines import CAPTURES, batches_of
 from tests.filters.expressions import expressions
 from tests.oracle.inspector import ByPython
@@ -272,17 +274,29 @@ def test_every_filter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expression", "is_selected"),
+    ("said", "expression", "is_selected"),
     [
-        *(('api == "Produce"', True), ("latency_ms >= 0", True), ('topic == "orders"', True), ("not (error)", True)),
-        *(("has client_id or acks == 0", True), ("latency_ms > 1s", False), ("error == 7", False)),
+        *((["heartbeat", "produce"], 'api == "Produce"', True), (["heartbeat", "produce"], "latency_ms >= 0", True)),
+        *((["heartbeat", "produce"], 'topic == "orders"', True), (["heartbeat", "produce"], "not (error)", True)),
+        *(
+            (["heartbeat", "produce"], "has client_id or acks == 0", True),
+            (["heartbeat", "produce"], "error == 7", False),
+        ),
+        (["heartbeat", "produce"], "latency_ms > 1s", False),
+        *(
+            (["more than a body", "error"], "error_count == 1", True),
+            (["more than a body", "error"], "error == 7", False),
+        ),
+        *((["fetch by id", "produce"], 'topic == "orders"', True), (["fetch by id", "produce"], 'topic == "x"', False)),
     ],
 )
-def test_filters_do_not_decode(expression: str, is_selected: bool) -> None:
+def test_filters_do_not_decode(said: list[str], expression: str, is_selected: bool) -> None:
     """Python neither decodes nor shows messages of complete exchanges, selected or not."""
-    batches = packets_of(talks([["heartbeat", "produce"] * 6] * 3), [])
+    batches = packets_of(talks([said * 6] * 3), [])
     for form in ("text", "json"):
-        found, expected = agree(form, batches, expression=expression)
+        enricher = Enricher()
+        enricher.catalog.learn_topic(uuid_text(TOPIC_ID), "orders")
+        found, expected = agree(form, batches, expression=expression, enricher=enricher)
         # Messages before the end of the first batch show that it is Kafka.
         assert expected.decoded - found.decoded >= 3 * 2 * 12
         assert bool(found.native) is is_selected

@@ -53,6 +53,7 @@ def begin_lines(
         make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)
         return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.engine.selection import Selection, asks_columns
+    from kafkasniff.sinks.native_names import AddedNames
 
     if not asks_columns(filtered[0]):
         return False
@@ -60,7 +61,8 @@ def begin_lines(
     own = make_renderer(options, settings.payload)
     make = None if maker is None else maker(native, sink, settings, enricher, own, left)
     secrets = inspector.decode_options.show_secrets
-    selection = Selection(*filtered, native, show_secrets=secrets, writes=make is not None)
+    names = AddedNames(native, enricher)
+    selection = Selection(*filtered, native, names, show_secrets=secrets, writes=make is not None)
     return inspector.write_lines(_reader(native, enricher) if make is None else make, selection, ahead=ahead)
 
 

@@ -19,7 +19,16 @@ if TYPE_CHECKING:
     from kafkasniff.model import Connection, Exchange, Summary
     from kafkasniff.native.links import Links
 
-__all__ = ["MAX_PACKETS", "MAX_VALUES", "end_without_messages", "say_nothing", "say_topics"]
+__all__ = [
+    "MAX_PACKETS",
+    "MAX_VALUES",
+    "Held",
+    "HeldFilter",
+    "HeldValues",
+    "end_without_messages",
+    "say_nothing",
+    "say_topics",
+]
 
 MAX_PACKETS: Final = 1_000_000
 """Packets of the captures that are read again: an explanation must not take as long as an answer."""
@@ -71,7 +80,7 @@ def say_nothing(
     if captures and reads_twice(None, captures):
         # If these ports carry Kafka, the filters are the reason.
         scoped = summary is not None and bool(summary.requests + summary.responses)
-        held = _Held(predicate, ports)
+        held = Held(predicate, ports)
         complete = _read(environment, captures, options, held, scoped=scoped, quiet=quiet, catalog=catalog)
         if suffices and held.matched:
             return Exit.OK
@@ -137,7 +146,7 @@ def _read(
     environment: Environment,
     captures: tuple[str, ...],
     options: Mapping[str, Any],
-    held: _Held,
+    held: Held,
     *,
     scoped: bool,
     quiet: bool,
@@ -159,6 +168,11 @@ def _read(
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)
+    finder = None
+    if held.has_columns:
+        from kafkasniff.cli.running.held_columns import HeldColumns
+
+        finder = HeldColumns(held, enricher)
     shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
     with open_captures(captures, stdin=environment.stdin) as source:
         for part in shown_parts(source, Progress(environment, source) if shows else None):
@@ -167,7 +181,7 @@ def _read(
                 break
             packets += part.packets
             held.begins(part)
-            for events in inspector.feed_slices(part):
+            for events, _ in inspector.feed_columns(part, finder):
                 enricher.feed(events)
                 held.take(events)
             held.take_links(inspector.take_links())
@@ -180,7 +194,7 @@ def _read(
     return complete
 
 
-class _Values:
+class HeldValues:
     """Values that exchanges have in one field."""
 
     def __init__(self, field: str) -> None:
@@ -194,6 +208,7 @@ class _Values:
         """There are others, beyond MAX_VALUES."""
 
     def take(self, candidate: Any) -> None:
+        """Add the values of an exchange."""
         kind = self.field.kind
         if kind == "host" and self.name in ("client", "broker", "host"):
             seen = candidate.seen
@@ -202,6 +217,10 @@ class _Values:
             new: Iterable[Any] = ends.get(self.name) or [*ends["client"], *ends["broker"]]
         else:
             new = self._values(candidate)
+        self.add(new)
+
+    def add(self, new: Iterable[Any]) -> None:
+        """Add values, in the order of their exchanges."""
         for value in new:
             if value is None or isinstance(value, dict | list) or value in self.found:
                 continue
@@ -226,24 +245,25 @@ class _Values:
         return f"{plural}: {_listed(names)}{'; there are more' if self.more else ''}"
 
 
-class _Filter:
+class HeldFilter:
     """One of the filters that all must hold."""
 
     def __init__(self, predicate: Predicate) -> None:
         from kafkasniff.filters import compiled, fields_of
         from kafkasniff.filters.fields import FIELDS
 
-        self._predicate = predicate
+        self.predicate = predicate
         self._test = compiled(predicate)
         self._fields = sorted(fields_of(predicate))
         # Paths lead to payload.
-        self._values = [_Values(field) for field in self._fields if field in FIELDS and field not in _PAYLOAD]
+        self.values = [HeldValues(field) for field in self._fields if field in FIELDS and field not in _PAYLOAD]
         self.matches = 0
 
     def take(self, candidate: Any) -> bool:
+        """Add an exchange; returns whether it matches."""
         matches = self._test(candidate) is True
         self.matches += matches
-        for one in self._values:
+        for one in self.values:
             one.take(candidate)
         return matches
 
@@ -255,9 +275,9 @@ class _Filter:
         wanted = self._wanted
         if wanted:
             return f"{self._name} {' or '.join(map(word, wanted[:MAX_NAMED]))}"
-        if isinstance(self._predicate, Compare) and isinstance(self._predicate.value, str | int | float):
-            value = _shown(self._predicate.field, self._predicate.value)
-            return f"{self._name} {self._predicate.operator} {printable(value)}"
+        if isinstance(self.predicate, Compare) and isinstance(self.predicate.value, str | int | float):
+            value = _shown(self.predicate.field, self.predicate.value)
+            return f"{self._name} {self.predicate.operator} {printable(value)}"
         return f"a filter on {', '.join(self._fields)}"
 
     @property
@@ -268,7 +288,7 @@ class _Filter:
     def _wanted(self) -> list[str]:
         """The values of which one must hold, as text; empty if the filter is not such a choice."""
         found: list[str] = []
-        for leaf in _leaves(self._predicate):
+        for leaf in _leaves(self.predicate):
             if leaf is None or leaf.operator not in ("==", "in", "glob") or len(self._fields) > 1:
                 return []
             given = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
@@ -277,29 +297,37 @@ class _Filter:
 
     def in_words(self) -> str:
         """Why it matches nothing: the values that there are."""
-        held = [text for one in self._values if (text := one.in_words(self._wanted))]
+        held = [text for one in self.values if (text := one.in_words(self._wanted))]
         return "; ".join([f"no exchange matches {self.text}", *held])
 
 
-class _Held:
+class Held:
     """What captures hold."""
 
     def __init__(self, predicate: Predicate | None, ports: Sequence[int]) -> None:
         from kafkasniff.filters.tree import And
 
         parts = () if predicate is None else predicate.parts if isinstance(predicate, And) else (predicate,)
-        self._filters = [_Filter(part) for part in parts]
+        self.filters = [HeldFilter(part) for part in parts]
         self._predicate = predicate
-        self._wanted_ports = frozenset(ports)
-        self._exchanges = 0
+        self.wanted_ports = frozenset(ports)
+        self.exchanges = 0
         """On these ports."""
         self.matched = 0
         """Those that all filters select."""
-        self._ports: Counter[int] = Counter()
+        self.ports: Counter[int] = Counter()
         self._protocols: Counter[str] = Counter()
         self._openings: dict[str, Counter[str]] = {"refused": Counter(), "unanswered": Counter()}
-        self._start_ns: int | None = None
+        self.start_ns: int | None = None
         self.summary: Summary | None = None
+
+    @property
+    def has_columns(self) -> bool:
+        """Whether columns can have all that the filters ask for."""
+        from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS
+        from kafkasniff.filters import fields_of
+
+        return fields_of(self._predicate) <= HEADER_FIELDS | BODY_FIELDS
 
     @property
     def records(self) -> Any:
@@ -312,9 +340,9 @@ class _Held:
         """Note the time of the first packet, which relative times count from."""
         from kafkasniff.tcp.packets import NO_TIME
 
-        if self._start_ns is None:
+        if self.start_ns is None:
             times = part.time_ns[part.time_ns != NO_TIME]
-            self._start_ns = int(times[0]) if len(times) else None
+            self.start_ns = int(times[0]) if len(times) else None
 
     def take(self, events: Iterable[Any]) -> None:
         """Take events of an inspector."""
@@ -345,14 +373,14 @@ class _Held:
         seen = exchange.request or exchange.response
         assert seen is not None
         if seen.broker is not None:
-            self._ports[seen.broker.port] += 1
-            if self._wanted_ports and seen.broker.port not in self._wanted_ports:
+            self.ports[seen.broker.port] += 1
+            if self.wanted_ports and seen.broker.port not in self.wanted_ports:
                 return
-        self._exchanges += 1
+        self.exchanges += 1
         candidate = Candidate(
-            request=exchange.request, response=exchange.response, ended=exchange, start_ns=self._start_ns
+            request=exchange.request, response=exchange.response, ended=exchange, start_ns=self.start_ns
         )
-        matches = [one.take(candidate) for one in self._filters]
+        matches = [one.take(candidate) for one in self.filters]
         self.matched += all(matches)
 
     def _connection(self, connection: Connection) -> None:
@@ -362,19 +390,19 @@ class _Held:
 
     def in_words(self) -> str:
         """The line: why nothing was selected, and what there is."""
-        if not self._exchanges:
-            asked = f"no Kafka messages{_on_ports(self._wanted_ports)}"
-            if self._ports:
-                found = [port for port, _ in self._ports.most_common()]
+        if not self.exchanges:
+            asked = f"no Kafka messages{_on_ports(self.wanted_ports)}"
+            if self.ports:
+                found = [port for port, _ in self.ports.most_common()]
                 return f"{asked}; Kafka is on port{'' if len(found) == 1 else 's'} {_listed(found)}"
             return f"{asked}: {self._traffic()}"
         if self.matched:
             return f"{_count(self.matched, 'exchange')}, but nothing to show of them"
-        none = [one for one in self._filters if not one.matches]
+        none = [one for one in self.filters if not one.matches]
         if none:
             return "; ".join(one.in_words() for one in none)
-        each = ", ".join(f"{one.text} ({one.matches:,})" for one in self._filters)
-        return f"none of {_count(self._exchanges, 'exchange')} matches all filters; these match one: {each}"
+        each = ", ".join(f"{one.text} ({one.matches:,})" for one in self.filters)
+        return f"none of {_count(self.exchanges, 'exchange')} matches all filters; these match one: {each}"
 
     def _traffic(self) -> str:
         summary = self.summary
