@@ -74,11 +74,11 @@ def _returning_instance(stage: Stage) -> None:
         stage.run(groups("once", broker, 5, *settings))
 
 
-def _restarts(word: str) -> Callable[[Stage], None]:
+def _restarts(*words: str) -> Callable[[Stage], None]:
     def play(stage: Stage) -> None:
         broker = _broker(stage, 40)
         with stage.recording(broker.port()):
-            for _ in range(5):
+            for word in words:
                 stage.run(groups(word, broker, 10), fails=True)
 
     return play
@@ -195,13 +195,24 @@ FAULTS = [
     Fault(
         "poison-record.pcap",
         "a consumer commits each record, fails at record 7, and is started again, five times",
-        _restarts("stops-at-7"),
+        _restarts(*["stops-at-7"] * 5),
     ),
     Fault(
         "consumer-restarts.pcap",
         "the same consumer, which ends after five records each time and continues where it was",
-        _restarts("takes-5"),
+        _restarts(*["takes-5"] * 5),
         looks_like="poison-record.pcap",
+    ),
+    Fault(
+        "poison-record-twice.pcap",
+        "a consumer fails at the first record without a commit, is started again, and fails again",
+        _restarts("stops-at-0", "stops-at-0"),
+    ),
+    Fault(
+        "record-fails-once.pcap",
+        "a consumer fails at the first record without a commit, is started again, and continues",
+        _restarts("stops-at-0", "once"),
+        looks_like="poison-record-twice.pcap",
     ),
     Fault(
         "share-group-archives.pcap",

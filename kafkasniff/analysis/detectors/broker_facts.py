@@ -32,7 +32,7 @@ MAX_NODES: Final = 1 << 14
 """Endpoints of brokers; also epochs of brokers."""
 _BODY: Final = re.compile(r'"brokers":\[')
 _REPLICA: Final = r'"replica_state":\{"replica_id":(?P<node>[0-9]{1,9}),"replica_epoch":(?P<epoch>[0-9]{1,18})\}'
-_LEADER: Final = ("topic", "partition", "leader", "count", "first", "last")
+_LEADER: Final = ("topic", "partition", "leader", "leader_epoch", "count", "first", "last")
 _APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
 
 
@@ -53,11 +53,12 @@ def fact_shapes() -> dict[str, Shape]:
     """For `Detector.shapes`."""
     count: Any = (("count", pa.int64(), "sum"),)
     seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
-    partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()), ("leader", pa.int64()))
+    partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()))
+    leader = (("leader", pa.int64()), ("leader_epoch", pa.int64()))
     node = ("node", pa.int64())
     return {
         "nodes": Shape(keys=(node, *BROKER), measures=count, weight="count", bound=MAX_NODES),
-        "leaders": Shape(keys=partition, measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
+        "leaders": Shape(keys=(*partition, *leader), measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
         "listed": Shape(
             keys=(*CLUSTER, *BROKER, ("nodes", pa.string()), ("second", pa.int64())),
             measures=(*count, *seen),
@@ -119,7 +120,8 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
         for topic in body.topics:
             for partition in topic.partitions:
                 name = topic.name or topic.topic_id
-                _append(leaders, row["cluster"], name, partition.partition_index, partition.leader_id, *seen)
+                leads = partition.leader_id, partition.leader_epoch
+                _append(leaders, row["cluster"], name, partition.partition_index, *leads, *seen)
                 if numbers and partition.isr_nodes:
                     for node in {*partition.replica_nodes} - {*partition.isr_nodes} - numbers:
                         _append(short, row["cluster"], node, name, partition.partition_index, *seen)
@@ -182,6 +184,8 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 class _Partition(msgspec.Struct):
     partition_index: _Int32 = -1
     leader_id: _Int32 = -1
+    leader_epoch: _Int32 = -1
+    """Tells a leader that leads again from one that stayed; -1 before Kafka 2.1."""
     replica_nodes: list[_Int32] = []
     isr_nodes: list[_Int32] = []
 

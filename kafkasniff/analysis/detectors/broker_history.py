@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from operator import itemgetter
 from typing import Any, Final
@@ -91,7 +92,7 @@ class BrokerHistory:
             return None
         self._lookups -= count
         found: dict[int, int] = {}
-        for _, place in led[:count]:
+        for place in {place for _, place in led[:count]}:
             leaders = self._leaders[place]
             after = bisect_left(leaders, (since_ns, -1))
             if after == len(leaders):
@@ -126,19 +127,24 @@ _Place = tuple[str | None, str | None, int]
 def _leaders(
     detector: Detector[Any],
 ) -> tuple[dict[_Node, list[tuple[int, _Place]]], dict[_Place, list[tuple[int, int]]]]:
-    """Partitions by leader and leaders by partition, both ordered by when metadata first named the leader."""
-    led: dict[_Node, list[tuple[int, _Place]]] = {}
+    """Partitions by leader and leaders by partition, both ordered by when metadata first named the leader.
+
+    A leader that leads again is there again.
+    """
     leaders: dict[_Place, list[tuple[int, int]]] = {}
     for row in detector.resolved("leaders").to_pylist():
-        if row["leader"] < 0 or row["first"] is None:
-            continue
-        place = (row["cluster"], row["topic"], row["partition"])
-        led.setdefault((row["cluster"], row["leader"]), []).append((row["first"], place))
-        leaders.setdefault(place, []).append((row["first"], row["leader"]))
+        if row["leader"] >= 0 and row["first"] is not None:
+            place = (row["cluster"], row["topic"], row["partition"])
+            leaders.setdefault(place, []).append((row["first"], row["leader"]))
+    led: dict[_Node, list[tuple[int, _Place]]] = {}
+    for place, changes in leaders.items():
+        changes.sort()
+        # Epochs also begin for other reasons, such as a smaller ISR.
+        changes[:] = [next(same) for _, same in itertools.groupby(changes, key=itemgetter(1))]
+        for first, leader in changes:
+            led.setdefault((place[0], leader), []).append((first, place))
     for places in led.values():
         places.sort(key=itemgetter(0))
-    for changes in leaders.values():
-        changes.sort()
     return led, leaders
 
 

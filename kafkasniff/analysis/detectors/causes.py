@@ -40,7 +40,8 @@ _NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "unreached-listeners", "broker-gone", "late-answers"),
     "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "cut-connections", "unreached-listeners"),
-    "late-answers": ("broker-gone", *_NETWORK),
+    "late-answers": ("broker-gone", *_NETWORK, "follower"),
+    "follower": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
     "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader", "connection-churn"),
@@ -62,14 +63,14 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "blocked-streams-groups": ("missing-topics", "broker-gone"),
     "lost-records": ("broker-gone", "hidden-errors", "not-leader", "oversized-messages"),
 }
-"""Detectors, error codes and kinds of trouble that may explain the findings of another, the likeliest first. For error
-codes, see `dissectors/errors.txt`."""
+"""Detectors, error codes and kinds of trouble that may explain the findings of another, or a kind of trouble, the
+likeliest first. For error codes, see `dissectors/errors.txt`."""
 _ANY: Final = ()
 _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "connection-churn": _ANY,
     "stuck-stable-offsets": _ANY,
     "unanswered-requests": _ANY,
-    "late-answers": ("broker-gone", *_NETWORK),
+    "late-answers": ("broker-gone", *_NETWORK, "follower"),
     "slow-broker": ("broker-gone", *_NETWORK),
     "metadata-storms": ("connection-churn",),
     "blocked-streams-groups": ("missing-topics",),
@@ -253,7 +254,9 @@ def _causes_of(effect: Finding) -> tuple[str, ...]:
     """Detectors and codes whose effect it may be, the likeliest first."""
     code = _code_of(effect)
     error = None if code is None else error_by_code(int(code))
-    return _CAUSES.get(effect.detector, ()) if error is None else error.after
+    if error is not None:
+        return error.after
+    return _CAUSES.get(str(effect.subject.get("trouble")), _CAUSES.get(effect.detector, ()))
 
 
 def _may_cause(cause: Finding, effect: Finding) -> bool:
@@ -263,7 +266,10 @@ def _may_cause(cause: Finding, effect: Finding) -> bool:
     # What is wrong with a broker concerns all clients.
     silent = cause.subject.get("trouble") == "silent"
     # A leader waits for a follower that is gone, until that is no longer in sync.
-    follower = cause.detector == "broker-gone" and bool(effect.values.get("replicas"))
+    still = cause.subject.get("trouble") == "follower"
+    follower = (still or cause.detector == "broker-gone") and bool(effect.values.get("replicas"))
+    if still and not follower:
+        return False
     of_broker = cause.detector == "broker-gone" or silent or (error is not None and error.settles == "operator")
     for name in _SHARED:
         if (of_broker and name in _CLIENT) or (silent and effect.detector == "slow-broker"):

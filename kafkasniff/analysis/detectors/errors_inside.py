@@ -129,8 +129,8 @@ class _Case(msgspec.Struct):
     error: KafkaError | None
     solved: bool
     """A later request of the client to the same API for the same thing succeeded."""
-    worked: bool
-    """An earlier or later one did."""
+    successes: int
+    """How many earlier and later ones did."""
     lasted: int
     """Nanoseconds from the first error that no success followed to the last; if solved, from the first."""
     severity: Severity | None
@@ -378,22 +378,24 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
     def _cases(self, tallies: Mapping[tuple[Any, ...], dict[str, Any]]) -> Iterator[_Case]:
         rows = self.resolved("cases").to_pylist()
         failing = {_source(row) for row in rows}
-        fine: dict[tuple[Any, ...], int] = {}
+        fine: dict[tuple[Any, ...], tuple[int, int]] = {}
         succeeded = self.resolved("fine")
-        names = (*(name for name, _ in (*_SOURCE, *_TARGET)), "last")
-        for *place, partition, last in zip(*(succeeded.column(name).to_pylist() for name in names), strict=True):
+        names = (*(name for name, _ in (*_SOURCE, *_TARGET)), "last", "count")
+        for *place, partition, last, count in zip(*(succeeded.column(name).to_pylist() for name in names), strict=True):
             if last is not None and tuple(place[: len(_SOURCE)]) in failing:
                 for target in {(*place, partition), (*place, None)}:
-                    fine[target] = max(fine.get(target, last), last)
+                    latest, before = fine.get(target, (last, 0))
+                    fine[target] = max(latest, last), before + count
         for row in rows:
             error = error_by_code(row["error_code"])
-            done = fine.get((*_source(row), row["name"], row["topic"], row["partition"]))
+            target = (*_source(row), row["name"], row["topic"], row["partition"])
+            done, successes = fine.get(target, (None, 0))
             solved, lasted = False, 0
             if row["last"] is not None and row["first"] is not None:
                 solved = done is not None and done > row["last"]
                 start = row["first"] if solved or done is None else max(row["first"], done)
                 lasted = row["last"] - start
-            case = _Case(row, error, solved, done is not None, lasted, None)
+            case = _Case(row, error, solved, successes, lasted, None)
             tally = tallies.get(case.cause)
             if tally is not None:
                 case.severity = self._severity(case, tally["count"])
@@ -407,13 +409,13 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         works = is_work(row["api"])
         many = row["count"] >= limits.many or total >= limits.many * FLOOD
         found: Severity | None
-        if settles == "protocol" and case.solved:
+        if settles == "protocol" and case.solved and row["count"] <= limits.many * case.successes:
             return None
         if settles == "answer":
             found = "warning" if many else "note"
         elif (settles not in ("client", "protocol") and (error is None or not error.retriable or not case.solved)) or (
             not case.solved
-            and case.lasted >= (limits.stuck if case.worked or settles == "protocol" else limits.lasting)
+            and case.lasted >= (limits.stuck if case.successes or settles == "protocol" else limits.lasting)
             and total >= limits.at_least
         ):
             found = "error" if works else "warning"

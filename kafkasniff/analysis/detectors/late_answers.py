@@ -50,7 +50,7 @@ class LateThresholds(Parameters, frozen=True, kw_only=True):
     connections: Annotated[
         int, Meta(ge=1, description="Report a broker that answered nothing while this many connections waited …")
     ] = CONNECTIONS
-    silent: Annotated[Duration, Meta(ge=1, description="… or one that waited this long and was answered.")] = SILENT_NS
+    silent: Annotated[Duration, Meta(ge=1, description="… or one that waited this long.")] = SILENT_NS
     pauses: Annotated[
         int,
         Meta(ge=1, description="Report a broker that paused this often, for 200 ms or longer each time …"),
@@ -65,7 +65,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
     an error if that lasts until the end of the capture. A leader whose requests with acks=all wait for it meanwhile is
     not reported. A broker that does so again and again, even for fractions of a second, is reported once, as a warning.
     Responses that an outage of the network held up (`transport-trouble`) do not count, nor those near a gap in the
-    capture.
+    capture. A single late response with an error is reported as that error (`hidden-errors`).
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
     throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
@@ -105,6 +105,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
             or not pausing.issuperset(one.brokers)
         ]
         late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
+        # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
+        late = [one for one in late if not one.row["failed"]]
         rest = [one.row for one in late if not any(silence.explains(one) for silence in known)]
         return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
 
@@ -264,7 +266,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     )
                     for one in rows[:MAX_EVIDENCE]
                 ),
-                values={"worst_ms": worst / 1000, "mean_ms": sum(one["late_us"] for one in rows) / count / 1000},
+                values={
+                    "worst_ms": worst / 1000,
+                    "mean_ms": sum(one["late_us"] for one in rows) / count / 1000,
+                    "replicas": all(one["replicas"] for one in rows),
+                },
             )
 
 

@@ -15,7 +15,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
-from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
@@ -274,6 +274,10 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 evidence=evidence,
                 values={"brokers": [row["node"], row["other"]]},
             )
+
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        if finding.values.get("opening") == "silent":
+            yield "late-answers", {"broker": finding.subject["broker"], "trouble": "silent"}
 
     def _failures(
         self, advertised: dict[Any, list[tuple[str, int]]], reached: set[tuple[str | None, str]]

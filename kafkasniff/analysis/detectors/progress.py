@@ -29,6 +29,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, p
 from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 
 __all__ = ["GrowingLag", "RepeatedStarts"]
@@ -46,6 +47,8 @@ _RISING: Final = 2 / 3
 _NEAR: Final = 0.9
 """At the end, it is at least this fraction of its maximum: it is not being worked off."""
 
+_TWICE: Final = 2
+"""As many starts say something if nothing else came of them."""
 _STOPPED: Final = 3
 """A position that has not moved for this many times its longest pause has stopped: the lag grows until the end."""
 
@@ -68,7 +71,8 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
     """Groups whose consumers begin at the same offset again and again, although they receive its records.
 
     Each new connection that receives records begins where the group's last commit was. If that does not move, either no
-    record is processed to its end (a record on which the program fails), or nothing is committed. A program that fails
+    record is processed to its end (a record on which the program fails), or nothing is committed. Two starts are a
+    warning if the client ended each connection and the group has committed nothing since. A program that fails
     without a restart returns to the same offset on its connection: an error if it does not get beyond it, otherwise a
     warning.
 
@@ -83,7 +87,10 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id", "partitions")
-        return {"exchanges": TableReading(own, ("Fetch", *MEMBER_APIS))}
+        return {
+            "exchanges": TableReading(own, ("Fetch", "TxnOffsetCommit", *MEMBER_APIS)),
+            TRANSPORT: TableReading(("connection_id", "ended_by", "ended_ns"), optional=True),
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (*CLIENT, *_PARTITION, ("connection_id", pa.int64()))
@@ -101,11 +108,28 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
                 weight="count",
                 bound=MAX_SESSIONS,
             ),
+            "committed": Shape(
+                keys=(("group_id", pa.string()), *_PARTITION),
+                measures=(("time_ns", pa.int64(), "max"),),
+                bound=MAX_SESSIONS,
+            ),
+            "ended": Shape(
+                keys=(("connection_id", pa.int64()),), measures=(("ended_ns", pa.int64(), "max"),), bound=MAX_SESSIONS
+            ),
             "members": MEMBER_SHAPE,
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == TRANSPORT:
+            batch = only(batch, in_any(batch, "ended_by", ("client",)))
+            self.parts["ended"].add({name: column(batch, name) for name in ("connection_id", "ended_ns")})
+            return
         self.parts["members"].add(member_rows(batch))
+        commits = only(batch, pc.and_(in_any(batch, "api", _COMMITS), pc.is_valid(column(batch, "group_id"))))
+        rows = named(exploded(commits, ["group_id", "time_ns", *CLUSTER_COLUMNS]))
+        rows = only(rows, pc.equal(column(rows, "error_code"), 0))
+        what = ("group_id", "topic", "partition", "time_ns")
+        self.parts["committed"].add({**clusters(rows), **{name: column(rows, name) for name in what}})
         batch = only(batch, pc.and_(in_any(batch, "api", ["Fetch"]), pc.is_valid(column(batch, "time_ns"))))
         batch = only(batch, pc.invert(is_follower(column(batch, "client_id"))))
         rows = named(exploded(batch, [*ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
@@ -126,11 +150,18 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
             if group is not None:
                 starts.setdefault((row["cluster"], group, row["topic"], row["partition"]), []).append(row)
         found: dict[tuple[Any, ...], list[list[Row]]] = {}
+        committed = {(row["group_id"], *_place(row)): row["time_ns"] for row in self.resolved("committed").to_pylist()}
+        ended = {row["connection_id"]: row["ended_ns"] for row in self.parts["ended"].table().to_pylist()}
         for (*place, _, _), rows in starts.items():
             rows.sort(key=lambda row: (row["time_ns"], row["connection_id"]))
-            longest = max(_runs(rows), key=len)
-            if len(longest) >= self.thresholds.at_least:
-                found.setdefault(tuple(place), []).append(longest)
+            runs = _runs(rows)
+            longest = max(runs, key=len)
+            if len(longest) < self.thresholds.at_least:
+                longest = runs[-1]
+                commits = committed.get((place[1], *_place(longest[0]))) or 0
+                if len(longest) < _TWICE or commits > longest[0]["time_ns"] or not _one_by_one(longest, ended):
+                    continue
+            found.setdefault(tuple(place), []).append(longest)
         for (cluster, group), runs in found.items():
             yield self._finding(cluster, group, sorted(runs, key=lambda run: (-len(run), run[0]["time_ns"])))
 
@@ -142,7 +173,7 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         first, last = worst[0]["time_ns"], worst[-1]["time_ns"]
         who = list(dict.fromkeys(client(row) for row in worst))
         return self.finding(
-            "error",
+            "error" if len(worst) >= self.thresholds.at_least else "warning",
             f"group {word(group)}{in_cluster(self.clusters, cluster)} started {len(worst):,} times at {places}"
             f"{span(first, last)}, and got its records each time",
             meaning=(
@@ -241,6 +272,12 @@ def _runs(rows: Sequence[Row]) -> list[list[Row]]:
         else:
             runs.append([row])
     return runs
+
+
+def _one_by_one(run: Sequence[Row], ended: Mapping[int, int]) -> bool:
+    """Whether clients ended each of these connections, and before the next one began to read."""
+    ends = [ended.get(row["connection_id"]) for row in run]
+    return None not in ends and all(end < row["time_ns"] for end, row in zip(ends, run[1:], strict=False) if end)
 
 
 class GrowingLagThresholds(Parameters, frozen=True, kw_only=True):

@@ -136,6 +136,7 @@ class OwedResponses(Detector[P]):
             "duration_us",
             "retransmits",
             "status",
+            "error_count",
             *CLIENT_COLUMNS,
             "broker_ip",
             "broker_port",
@@ -144,7 +145,9 @@ class OwedResponses(Detector[P]):
         transport = ("connection_id", "time_ns", "end_time_ns", *WAY_COLUMNS, "ended_by", "ended_ns", "stalls")
         return {
             "exchanges": TableReading((*ORDER, *own)),
-            "connections": TableReading(("connection_id", "end_time_ns", "unanswered", "captured"), optional=True),
+            "connections": TableReading(
+                ("connection_id", "end_time_ns", "unanswered", "captured", "broker_ip", "broker_port"), optional=True
+            ),
             TRANSPORT: TableReading(transport, optional=True),
             "problems": TableReading(("connection_id", "time_ns", "kind"), optional=True),
         }
@@ -153,7 +156,7 @@ class OwedResponses(Detector[P]):
         order = tuple((name, pa.int64()) for name in ORDER)
         text = tuple((name, pa.string()) for name in ("api", "status"))
         times = tuple((name, pa.int64()) for name in ("due_ns", "end_ns", "late_us"))
-        flags = tuple((name, pa.bool_()) for name in ("replicas", "lost"))
+        flags = tuple((name, pa.bool_()) for name in ("replicas", "lost", "failed"))
         keys = (*order, *CLIENT, *BROKER, *text, *times, *flags)
         high: Any = ("end_ns", pa.int64(), "max")
         one: Any = (("one", pa.int8()),)
@@ -173,6 +176,7 @@ class OwedResponses(Detector[P]):
             ),
             "whole": Shape(keys=one, measures=(high, ("answered", pa.int64(), "sum"))),
             "connections": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
+            "heard": Shape(keys=BROKER, measures=(("count", pa.int64(), "sum"),), weight="count", bound=MAX_REQUESTS),
             "left": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             "last": Shape(keys=connection, measures=(high,), bound=MAX_REQUESTS),
             **gap_shapes(),
@@ -194,6 +198,8 @@ class OwedResponses(Detector[P]):
             mask = pc.greater(column(batch, "unanswered"), 0)
             ends = {"connection_id": column(batch, "connection_id").filter(mask), "end_ns": end.filter(mask)}
             self.parts["connections"].add(ends)
+            heard = only(batch, in_any(batch, "captured", ["both"]))
+            self.parts["heard"].add({"broker": broker_endpoint(heard), "count": np.ones(heard.num_rows, np.int64)})
         else:
             self._exchanges(batch)
 
@@ -233,6 +239,7 @@ class OwedResponses(Detector[P]):
                 "late_us": late,
                 "replicas": pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False),
                 "lost": pc.fill_null(pc.greater(column(batch, "retransmits"), 0), False),
+                "failed": pc.fill_null(pc.greater(column(batch, "error_count"), 0), False),
             }
         )
 
@@ -289,7 +296,7 @@ def silences(
     connections: int = CONNECTIONS,
     silent_ns: int = SILENT_NS,
 ) -> list[Silence]:
-    """Find those of at least `late_ns` in which `connections` waited, or that lasted for `silent_ns` and are over.
+    """Find those of at least `late_ns` in which `connections` waited, or that lasted for `silent_ns`.
 
     Requests that had to be sent again do not count: a kernel acknowledges what it has, even if its broker stands still.
     Brokers that only owe responses to requests with acks=all may wait for a follower. They are not reported if another
@@ -297,11 +304,12 @@ def silences(
     """
     answers = Answers(detector)
     owed = [one for one in owed if one.overdue_ns >= late_ns and not one.row["lost"]]
+    # One connection alone may have waited for what its error names.
     found = [
         silence
         for silence in answers.missing(owed, late_ns)
         if silence.connections >= connections
-        or (silence.back_ns is not None and silence.until_ns - silence.first_ns >= silent_ns)
+        or (silence.until_ns - silence.first_ns >= silent_ns and not all(one.row["failed"] for one in silence.owed))
     ]
     return without_leaders(found, owed)
 
@@ -318,6 +326,9 @@ class Answers:
         self._slots: dict[str, list[dict[str, Any]]] = {}
         for row in rows:
             self._slots.setdefault(row["broker"], []).append(row)
+        # A broker that never answered: its packets without data prove that responses would be in the capture.
+        for row in detector.parts["heard"].table().to_pylist():
+            self._slots.setdefault(row["broker"], [])
 
     def lasted_ns(self, broker: str) -> int:
         """Time between its first and its last response."""
@@ -327,14 +338,15 @@ class Answers:
     def _gaps(self, broker: str, fine: bool) -> _Gaps:
         """Times between responses of a broker."""
         slots = self._slots.get(broker)
-        if not slots:
+        if slots is None or (fine and not slots):
             none = np.empty(0, np.int64)
-            return none, none, none.astype(np.bool_)  # it may not be a broker
+            return none, none, none.astype(np.bool_)
         if fine:
             parts = np.array([slot["slot"] * PARTS + part for slot in slots for part in _parts(slot)], np.int64)
             return (parts[:-1] + 1) * PART_NS, parts[1:] * PART_NS, np.zeros(len(parts) - 1, np.bool_)
         starts = np.array([0, *(row["last"] for row in slots)], np.int64)
-        ends = np.array([*(row["first"] for row in slots), max(self._end_ns or 0, slots[-1]["last"])], np.int64)
+        end = max([self._end_ns or 0, *(row["last"] for row in slots[-1:])])
+        ends = np.array([*(row["first"] for row in slots), end], np.int64)
         return starts, ends, np.arange(len(ends)) == len(ends) - 1
 
     def missing(self, owed: Iterable[Owed], at_least_ns: int, *, fine: bool = False) -> list[Silence]:

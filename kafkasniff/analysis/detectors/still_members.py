@@ -233,24 +233,37 @@ class StillMembers(Detector[StillMembersThresholds]):
         times = f", {plural(len(silences), 'time')} in all" if silences[1:] else ""
         severity: Severity = "warning" if lasted >= self.thresholds.long else "note"
         group = worst.row["group_id"]
+        follows = is_broker(worst.row["client_id"], ())
         member = "" if group is None else f", member of group {word(group)},"
         sent = "fetch" if group is None else "heartbeat"
-        often = f"{elapsed(worst.usual)} after the one before" if group is None else f"each {elapsed(worst.usual)}"
+        often = "at once after a response" if group is None else f"each {elapsed(worst.usual)}"
         over = "" if group is None else "; after session.timeout.ms, the coordinator gives them to other members"
+        waited = (
+            "It is a follower: leaders wait for it with acks=all, for up to replica.lag.time.max.ms; then it is no "
+            "longer in sync"
+            if follows
+            else f"The records of its partitions waited that long{over}"
+        )
         return self.finding(
             severity,
             f"{client(worst.row)}{member} stood still from {clock_time(worst.first)[:-3]} to "
             f"{clock_time(worst.until)[:-3]}: no {sent} for {elapsed(lasted)}, otherwise {often}{times}",
             meaning=(
-                "The broker had answered all of its requests, and the connection stayed open: the client's process "
-                f"did nothing. The records of its partitions waited that long{over}."
+                "The broker had answered all of its requests, and the connection stayed open: the "
+                f"{'follower' if follows else 'client'}'s process did nothing. {waited}."
             ),
             advice=(
-                "Compare the time with the client's garbage collection log, its limits of CPU and memory (throttled "
-                "containers, swapping), and suspended machines. Clients without a thread for heartbeats: process fewer "
-                "records between polls."
+                "Compare the time with this broker's garbage collection log, with stalls of its disks, and with limits "
+                "of CPU and memory of its machine (swapping, snapshots, migrations)."
+                if follows
+                else "Compare the time with the client's garbage collection log, its limits of CPU and memory "
+                "(throttled containers, swapping), and suspended machines. Clients without a thread for heartbeats: "
+                "process fewer records between polls."
             ),
-            subject=subject(worst.row, "client_id", "client_ip", "group_id"),
+            subject={
+                **({} if follows else subject(worst.row, "client_id", "client_ip", "group_id")),
+                **({"trouble": "follower", "follower": worst.row["client_id"]} if follows else {}),
+            },
             count=len(silences),
             first=silences[0].first,
             last=silences[-1].until,

@@ -68,7 +68,7 @@ class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
     lasting: Annotated[
         Duration,
         Meta(ge=0, description="… and so are those that began this shortly before the end: it may be created soon."),
-    ] = 2_000_000_000
+    ] = 5_000_000_000
 
 
 class MissingTopics(Detector[MissingTopicThresholds]):

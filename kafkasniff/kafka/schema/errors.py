@@ -73,14 +73,14 @@ def _table() -> dict[int, KafkaError]:
             case ("in", apis, "do", *_) if error:
                 advice = line.split(None, 3)[3]
                 error["advice_by_api"] |= dict.fromkeys(apis.split(","), advice)
-            case ("in", api, who) if error and who in get_args(Settles):
-                error["exceptions"][api] = who
+            case ("in", apis, who) if error and who in get_args(Settles):
+                error["exceptions"] |= dict.fromkeys(apis.split(","), who)
             case _ if error and "meaning" not in error and line.startswith("      "):
                 error["meaning"] = line.strip()
             case _:
                 raise DefinitionError(
                     f"{path}:{number}: a line is: CODE NAME retriable|- WHO SINCE [FORMER NAMES], or below it a "
-                    "meaning, `do ADVICE`, `like CODE`, `after CAUSE…`, `in API WHO`, `in API,API do ADVICE`"
+                    "meaning, `do ADVICE`, `like CODE`, `after CAUSE…`, `in API,API WHO`, `in API,API do ADVICE`"
                 )
     return {code: KafkaError(**fields) for code, fields in table.items()}
 

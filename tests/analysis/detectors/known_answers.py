@@ -43,6 +43,7 @@ SHOWN = [
     Case("hidden-errors", "two clients and two codes", scenes.two_causes),
     Case("hidden-errors", "40 clients, each with a group of its own", scenes.joins(26, clients=40)),
     Case("hidden-errors", "a group that does not exist", scenes.asked_for_groups(1)),
+    Case("hidden-errors", "a transaction that waits for long", scenes.in_a_row(2, 30)),
     Case("metadata-storms", "storm", scenes.metadata(35, METADATA)),
     Case("all-topics", "all", scenes.all_topics),
     Case("rebalance-storms", "storm", scenes.storm),
@@ -92,6 +93,7 @@ SHOWN = [
 LOOK_ALIKES = [
     Case("late-answers", "allowed waits", scenes.patient),
     Case("hidden-errors", "message without an error", scenes.message_without_an_error),
+    Case("hidden-errors", "transactions in a row", scenes.in_a_row(12, 3)),
     Case("metadata-storms", "slow", scenes.metadata(35, METADATA, then=0.5)),
     Case("all-topics", "one topic", scenes.metadata(6, METADATA)),
     Case("rebalance-storms", "growing group", scenes.growing),

@@ -301,6 +301,21 @@ def in_time() -> list[Talk]:
     return [talk.ended()]
 
 
+def in_a_row(count: int, refusals: int) -> Scene:
+    """Transactions that are refused while the one before is completed, each this often, and then begin."""
+
+    def scene() -> list[Talk]:
+        talk = Talk()
+        begun(talk)
+        for _ in range(count):
+            for _ in range(refusals):
+                transaction(talk, 0.1, ends=False, error=CONCURRENT_TRANSACTIONS)
+            transaction(talk, 0.1)
+        return [talk.ended()]
+
+    return scene
+
+
 # -- consumers and quotas
 
 

@@ -66,7 +66,7 @@ def restless(brokers: int, absences: int) -> BrokerGone:
             epochs.append({**seen, "node": node, "epoch": number})
             listed.append({**seen, "broker": "10.0.0.9:9092", "nodes": str(node), "second": time // SECOND})
             for leader in (node, (node + 1) % brokers):
-                leaders.append({**seen, "topic": f"{node}", "partition": number, "leader": leader})
+                leaders.append({**seen, "topic": f"{node}", "partition": number, "leader": leader, "leader_epoch": 0})
     for name, rows in (("leaders", leaders), ("listed", listed), ("epochs", epochs)):
         add(detector, name, rows)
     detector.parts["links"].add({name: [link[name] for link in links] for name in links[0]})
@@ -122,12 +122,15 @@ def test_leaders_that_moved_before() -> None:
     detector = BrokerGone()
     place = {"cluster": None, "topic": "orders"}
     moves = [(0, 1, 0), (0, 2, 55), (1, 1, 0), (1, 2, 20), (2, 1, 0), (2, 2, 65), (3, 2, 0), (4, 1, 50)]
+    # The last one moves back to a leader that it had before.
+    moves += [(5, 2, 0), (5, 1, 10), (5, 2, 55)]
     rows = [
-        {**place, "partition": number, "leader": leader, "first": second * SECOND} for number, leader, second in moves
+        {**place, "partition": number, "leader": leader, "leader_epoch": epoch, "first": second * SECOND}
+        for epoch, (number, leader, second) in enumerate(moves)
     ]
     add(detector, "leaders", [{**row, "last": row["first"]} for row in rows])
-    # Only the first partition: the second moved long before, the third later, the others never.
-    assert BrokerHistory(detector).moved_before((None, 1), 60 * SECOND) == 1
+    # Not the second partition, which moved long before, nor the third, which moved later, nor others.
+    assert BrokerHistory(detector).moved_before((None, 1), 60 * SECOND) == 2
     assert BrokerHistory(detector).moved_before((None, 2), 60 * SECOND) == 0
 
 

@@ -29,7 +29,7 @@ def test_advice_for_every_code() -> None:
         assert all(api_by_name(name) is not None for name in (*error.exceptions, *error.advice_by_api))
     version = error_by_code(35)
     assert version is not None
-    assert (version.settled_by("ApiVersions"), version.settled_by("Produce")) == ("client", "program")
+    assert (version.settled_by("ApiVersions"), version.settled_by("Produce")) == ("protocol", "program")
     assert "group.version" in (version.advice_in("ShareGroupHeartbeat") or "")
     assert version.advice_in("Produce") == version.advice
     advice = [error.advice for code in error_codes() if (error := error_by_code(code)) is not None]
