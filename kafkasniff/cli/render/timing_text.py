@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
 from kafkasniff.cli.render.waterfall import largest, who
+from kafkasniff.model import BROKER_TIMES
 from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
@@ -57,6 +58,8 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     from rich.padding import Padding
     from rich.text import Text
 
+    from kafkasniff.cli.render.fitted import FittedTable
+
     groups = answer.groups()
     shown: list[RenderableType] = [Text(line, overflow="fold") for line in _heading(answer, groups, sources)]
     if groups:
@@ -65,6 +68,10 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
         shown.append(Padding(_groups(groups[:MAX_ROWS], hosts), (0, 0, 0, 2)))
         if len(groups) > MAX_ROWS:
             shown.append(Text(f"  and {len(groups) - MAX_ROWS:,} more (--format json)"))
+    logged = answer.broker_times()
+    if logged:
+        shown += [Text(), Text("The broker's own times, by its request log", style="bold")]
+        shown.append(Padding(FittedTable(_LOGGED, logged[:MAX_ROWS]), (0, 0, 0, 2)))
     slowest = answer.slowest
     if slowest:
         shown += [Text(), Text("Slowest exchanges, not counting requested waits (--exchange N)", style="bold")]
@@ -169,6 +176,20 @@ def _slowest(slowest: Sequence[Timed]) -> FittedTable:
     return FittedTable(_SLOWEST, slowest)
 
 
+def _logged_share(name: str) -> Cell:
+    def cell(row: dict[str, Any]) -> str:
+        percent = 100 * row[f"{name}_us"] / max(row["total_us"], 1)
+        return f"{percent:.0f}%" if percent >= 1 else "<1%" if percent else ""
+
+    return cell
+
+
+_LOGGED: Final = [
+    ReportColumn("API", lambda row: row["api"]),
+    ReportColumn("count", lambda row: f"{row['exchanges']:,}", number=True),
+    ReportColumn("mean", lambda row: duration(1000 * row["total_us"] // row["exchanges"]), number=True),
+    *(ReportColumn(name.replace("_", " "), _logged_share(name), number=True) for name in BROKER_TIMES[1:]),
+]
 _SLOWEST: Final = [
     ReportColumn("exchange", lambda timed: f"#{timed.exchange.exchange}", number=True),
     ReportColumn("what", who),
