@@ -6,7 +6,7 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 import msgspec
 
@@ -73,6 +73,18 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     """Number of the exchange concerned, for problems of how it ended."""
     connection_id: int | None = None
     """`Exchange.connection_id` of the connection concerned."""
+
+
+class BrokerTimes(msgspec.Struct, frozen=True):
+    """The broker's own times of the exchanges in a request log, by API."""
+
+    apis: dict[str, tuple[int, ...]]
+    """Number of exchanges, and the sums of `BROKER_TIMES`, in microseconds."""
+
+
+BROKER_TIMES: Final = ("total", "request_queue", "local", "remote", "throttle", "response_queue", "send")
+"""`totalTimeMs` and its parts, which follow each other: waiting for a handler, handling, waiting for other brokers or
+data, throttled, waiting for the network thread, sending (`kafka.network.RequestChannel`)."""
 
 
 class ErrorCode(msgspec.Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import fcntl
 import functools
+import gzip
 import hashlib
 import json
 import os
@@ -29,6 +30,13 @@ from .terminator import TlsTerminator
 CLIENT_TIMEOUT_S = 120
 FORMATS = {b"\xd4\xc3\xb2\xa1": "pcap", b"\x4d\x3c\xb2\xa1": "pcap, nanoseconds", b"\x0a\x0d\x0d\x0a": "pcapng"}
 COMMAND = "python -m captures.record"
+REQUEST_LOG = (
+    f"{LOGGER}.log.kafka.request.logger=debug",
+    f"{LOGGER}.dateTimeFormat=[yyyy-MM-dd HH:mm:ss,SSS]",
+    f"{LOGGER}.showThreadName=false",
+    "-Duser.timezone=UTC",
+)
+"""Options of a broker that logs its requests, in lines such as those of Kafka's own configuration."""
 KEY_LOG = "keys.log"
 """Where secrets of TLS are logged, in the folder where the client runs."""
 
@@ -101,6 +109,8 @@ class Scenario:
     registry: bool = False
     """There is a schema registry: its addresses follow those of the broker, Confluent's API first. Its schemas are kept
     in a folder beside the capture."""
+    request_log: bool = False
+    """The broker's request log of the listener is kept beside the capture."""
     terminator: Path | None = None
     """Certificate and key of a TLS terminator in front of the listener: what clients say to it is recorded."""
 
@@ -172,6 +182,11 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                 entries += parse(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
         if scenario.key_log:
             put_in_secrets(capture, work / KEY_LOG)
+        kept = work / f"{capture.stem}.request.log.gz"
+        if scenario.request_log:
+            name = f'"listener":"{options.listeners[0].name}"'.encode()
+            lines = brokers[0].log_file.read_bytes().splitlines(keepends=True)
+            kept.write_bytes(gzip.compress(b"".join(line for line in lines if name in line), mtime=0))
         sidecar = work / f"{capture.stem}.log.jsonl"
         write_sidecar(sidecar, entries)
         entry = {
@@ -191,7 +206,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             "requests": count_requests(entries),
             "requests_complete": (scenario.log or scenario.play) is not None and scenario.log_is_complete,
         }
-        for file in (capture, sidecar):
+        for file in (capture, sidecar, *([kept] if scenario.request_log else [])):
             shutil.copyfile(file, directory / file.name)
         schemas |= registered(entries)
         if schemas:
@@ -217,6 +232,7 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
                 *([f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else ()),
                 *options.java_options(),
                 *([secrets_agent(work / KEY_LOG)] if options.logs_secrets else ()),
+                *(REQUEST_LOG if scenario.request_log else ()),
             ],
             jars=[options.plugin()] if options.plugin else (),
             node_id=number,

@@ -262,6 +262,19 @@ OLD = [
     ),
 ]
 
+REQUEST_LOGS = [
+    Scenario(
+        f"kafka-{version}.pcap",
+        "a classic group: one member, a second joins and leaves, commits, offsets deleted",
+        java_program("JavaGroups", "classic", version=DEFAULT_VERSION),
+        java_log,
+        broker=BrokerOptions(version=version),
+        folder="request-logs",
+        request_log=True,
+    )
+    for version in ("2.8.2", "3.4.1", OLD_VERSION, DEFAULT_VERSION)
+]
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.file: scenario
     for scenario in [
@@ -275,5 +288,6 @@ SCENARIOS: dict[str, Scenario] = {
         *MORE_CLIENTS,
         *zookeeper_eras.SCENARIOS,
         *tls.SCENARIOS,
+        *REQUEST_LOGS,
     ]
 }

@@ -120,7 +120,7 @@ class InspectorState:
             elif isinstance(note.value, bytes):
                 self.keys.add_captured(note.value, note.order)
                 self._report_key_log(note.order, index, keyed)
-            else:
+            elif isinstance(note.value, tuple):
                 names.append(note.value)
         return names
 

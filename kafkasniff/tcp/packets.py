@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.model import Problem
+from kafkasniff.model import BrokerTimes, Problem
 from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["ACK", "COLUMNS", "FIN", "NO_TIME", "PSH", "RST", "SYN", "Note", "PacketBatch"]
@@ -30,8 +30,9 @@ class Note(msgspec.Struct, frozen=True):
 
     order: int
     """It precedes the first packet whose `order` is not lower."""
-    value: Problem | tuple[str, str] | bytes
-    """A `Problem` of the capture; an (address, name) pair of a name record; a block of decryption secrets."""
+    value: Problem | tuple[str, str] | bytes | BrokerTimes
+    """A `Problem` of the capture; an (address, name) pair of a name record; a block of decryption secrets; what a
+    request log says of times."""
 
 
 COLUMNS: Final = {

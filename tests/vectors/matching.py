@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.kafka.apis.dissectors import snake_case
+from kafkasniff.kafka.apis.kafka_json import our_name
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -30,11 +30,6 @@ SHOWN = DecodeOptions(show_secrets=True, inside=False)
 SIZE_OF_RECORDS = "SizeInBytes"
 
 _MISSING = object()
-
-
-def our_name(name_in_json: str) -> str:
-    """Our name of a field of Kafka's JSON; Kafka's own name starts with a capital (kRaftVersion: KRaftVersion)."""
-    return snake_case(name_in_json[:1].upper() + name_in_json[1:])
 
 
 def differences(vector: Vector) -> list[str]:

@@ -10,12 +10,13 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
 
-from kafkasniff.capture.formats.compressed import MAGIC_SIZE, Inflater, inflater_for
-from kafkasniff.capture.formats.log_segment import SEGMENT_HEAD, SegmentPackets, is_segment
+from kafkasniff.capture.formats.compressed import MAGIC_SIZE
+from kafkasniff.capture.formats.converters import Converter, converter_for, undecided
 from kafkasniff.errors import CaptureError
+from kafkasniff.model import BrokerTimes
 from kafkasniff.runtime.wakeup import wait_readable
 
-__all__ = ["EMPTY", "HEAD_SIZE", "ByteStream", "Compressed", "Failure", "converter_for", "open_path", "open_pipe"]
+__all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
 
 PIPE_READ: Final = 1 << 20
 """Bytes requested from a pipe at a time: the most that Linux lets a pipe hold without privileges."""
@@ -23,20 +24,21 @@ PIPE_READ: Final = 1 << 20
 COMPRESSED_READ: Final = 256 << 10
 """Compressed bytes read at a time; not the chunk size, which must not affect how much is lost at a corrupt place."""
 
-HEAD_SIZE: Final = max(MAGIC_SIZE, SEGMENT_HEAD)
-"""Bytes that decide whether a file is compressed, or a log segment."""
-
 EMPTY: Final = "is empty; was the capture stopped before its first packet was written?"
 """Message for an empty capture, after its name."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a stream ended early."""
+    """Why a stream ended early, or what it lacks."""
 
     kind: str
-    """Kind of the problem: `capture-cut` or `capture-broken`."""
+    """Kind of the problem: `capture-cut`, `capture-broken` or `request-log`."""
     reason: str
     """To be read after the capture's name."""
+    early: bool = True
+    """Nothing after it was read."""
+    times: BrokerTimes | None = None
+    """Those of a request log."""
 
 
 class ByteStream(Protocol):
@@ -168,13 +170,13 @@ class Pipe:
 
 
 class Compressed:
-    """The plain bytes of a compressed file or pipe, or of a log segment."""
+    """The capture that a converter makes of a file or pipe."""
 
-    def __init__(self, source: ByteStream, head: bytes, inflater: Inflater | SegmentPackets) -> None:
+    def __init__(self, source: ByteStream, head: bytes, converter: Converter) -> None:
         self.failure: Failure | None = None
         self.reopens = source.reopens
         self._source = source
-        self._inflater = inflater
+        self._converter = converter
         self._given = head
         self._ended = False
 
@@ -189,16 +191,16 @@ class Compressed:
         have = len(tail)
         most = max(need, have + size)
         while have < most:
-            data = self._inflater.take()
+            data = self._converter.take()
             if data:
                 pieces.append(data)
                 have += len(data)
-            elif self._inflater.failure is not None or self._ended or (have >= need and self._must_wait()):
+            elif self._converter.failure is not None or self._ended or (have >= need and self._must_wait()):
                 break
             else:
                 self._feed()
-        if self._inflater.failure is not None and self.failure is None:
-            self.failure = Failure("capture-cut" if self._inflater.cut else "capture-broken", self._inflater.failure)
+        if self.failure is None:
+            self.failure = _end_of(self._converter)
         return b"".join(pieces) if len(pieces) > 1 else tail
 
     def _must_wait(self) -> bool:
@@ -213,28 +215,33 @@ class Compressed:
             else:
                 data = self._source.extend(b"", 1, COMPRESSED_READ)
         if data:
-            self._inflater.give(data)
+            self._converter.give(data)
             return
         self._ended = True
         self.failure = self._source.failure
-        self._inflater.finish()
+        self._converter.finish()
 
     def close(self) -> None:
         """See `ByteStream`."""
         self._source.close()
 
 
-def converter_for(head: bytes, name: str) -> Inflater | SegmentPackets | None:
-    """What turns a file that begins with `head` (HEAD_SIZE bytes, or all) into a capture; None: it is one."""
-    return inflater_for(head) or (SegmentPackets(name) if is_segment(head) else None)
+def _end_of(converter: Converter) -> Failure | None:
+    if converter.failure is not None:
+        return Failure("capture-cut" if converter.cut else "capture-broken", converter.failure)
+    said = [reason for reason in (converter.damaged, converter.omitted) if reason is not None]
+    kind = "request-log" if converter.damaged is None else "capture-broken"
+    return Failure(kind, "; ".join(said), early=False, times=converter.times) if said else None
 
 
 def _plain_or_compressed(source: RegularFile | Pipe, name: str) -> ByteStream:
     """Look at the first bytes and stack a decompressor on the source if they need it."""
     head = source.extend(b"", MAGIC_SIZE, COMPRESSED_READ)
-    if head[:1] == b"\0":
-        # No capture begins like this; a pipe has more of a segment.
-        head = source.extend(head, HEAD_SIZE, COMPRESSED_READ)
+    while undecided(head):
+        # A pipe may have more.
+        before, head = head, source.extend(head, len(head) + 1, COMPRESSED_READ)
+        if len(head) == len(before):
+            break
     if source.failure is not None:
         reason = source.failure.reason
         source.close()

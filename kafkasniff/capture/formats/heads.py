@@ -9,6 +9,7 @@ from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.formats.log_segment import is_segment
 from kafkasniff.capture.formats.pcap import HEADER_SIZE, is_pcap
 from kafkasniff.capture.formats.pcapng import is_pcapng
+from kafkasniff.capture.formats.request_log import is_request_log
 
 __all__ = ["HEAD_BYTES", "begins_capture", "named_like_capture"]
 
@@ -25,7 +26,7 @@ def begins_capture(head: bytes) -> bool:
     if inflater is not None:
         inflater.give(head)
         head = inflater.take()
-    return is_segment(head) or (len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head)))
+    return is_segment(head) or is_request_log(head) or (len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head)))
 
 
 def named_like_capture(name: str) -> bool:

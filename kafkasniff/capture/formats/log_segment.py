@@ -16,6 +16,9 @@ from typing import Final
 
 import numpy as np
 
+from kafkasniff.capture.formats.made_packets import FILE_HEADER, LATEST_NS, Conversation
+from kafkasniff.model import BrokerTimes
+
 __all__ = ["SEGMENT_HEAD", "SegmentPackets", "is_segment"]
 
 SEGMENT_HEAD: Final = 27
@@ -42,19 +45,13 @@ _SMALLEST: Final = {0: 14, 1: 22, 2: 49}
 """Smallest number of bytes after the prefix, by magic."""
 _TIMESTAMP_AT: Final = {1: 18, 2: 35}
 """Where the newest timestamp is, by magic."""
-_LATEST_MS: Final = (1 << 32) * 1000 - 1
-"""The last millisecond that a pcap file can express."""
 _PLACE: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,9})")
 
-_FILE_HEADER: Final = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 101)
-"""pcap with nanoseconds; packets begin with IP."""
 _CLIENT: Final = bytes((192, 0, 2, 1))
 _BROKER: Final = bytes((192, 0, 2, 2))
 _BROKER_PORT: Final = 9092
 _FIRST_PORT: Final = 10_000
 """Each file is a connection: its port follows from the path."""
-_LARGEST_PACKET: Final = 65_535 - 40
-"""Bytes of data in one."""
 _FETCH: Final = 1
 _VERSION: Final = 11
 """The last version with names of topics in a fixed encoding."""
@@ -87,8 +84,14 @@ class SegmentPackets:
         """Why no more data follows."""
         self.cut = False
         """The failure is that the segment ends too early."""
+        self.damaged: str | None = None
+        """Which bytes are not batches."""
+        self.omitted: str | None = None
+        """A segment lacks nothing."""
+        self.times: BrokerTimes | None = None
         self._topic = _string(topic.encode("utf-8", "surrogateescape")[:249])
-        self._ports = (_FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000, _BROKER_PORT)
+        port = _FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000
+        self._conversation = Conversation((_CLIENT, port), (_BROKER, _BROKER_PORT))
         self._partition = struct.pack(">i", partition)
         self._client_id = _string(file.name.encode("utf-8", "surrogateescape")[:1000])
         self._input = bytearray()
@@ -96,11 +99,9 @@ class SegmentPackets:
         self._begun = self._ended = False
         self._taken = self._damaged_bytes = self._next_whole = 0
         self._first_damaged: int | None = None
-        self._sent = [0, 0]
-        """Bytes of the client, and of the broker."""
         self._fetches = 0
         self._offset = 0
-        self._time_ms = 0
+        self._time_ns = 0
 
     def give(self, data: bytes) -> None:
         """More bytes of the segment."""
@@ -116,13 +117,13 @@ class SegmentPackets:
         """The next bytes of the capture; none: more of the segment is needed, or it has ended."""
         if not self._begun:
             self._begun = True
-            return _FILE_HEADER
+            return FILE_HEADER
         while True:
             size = self._next_size()
             if not size:
-                if self._ended and self.failure is None and self._damaged_bytes:
+                if self._ended and self._damaged_bytes:
                     where = f"the first at byte {self._first_damaged}"
-                    self.failure = f"{self._damaged_bytes} bytes in it do not form batches, {where}"
+                    self.damaged = f"{self._damaged_bytes} bytes in it do not form batches, {where}"
                 return b""
             piece = bytes(self._input[self._position : self._position + size])
             self._advance(size)
@@ -200,31 +201,15 @@ class SegmentPackets:
             place = _TIMESTAMP_AT.get(batch[_MAGIC_AT])
             if place is not None and len(batch) >= place + 8:
                 (time_ms,) = struct.unpack_from(">q", batch, place)
-                self._time_ms = min(time_ms, _LATEST_MS) if time_ms >= 0 else self._time_ms
+                self._time_ns = min(time_ms * 1_000_000, LATEST_NS) if time_ms >= 0 else self._time_ns
         self._fetches = number = (self._fetches + 1) & 0x7FFF_FFFF
         head = struct.pack(">hhi", _FETCH, _VERSION, number) + self._client_id
         asked = struct.pack(">iiiibiii", -1, 0, 0, MAX_BATCH, 0, 0, -1, 1) + self._topic + struct.pack(">i", 1)
         asked += self._partition + struct.pack(">iqqi", -1, self._offset, -1, MAX_BATCH)
         answer = struct.pack(">iihii", number, 0, 0, 0, 1) + self._topic + struct.pack(">i", 1)
         answer += self._partition + struct.pack(">hqqqiii", 0, -1, -1, -1, -1, -1, len(batch)) + batch
-        return self._packets(0, head + asked + struct.pack(">ih", 0, 0)) + self._packets(1, answer)
-
-    def _packets(self, side: int, message: bytes) -> bytes:
-        """Records of a pcap file with a message, whose length is put in front."""
-        framed = struct.pack(">i", len(message)) + message
-        seconds, milliseconds = divmod(self._time_ms, 1000)
-        pieces: list[bytes] = []
-        for at in range(0, len(framed), _LARGEST_PACKET):
-            data = framed[at : at + _LARGEST_PACKET]
-            size = 40 + len(data)
-            ends = (_CLIENT, _BROKER) if side == 0 else (_BROKER, _CLIENT)
-            ip = struct.pack(">BBHHHBBH4s4s", 0x45, 0, size, 0, 0, 64, 6, 0, *ends)
-            ports = self._ports if side == 0 else self._ports[::-1]
-            mine, theirs = self._sent[side] & 0xFFFF_FFFF, self._sent[1 - side] & 0xFFFF_FFFF
-            tcp = struct.pack(">HHIIBBHHH", *ports, mine, theirs, 0x50, 0x18, 65_535, 0, 0)
-            pieces += (struct.pack("<IIII", seconds, milliseconds * 1_000_000, size, size), ip, tcp, data)
-            self._sent[side] += len(data)
-        return b"".join(pieces)
+        request = self._conversation.message("request", head + asked + struct.pack(">ih", 0, 0), self._time_ns)
+        return request + self._conversation.message("response", answer, self._time_ns)
 
 
 def _size_at(data: bytearray, position: int) -> int:

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.model import Problem
+from kafkasniff.model import BrokerTimes, Problem
 
 __all__ = ["IGNORED_LINK", "UNDESCRIBED_LINK", "Interface", "NoteValue", "Parsed", "RawPackets"]
 
-NoteValue = Problem | tuple[str, str] | bytes
-"""Contents of a `Note`: a problem, an (address, name) pair, a block of decryption secrets."""
+NoteValue = Problem | tuple[str, str] | bytes | BrokerTimes
+"""Contents of a `Note`."""
 
 UNDESCRIBED_LINK: Final = -1
 """Link type of a pcapng packet whose interface no block describes."""

@@ -78,6 +78,8 @@ class CaptureReader:
         problem = end_problem(self.name, self.stream.failure, packets=packets, position=self._base, left=left)
         if problem is not None:
             parsed.notes.append((packets + 1, problem))
+        if self.stream.failure is not None and self.stream.failure.times is not None:
+            parsed.notes.append((packets + 1, self.stream.failure.times))
 
     def close(self) -> None:
         """Release the file."""
@@ -91,7 +93,9 @@ def end_problem(name: str, failure: Failure | None, *, packets: int, position: i
     """
     if failure is not None:
         kind = failure.kind
-        reason = f"{failure.reason}; nothing after packet {packets} (byte {position}) can be read"
+        reason = failure.reason
+        if failure.early:
+            reason += f"; nothing after packet {packets} (byte {position}) can be read"
     elif left:
         kind = "capture-cut"
         reason = f"it ends within packet {packets + 1} (at byte {position}, {left} bytes of it left)"

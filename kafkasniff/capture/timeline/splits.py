@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats import bytestream, pcap, pcapng
-from kafkasniff.capture.formats.bytestream import EMPTY, ByteStream, Compressed, Failure, converter_for
+from kafkasniff.capture.formats import pcap, pcapng
+from kafkasniff.capture.formats.bytestream import EMPTY, ByteStream, Compressed, Failure
+from kafkasniff.capture.formats.converters import converter_for
 from kafkasniff.capture.formats.pcap import PcapParser, PcapState
 from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState
 from kafkasniff.capture.formats.raw import Interface, Parsed, RawPackets
@@ -188,7 +189,7 @@ def parser_from(state: State, path: str, capture: int) -> Parser:
 
 def open_whole(read_at: ReadAt, path: str, capture: int, size: int) -> CaptureReader:
     """A reader of a whole capture, compressed or not. Raises CaptureError if it is not one."""
-    head = read_at(0, min(bytestream.HEAD_SIZE, size))
+    head = read_at(0, min(HEAD_SIZE, size))
     if not head:
         raise CaptureError(f"{path}: {EMPTY}")
     converter = converter_for(head, path)

@@ -253,6 +253,8 @@ class _Captures:
         with open_captures(captures, stdin=environment.stdin) as source:
             try:
                 for part in shown_parts(source, Progress(environment, source) if shows else None):
+                    if predicate is None:
+                        self._answer.take_notes(part.notes)
                     with environment.interrupts.held():
                         if selector.start_ns is None:
                             selector.start_ns = _first_time(part)

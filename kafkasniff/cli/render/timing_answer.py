@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -12,9 +14,10 @@ from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
-from kafkasniff.model import Endpoint
+from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
 from kafkasniff.native.links import UNKNOWN
 from kafkasniff.tables.exports.merge import together
+from kafkasniff.tcp.packets import Note
 from kafkasniff.timing import PARTS, UNLIMITED, Timed, TimedColumns
 from kafkasniff.timing.vantage import DurationRange, Vantages
 
@@ -63,6 +66,8 @@ class TimingAnswer:
         self.vantages = Vantages()
         self.loss = ""
         """What did not fit into the memory budget first."""
+        self.logged: dict[str, list[int]] = {}
+        """`BrokerTimes.apis` of all request logs."""
         self._numbers = Numbers()
         self._slowest = slowest
         self._slow: list[Timed] = []
@@ -87,6 +92,19 @@ class TimingAnswer:
         self._note_slow(timed)
         if sum(map(len, self._batches)) >= ROWS:
             self._count()
+
+    def take_notes(self, notes: Iterable[Note]) -> None:
+        """Add what request logs say of times."""
+        for times in (note.value for note in notes if isinstance(note.value, BrokerTimes)):
+            for api, sums in times.apis.items():
+                before = self.logged.setdefault(api, [0] * len(sums))
+                before[:] = map(operator.add, before, sums)
+
+    def broker_times(self) -> list[dict[str, Any]]:
+        """The broker's own times by API, in request logs: sums, those with the most time first."""
+        fields = ("exchanges", *(f"{name}_us" for name in BROKER_TIMES))
+        rows = ({"api": api, **dict(zip(fields, sums, strict=True))} for api, sums in self.logged.items())
+        return sorted(rows, key=lambda row: (-row["total_us"], row["api"]))
 
     def _note_slow(self, timed: TimedColumns) -> None:
         """Keep the slowest exchanges (`Timed.slowness`)."""
@@ -187,6 +205,7 @@ class TimingAnswer:
             }
         return {
             "captured": seen,
+            "broker_times": self.broker_times(),
             "groups": [msgspec.to_builtins(group) for group in self.groups()],
             "slowest": [exchange_object(timed) for timed in self.slowest],
         }

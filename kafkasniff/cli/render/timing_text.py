@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.cli.render.rich_text import screen_text
 from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
 from kafkasniff.cli.render.waterfall import largest, who
+from kafkasniff.model import BROKER_TIMES
 from kafkasniff.report.answer_tables import AnswerTable
 from kafkasniff.report.cells import Cell, ReportColumn
 from kafkasniff.text.printable import cut, printable, word
@@ -56,8 +57,11 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     shares = "Shares of the time from the first byte of requests to the last byte of responses"
     slowest = "Slowest exchanges, not counting requested waits (--exchange N)"
     shown, more = groups[:MAX_ROWS], len(groups) - MAX_ROWS
+    logged = answer.broker_times()
+    times = "The broker's own times, by its request log"
     tables = [
         AnswerTable("groups", shares, shown, _columns(shown), more, "--format json", hosts),
+        AnswerTable("broker_times", times, logged[:MAX_ROWS], _LOGGED, len(logged) - MAX_ROWS, "--format json"),
         AnswerTable("slowest", slowest, answer.slowest, _SLOWEST),
     ]
     return screen_text(_heading(answer, groups, sources), tables, width=width, coloured=coloured)
@@ -152,6 +156,20 @@ def _names(group: ExchangeGroup) -> dict[str, str]:
     return {_TITLES.get(name, name): value for name, value in shown.items()}
 
 
+def _logged_share(name: str) -> Cell:
+    def cell(row: dict[str, Any]) -> str:
+        percent = 100 * row[f"{name}_us"] / max(row["total_us"], 1)
+        return f"{percent:.0f}%" if percent >= 1 else "<1%" if percent else ""
+
+    return cell
+
+
+_LOGGED: Final = [
+    ReportColumn("API", lambda row: row["api"]),
+    ReportColumn("count", lambda row: f"{row['exchanges']:,}", number=True),
+    ReportColumn("mean", lambda row: duration(1000 * row["total_us"] // row["exchanges"]), number=True),
+    *(ReportColumn(name.replace("_", " "), _logged_share(name), number=True) for name in BROKER_TIMES[1:]),
+]
 _SLOWEST: Final = [
     ReportColumn("exchange", lambda timed: f"#{timed.exchange.exchange}", number=True),
     ReportColumn("what", who),
