@@ -17,6 +17,7 @@ import msgspec
 from kafkasniff.capture.formats.reader import BROKEN_KINDS
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.errors import UsageError
+from kafkasniff.runtime.export_manifest import read_manifest
 from kafkasniff.spark.failures import task_errors
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 from kafkasniff.spark.reading import split_bytes
@@ -147,6 +148,10 @@ def unchanged(captures: Sequence[str], directory: str | os.PathLike[str], option
 
     Raises as `export`.
     """
+    try:
+        read_manifest(os.fspath(directory))
+    except OSError:
+        return None  # there is no export yet, and this makes none
     with open_export(directory) as target:
         manifest = target.manifest
         if manifest is None or has_checkpoint(target):

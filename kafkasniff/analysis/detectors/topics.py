@@ -24,7 +24,7 @@ from kafkasniff.analysis.columns import (
     repeated,
 )
 from kafkasniff.analysis.detectors.detector import Detector, Effect
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
     CLIENT_COLUMNS,
@@ -63,11 +63,15 @@ class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
 
     at_least: Annotated[
         int,
-        Meta(ge=1, description="This many refused requests of a client for a topic are an error; fewer are a note …"),
+        Meta(ge=1, description="This many refused requests of a client for a topic are a warning; fewer are a note …"),
     ] = 3
     lasting: Annotated[
         Duration,
         Meta(ge=0, description="… and so are those that began this shortly before the end: it may be created soon."),
+    ] = 2_000_000_000
+    long: Annotated[
+        Duration,
+        Meta(ge=0, description="An error if they began this long before the end, or if the topic was deleted."),
     ] = 5_000_000_000
 
 
@@ -226,22 +230,25 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         cluster, topic = key
         count = sum(row["count"] for row, _ in rows)
         end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
-        often = topic not in INTERNAL_TOPICS and any(
-            row["count"] >= self.thresholds.at_least
-            and (None in (row["first"], end) or end - row["first"] >= self.thresholds.lasting)
+        waits = [
+            self.thresholds.long if None in (row["first"], end) else end - row["first"]
             for row, _ in rows
-        )
+            if row["count"] >= self.thresholds.at_least and topic not in INTERNAL_TOPICS
+        ]
+        longest = max(waits, default=-1)
         first = min((row["first"] for row, _ in rows if row["first"] is not None), default=None)
         last = max((row["last"] for row, _ in rows if row["last"] is not None), default=None)
         who = [client(row) for row, _ in rows]
         gone = known or deletion is not None
+        lasts = longest >= self.thresholds.lasting
+        severity: Severity = "note" if not lasts else "error" if gone or longest >= self.thresholds.long else "warning"
         by = "" if deletion is None else f" by {client(deletion)}"
         state = f"was deleted{by}" if gone else "does not exist"
         verbs = [verb for name, verb in (("writes", "written"), ("reads", "read")) if any(row[name] for row, _ in rows)]
         users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
         evidence = sorted((one for _, some_evidence in rows for one in some_evidence), key=lambda one: one.time_ns or 0)
         return self.finding(
-            "error" if often else "note",
+            severity,
             f"topic {word(topic)}{in_cluster(self.clusters, cluster)} {state}, but is used by {users}: "
             f"{plural(count, 'request')} refused{span(first, last)}",
             meaning=(

@@ -45,7 +45,7 @@ class CountedFilter(Protocol):
 
     @property
     def values(self) -> Sequence[FieldValues]:
-        """Of the fields that it asks for."""
+        """Values of the fields that it asks for."""
 
 
 class HeldExchanges(Protocol):
