@@ -46,6 +46,8 @@ exec {java} "$@"
 def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The JAVA_HOME to start Spark with. Raises MissingPartError with advice if there is none."""
     runtime = _runtime(environment)
+    if _has_launcher(runtime):
+        return runtime  # an earlier session of this process has set JAVA_HOME
     try:
         return _without_vector_module(runtime, environment)
     except MissingPartError:
@@ -108,6 +110,13 @@ def _pip_runtime() -> Path | None:
         return None
     runtime = Path(found.origin).parent / "java-runtime"
     return runtime if (runtime / "bin" / "java").is_file() else None
+
+
+def _has_launcher(home: Path) -> bool:
+    """Whether a JAVA_HOME is one that we have made."""
+    begin = _LAUNCHER.partition("{")[0].encode()
+    with (home / "bin" / "java").open("rb") as launcher:
+        return launcher.read(len(begin)) == begin
 
 
 def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:

@@ -84,7 +84,7 @@ def test_the_runtime_of_pip_gets_a_launcher_that_drops_an_argument(
     assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<Main>", "<$HOME>"]
     # Made once; again when it leads elsewhere.
     made = (home / "bin" / "java").stat().st_mtime_ns
-    assert find_java_home(environment) == home
+    assert find_java_home(environment) == find_java_home({**environment, "JAVA_HOME": str(home)}) == home
     assert (home / "bin" / "java").stat().st_mtime_ns == made
     other = runtime(tmp_path / "other", "22")
     monkeypatch.setattr(java, "_pip_runtime", lambda: other)
