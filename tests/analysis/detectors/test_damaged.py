@@ -51,5 +51,5 @@ def test_malformed_messages() -> None:
     ]
     several, one = sorted(found(*rows, detector=MalformedMessages()), key=lambda finding: -finding.count)
     assert several.title.startswith("2 Fetch v18 exchanges of app at 10.0.0.5 with 10.0.0.9:9092 have a malformed ")
-    assert [entry.note for entry in several.evidence] == ["body-truncated", "array-too-long"]
+    assert [entry.note for entry in several.evidence] == ["array-too-long", "body-truncated"]
     assert (several.severity, one.count, one.subject["client_id"]) == ("warning", 1, "other")
