@@ -1,4 +1,4 @@
-"""Record batches whose checksum is wrong."""
+"""Messages whose bytes are not what their sender says: malformed bodies, and batches with a wrong checksum."""
 
 from __future__ import annotations
 
@@ -18,10 +18,73 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.text.printable import word
 
-__all__ = ["DamagedRecords"]
+__all__ = ["DamagedRecords", "MalformedMessages"]
 
+_UNREADABLE: Final = pa.array(["array-too-long", "body-truncated", "length-negative", "varint-too-long"])
+"""Problems that end a body before its end."""
+_CUT: Final = pa.array(["body-let-go", "body-skipped", "frame-incomplete", "stream-cut"])
+"""Not all bytes were there to be decoded."""
 _KIND: Final = "crc-mismatch"
 _WRITES: Final = "Produce"
+
+
+class MalformedThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `MalformedMessages`."""
+
+    at_least: Annotated[int, Meta(ge=1, description="Report from this many malformed messages.")] = 1
+
+
+class MalformedMessages(Detector[MalformedThresholds]):
+    """Requests and responses that are captured whole, but cannot be decoded to their end as their API and version say.
+
+    Brokers close the connection at such a request (InvalidRequestException), clients at such a response.
+
+    Caveats: forks of Kafka may have other fields in an API of the same number. An exchange does not say whether its
+    request or its response is malformed; `decode -v` does.
+    """
+
+    name: ClassVar[str] = "malformed-messages"
+    summary: ClassVar[str] = "Messages that do not follow the protocol of the version that they name."
+    parameters_type = MalformedThresholds
+
+    _malformed = Tally("malformed", (*CLIENT, *BROKER, ("api", pa.string()), ("api_version", pa.int16())))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", "api_version", *CLIENT_COLUMNS, "broker_ip", "broker_port", "problems")
+        return {"exchanges": TableReading((*ORDER, *own))}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        kinds = column(batch, "problems")
+        flat, rows = pc.list_flatten(kinds).cast(pa.string()), pc.list_parent_indices(kinds)
+        cut = pc.unique(rows.filter(pc.is_in(flat, value_set=_CUT)))
+        unreadable = pc.and_(pc.is_in(flat, value_set=_UNREADABLE), pc.invert(pc.is_in(rows, value_set=cut)))
+        places, firsts = np.unique(rows.filter(unreadable).to_numpy(), return_index=True)
+        batch = batch.take(pa.array(places))
+        keys = {name: column(batch, name) for name in ("api", "api_version")}
+        notes = flat.filter(unreadable).take(pa.array(firsts))
+        self._malformed.add(self, batch, {**clients(batch, broker=True), **keys}, notes)
+
+    def findings(self) -> Iterator[Finding]:
+        for row, evidence in self._malformed.rows(self, lambda row: row["count"] >= self.thresholds.at_least):
+            what = plural(row["count"], f"{word(row['api'])} v{row['api_version']} exchange")
+            yield self.row_finding(
+                row,
+                evidence,
+                "warning",
+                f"{what} of {client(row)} with {row['broker']} {'has' if row['count'] == 1 else 'have'} a malformed "
+                "request or response: its body does not follow the protocol",
+                meaning=(
+                    "All bytes are in the capture, but fields end beyond the message, or have impossible lengths. The "
+                    "sender encodes another version than the header names, has a bug, or something on the way changes "
+                    "data. Brokers and clients close the connection at such a message."
+                ),
+                advice=(
+                    "Look at the fields before the problem (decode -v, --hex) and compare them with the definition "
+                    "(kafkasniff api). If several clients are affected, look for a proxy, or a fork of Kafka."
+                ),
+                subject=("client_id", "client_ip", "broker", "api", "api_version"),
+                values={},
+            )
 
 
 class DamagedThresholds(Parameters, frozen=True, kw_only=True):

@@ -39,6 +39,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("uncompressed-batches", "kafkasniff.analysis.detectors.batches"),
     ("repeated-sequences", "kafkasniff.analysis.detectors.producers"),
     ("acks-zero", "kafkasniff.analysis.detectors.producers"),
+    ("malformed-messages", "kafkasniff.analysis.detectors.damaged"),
     ("damaged-records", "kafkasniff.analysis.detectors.damaged"),
     ("lost-records", "kafkasniff.analysis.detectors.lost_records"),
     ("overwritten-records", "kafkasniff.analysis.detectors.overwritten"),

@@ -1,10 +1,13 @@
-"""Batches with a wrong checksum: whose, and of which topic."""
+"""Malformed bodies and batches with a wrong checksum: whose, and of which API or topic."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from kafkasniff.analysis.detectors.damaged import DamagedRecords
+from kafkasniff.analysis.detectors.damaged import DamagedRecords, MalformedMessages
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
@@ -15,8 +18,8 @@ def message(api: str, *problems: str, topic: str = "orders", client_id: str = "a
     return exchange(api, partitions=places, problems=list(problems), client_id=client_id)
 
 
-def found(*rows: Row) -> list[Finding]:
-    detector = DamagedRecords()
+def found(*rows: Row, detector: Detector[Any] | None = None) -> list[Finding]:
+    detector = detector or DamagedRecords()
     detector.update(batch_of(rows))
     return list(detector.findings())
 
@@ -35,3 +38,18 @@ def test_other_problems() -> None:
 def test_topics_and_clients_apart() -> None:
     rows = [message("Fetch", "crc-mismatch", topic=topic, client_id=name) for topic in "ab" for name in "xy"]
     assert len(found(*rows)) == 4
+
+
+def test_malformed_messages() -> None:
+    """Those that a capture has cut are not malformed, nor is what a tolerant reader understands."""
+    rows = [
+        message("Fetch", "body-truncated"),
+        message("Fetch", "trailing-bytes", "array-too-long", "length-negative"),
+        message("Fetch", "frame-incomplete", "body-truncated"),
+        message("Fetch", "trailing-bytes"),
+        message("Metadata", "varint-too-long", client_id="other"),
+    ]
+    several, one = sorted(found(*rows, detector=MalformedMessages()), key=lambda finding: -finding.count)
+    assert several.title.startswith("2 Fetch v18 exchanges of app at 10.0.0.5 with 10.0.0.9:9092 have a malformed ")
+    assert [entry.note for entry in several.evidence] == ["array-too-long", "body-truncated"]
+    assert (several.severity, one.count, one.subject["client_id"]) == ("warning", 1, "other")
