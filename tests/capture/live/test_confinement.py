@@ -103,7 +103,8 @@ STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
 NOT_OF_LIVE = {
-    *("aiohttp", "duckdb", "grpc", "jinja2", "markupsafe", "py4j", "pyspark", "textual", "textual_serve", "vl_convert")
+    *("aiohttp", "duckdb", "grpc", "jinja2", "markupsafe", "py4j", "pyiceberg", "pyspark", "textual", "textual_serve"),
+    "vl_convert",
 }
 
 
