@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from kafkasniff.capture.formats.compressed import MAGIC_SIZE, Inflater, inflater_for
 from kafkasniff.capture.formats.log_segment import SEGMENT_HEAD, SegmentPackets, is_segment
+from kafkasniff.capture.formats.made_packets import Converter
 from kafkasniff.capture.formats.request_log import LOG_HEAD, LogPackets, is_request_log, is_text
-from kafkasniff.model import BrokerTimes
 
 __all__ = ["HEAD_SIZE", "Converter", "converter_for", "undecided"]
 
@@ -15,39 +15,10 @@ HEAD_SIZE: Final = LOG_HEAD
 """Bytes that decide what a file is."""
 
 
-class Converter(Protocol):
-    """Bytes of a file in, bytes of a capture out. `give` takes a block, then `take` returns pieces of that."""
-
-    failure: str | None
-    """Why no more data follows."""
-    cut: bool
-    """The failure is that the file ended too early."""
-    damaged: str | None
-    """What could not be read, while the rest was; known at its end."""
-    omitted: str | None
-    """What the capture lacks because the file never had it; known at its end."""
-    times: BrokerTimes | None
-    """Those of a request log, at its end."""
-
-    def give(self, data: bytes) -> None:
-        """More bytes of the file."""
-
-    def take(self) -> bytes:
-        """The next bytes of the capture; none: more of the file is needed, or it has ended."""
-
-    def finish(self) -> None:
-        """The file has ended; what is left can be taken."""
-
-
-class _Inflated:
+class _Inflated(Converter):
     """Decompresses a file, and converts what was compressed."""
 
     def __init__(self, inflater: Inflater, name: str) -> None:
-        self.failure: str | None = None
-        self.cut = False
-        self.damaged: str | None = None
-        self.omitted: str | None = None
-        self.times: BrokerTimes | None = None
         self._inflater = inflater
         self._name = name
         self._head = b""

@@ -16,8 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.capture.formats.made_packets import FILE_HEADER, LATEST_NS, Conversation
-from kafkasniff.model import BrokerTimes
+from kafkasniff.capture.formats.made_packets import FILE_HEADER, LATEST_NS, Conversation, Converter
 
 __all__ = ["SEGMENT_HEAD", "SegmentPackets", "is_segment"]
 
@@ -72,23 +71,14 @@ def is_segment(head: bytes | bytearray) -> bool:
     return offset < 1 << 56 and not attributes & _UNKNOWN_BITS and last_delta >= 0
 
 
-class SegmentPackets:
-    """Turns the bytes of a segment into those of a pcap file, as an `Inflater` does."""
+class SegmentPackets(Converter):
+    """Turns the bytes of a segment into those of a pcap file."""
 
     def __init__(self, path: str) -> None:
         """`path`: of the segment; topic and partition are the name of its folder, else its own name."""
         file = PurePath(path)
         found = _PLACE.fullmatch(file.parent.name)
         topic, partition = (found["topic"], int(found["partition"])) if found else (file.name, 0)
-        self.failure: str | None = None
-        """Why no more data follows."""
-        self.cut = False
-        """The failure is that the segment ends too early."""
-        self.damaged: str | None = None
-        """Which bytes are not batches."""
-        self.omitted: str | None = None
-        """A segment lacks nothing."""
-        self.times: BrokerTimes | None = None
         self._topic = _string(topic.encode("utf-8", "surrogateescape")[:249])
         port = _FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000
         self._conversation = Conversation((_CLIENT, port), (_BROKER, _BROKER_PORT))

@@ -1,4 +1,4 @@
-"""Packets for messages that were never captured as packets: a pcap file of what logs say."""
+"""Captures made of other files, and packets for messages that were never captured as packets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.model import Direction
+from kafkasniff.model import BrokerTimes, Direction
 
-__all__ = ["FILE_HEADER", "LATEST_NS", "Conversation"]
+__all__ = ["FILE_HEADER", "LATEST_NS", "Conversation", "Converter"]
 
 FILE_HEADER: Final = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 101)
 """pcap with nanoseconds; packets begin with IP."""
@@ -21,6 +21,33 @@ _LARGEST: Final = 65_535 - 60
 _SYN_ACK: Final = 0x12
 _FIN_ACK: Final = 0x11
 _DATA: Final = 0x18
+
+
+class Converter:
+    """Bytes of a file in, bytes of a capture out. `give` takes a block, then `take` returns pieces of that."""
+
+    failure: str | None = None
+    """Why no more data follows."""
+    cut = False
+    """The failure is that the file ended too early."""
+    damaged: str | None = None
+    """What could not be read, while the rest was; known at its end."""
+    omitted: str | None = None
+    """What the capture lacks because the file never had it; known at its end."""
+    times: BrokerTimes | None = None
+    """Those of a request log, at its end."""
+
+    def give(self, data: bytes) -> None:
+        """More bytes of the file."""
+        raise NotImplementedError
+
+    def take(self) -> bytes:
+        """The next bytes of the capture; none: more of the file is needed, or it has ended."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """The file has ended; what is left can be taken."""
+        raise NotImplementedError
 
 
 class Conversation(msgspec.Struct):

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.capture.formats.made_packets import FILE_HEADER, LATEST_NS, Conversation
+from kafkasniff.capture.formats.made_packets import FILE_HEADER, LATEST_NS, Conversation, Converter
 from kafkasniff.model import BROKER_TIMES, BrokerTimes
 
 __all__ = ["LOG_HEAD", "LogPackets", "is_request_log", "is_text"]
@@ -81,18 +81,10 @@ def is_request_log(head: bytes) -> bool:
     return is_text(head) and _MARK in head
 
 
-class LogPackets:
-    """Turns the lines of a request log into the bytes of a pcap file, as an `Inflater` does."""
+class LogPackets(Converter):
+    """Turns the lines of a request log into the bytes of a pcap file. It is never cut: a log ends anywhere."""
 
     def __init__(self) -> None:
-        self.failure: str | None = None
-        self.cut = False
-        """A log ends anywhere."""
-        self.damaged: str | None = None
-        """Which lines could not be read."""
-        self.omitted: str | None = None
-        """What its exchanges had that it does not have."""
-        self.times: BrokerTimes | None = None
         self._times: dict[str, list[int]] = {}
         """Number of exchanges and sums of times by API."""
         self._input = bytearray()
