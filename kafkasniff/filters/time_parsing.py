@@ -33,11 +33,14 @@ class Moment(msgspec.Struct, frozen=True):
         return start_ns - start_ns % _DAY + (self.day_ns or 0)
 
 
-_UNITS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
+_UNITS: Final = {
+    **{"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000},
+    **{"h": 60 * 60_000_000_000, "d": _DAY},
+}
 
 
 def parse_duration(text: str) -> int:
-    """`10ms`, `1.5s`, `250us`, `2m` in nanoseconds; a bare number is milliseconds. Raises UsageError."""
+    """`10ms`, `1.5s`, `250us`, `2m`, `30d` in nanoseconds; a bare number is milliseconds. Raises UsageError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-zµ]*)", text.strip())
     unit = _UNITS.get(match[2] or "ms") if match else None
     if match is None or unit is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import BinaryIO, Final, Self
 
@@ -45,11 +45,13 @@ _DISTINCT: Final = {"ndv": 4096, "fpp": 0.01}
 class TableWriter:
     """Writes rows of one table to `FOLDER/NAME-00000.parquet`, `-00001` …; a context manager.
 
-    Rows keep their order. `group_bytes`: maximum size of a row group, if less than `ROW_GROUP_BYTES`. Raises OSError if
-    a file cannot be written.
+    Rows keep their order. `group_bytes`: maximum size of a row group, if less than `ROW_GROUP_BYTES`; `order`: columns
+    by which rows are in ascending order, null first, for readers to know. Raises OSError if a file cannot be written.
     """
 
-    def __init__(self, table: str, folder: ConfinedPath, name: str, group_bytes: int | None = None) -> None:
+    def __init__(
+        self, table: str, folder: ConfinedPath, name: str, group_bytes: int | None = None, order: Sequence[str] = ()
+    ) -> None:
         self._schema = TABLES[table].with_metadata(
             {
                 "kafkasniff.schema_version": str(SCHEMA_VERSION),
@@ -64,6 +66,9 @@ class TableWriter:
         self._folder = folder
         self._name = name
         self._most = ROW_GROUP_BYTES if group_bytes is None else group_bytes
+        self._order = pq.SortingColumn.from_ordering(
+            self._schema, [(column, "ascending") for column in order], null_placement="at_start"
+        )
         self._waiting: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
@@ -119,6 +124,7 @@ class TableWriter:
             write_statistics=self._plain,
             dictionary_pagesize_limit=DICTIONARY_BYTES if repeating else None,
             write_page_index=True,
+            sorting_columns=self._order or None,
             bloom_filter_options={name: _DISTINCT for name in _LOOKED_UP if name in self._schema.names},
         )
 

@@ -144,6 +144,11 @@ USAGE = [
             *("--discard-state", "--on-bad-capture skip"),
         )
     ),
+    ("export -o {out}", "name a capture"),
+    ("export --keep 30d -o {out} {capture}", "--keep needs --compact"),
+    ("export --compact --records -o {out}", "--records has no effect with --compact"),
+    ("export --compact -o {out} {capture}", "captures has no effect with --compact"),
+    ("export --compact --keep soon -o {out}", "'soon' is not a duration"),
     ("follow {capture}", "--key"),
     ("follow --key a --trace b {capture}", "--trace"),
     ("follow --key a {export} {capture}", "export"),

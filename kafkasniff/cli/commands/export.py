@@ -12,6 +12,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import traceback_option
 from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
 from kafkasniff.cli.options.filter_options import filter_options, make_predicate, take_filters
+from kafkasniff.cli.options.given_options import refuse_options
 from kafkasniff.cli.options.option_groups import (
     discard_state_option,
     framing_arguments,
@@ -38,9 +39,17 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.run import Result
     from kafkasniff.tables.iceberg import IcebergTables
     from kafkasniff.tables.rows.decoded_values import DecodedValues
-    from kafkasniff.values.stage import ValueSchemas
 
 __all__ = ["export_command"]
+
+OF_TABLES: Final = frozenset(
+    {
+        *("tables", "records", "no_bodies", "no_json", "engine", "master", "conf", "lake_name", "iceberg_name", "jobs"),
+        *("discard_state", "on_bad", "registry", "schemas", "compact", "keep"),
+    }
+)
+"""Options that spans do not have."""
+OF_COMPACTION: Final = frozenset({"output", "form", "compact", "keep", "memory", "quiet", "verbose", "iceberg_name"})
 
 SCHEMAS_NAMED: Final = 10
 """Problems of schemas that are named on stderr."""
@@ -49,7 +58,7 @@ SKIPPED_NAMED: Final = 10
 
 
 @click.command("export", cls=SectionedCommand)
-@click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...")
+@click.argument("captures", nargs=-1, metavar="CAPTURE...")
 @click.option(
     "-o", "--output", required=True, metavar="DIR", help="Folder or address for the tables; with --format otlp, a URL."
 )
@@ -106,6 +115,10 @@ SKIPPED_NAMED: Final = 10
     help="What to do about captures that are empty or not captures: end the run, skip them until the next run, or skip"
     " them for good [default: fail].",
 )
+@click.option(
+    "--compact", is_flag=True, help="Instead of reading captures, join the files of each date and sort their rows."
+)
+@click.option("--keep", metavar="DURATION", help="With --compact: remove dates that are over for longer, such as 30d.")
 @discard_state_option
 @inspector_options
 @payload_options
@@ -122,11 +135,19 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     connections. An interrupted run resumes where it stopped.
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
+    compacts, keep = options.pop("compact"), options.pop("keep")
+    if compacts:
+        refuse_options("has no effect with --compact", other_than=OF_COMPACTION)
+        return _compact(environment, output, keep, options, quiet=quiet)
+    if keep is not None:
+        raise UsageError("--keep needs --compact")
+    if not captures:
+        raise UsageError("name a capture")
     filters = take_filters(options)
     predicate = make_predicate(filters)
     schemas = take_schemas(options, environment.environ)
     if options.pop("form") == "otlp":
-        _refuse_options_of_tables(options, schemas)
+        refuse_options("applies to tables, not to --format otlp", among=OF_TABLES)
         from kafkasniff.cli.running.otlp_export import export_spans
 
         taken = take_captures(environment, captures, by_name=True)
@@ -270,22 +291,33 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     return _report(environment, result, output, iceberg, quiet=quiet)
 
 
-def _refuse_options_of_tables(options: dict[str, Any], schemas: ValueSchemas | None) -> None:
-    """Raise UsageError for an option that spans do not have."""
-    for name, given in (
-        ("--tables", options["tables"] != ",".join(TABLES)),
-        ("--records", options["records"]),
-        ("--no-bodies", options["no_bodies"]),
-        ("--no-json", options["no_json"]),
-        ("--engine", options["engine"] != "local"),
-        ("--jobs", options["jobs"] is not None),
-        ("--discard-state", options["discard_state"]),
-        ("--on-bad-capture", options["on_bad"] != "fail"),
-        ("--registry", schemas is not None),
-        ("--register", options["iceberg_name"] is not None),
-    ):
-        if given:
-            raise UsageError(f"{name} applies to tables, not to --format otlp")
+def _compact(environment: Environment, output: str, keep: str | None, options: dict[str, Any], *, quiet: bool) -> Exit:
+    """Join the files of an export, and say what that did."""
+    from datetime import timedelta
+
+    from kafkasniff.analysis.compaction import compact
+    from kafkasniff.analysis.sql.database import MEMORY
+    from kafkasniff.filters import parse_duration
+    from kafkasniff.runtime.addresses import name_of
+    from kafkasniff.sinks.summaries.phrases import amount
+
+    kept = None if keep is None else timedelta(microseconds=parse_duration(keep) // 1000)
+    done = compact(output, keep=kept, memory=options["memory"] or MEMORY)
+    if options["iceberg_name"] is not None:
+        from kafkasniff.tables.iceberg import IcebergTables
+
+        IcebergTables(options["iceberg_name"], done.manifest.tables).register(output, done.manifest)
+    if not quiet:
+        name = name_of(output)
+        if not done.before:
+            environment.say(f"nothing to do: the files of {name} are joined already")
+        else:
+            dates = f"; removed {', '.join(done.removed)}" if done.removed else ""
+            environment.say(
+                f"{done.before:,} file{'' if done.before == 1 else 's'} of {amount(done.bytes_before)} became "
+                f"{done.after:,} of {amount(done.bytes_after)} in {name}{dates}"
+            )
+    return Exit.OK
 
 
 def _report(

@@ -43,8 +43,9 @@ SECTIONS: Final = {
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
-        *("--engine", "--master", "--conf", "--table", "--register"),
+        *("--compact", "--keep"),
     ),
+    "Spark and Iceberg": ("--engine", "--master", "--conf", "--table", "--register"),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--query-memory", "--query-disk", "--jobs"),

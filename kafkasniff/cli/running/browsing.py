@@ -9,17 +9,17 @@ import select
 import signal
 import tempfile
 import threading
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
-from click.core import ParameterSource
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.capture_options import take_interfaces
 from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
+from kafkasniff.cli.options.given_options import refuse_options
 from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
 from kafkasniff.cli.options.registry_options import take_schemas
 from kafkasniff.cli.running.privileges import take_rights
@@ -200,7 +200,8 @@ def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence
     Raises UsageError, MissingPartError, OutputError.
     """
     check_screen(environment)
-    _refuse_others(CAPTURING | READING | {*FilterOptions._fields, "write", "browse", "verbose"})
+    has_effect = CAPTURING | READING | {*FilterOptions._fields, "write", "browse", "verbose", "bpf"}
+    refuse_options("cannot be combined with --browse", other_than=has_effect)
     words, interfaces = _words(options, CAPTURING), take_interfaces(options)
     named: str | None = options["write"]
     if named is not None and os.path.lexists(named):
@@ -233,13 +234,3 @@ def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence
             growing=capture,
             lasting=folder is None,
         )
-
-
-def _refuse_others(known: Collection[str]) -> None:
-    """Raise UsageError if the user gave an option that the explorer ignores."""
-    context = click.get_current_context()
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        given = context.get_parameter_source(name) in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}
-        if given and name not in known and name != "bpf":
-            raise UsageError(f"{parameter.opts[-1]} cannot be combined with --browse")

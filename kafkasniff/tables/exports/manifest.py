@@ -56,6 +56,8 @@ class FileEntry(msgspec.Struct, omit_defaults=True):
     """The run that wrote it, from 1."""
     open: bool = False
     """It holds rows that were unfinished when the run's captures ended; the next run replaces them."""
+    compacted: bool = False
+    """A compaction wrote it: it has all rows of its date that were there, in order."""
 
 
 class TableEntry(msgspec.Struct):

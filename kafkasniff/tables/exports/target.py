@@ -138,11 +138,32 @@ class ExportTarget(ABC):
             self.state_name,
             batch,
         )
-        new = [file for part in (written, unfinished) for files in part.values() for file in files]
+        self._replace_manifest(manifest, state)
+        return manifest
+
+    def replace(self, tables: dict[str, TableEntry], state: bytes) -> Manifest:
+        """Replace files of the export as a run of its own, which reads no captures. Returns the new manifest.
+
+        `state`: that of the last run; later runs continue from it.
+        """
+        assert self.manifest is not None
+        manifest = msgspec.structs.replace(
+            self.manifest, version=kafkasniff.__version__, runs=self.run, tables=tables, state=self.state_name
+        )
+        self._replace_manifest(manifest, state)
+        return manifest
+
+    def _replace_manifest(self, manifest: Manifest, state: bytes) -> None:
+        """Publish a run; the files that it has written are those with its number."""
+        new = [
+            WrittenFile(entry.path, entry.rows, entry.bytes)
+            for table in manifest.tables.values()
+            for entry in table.files
+            if entry.run == manifest.runs
+        ]
         encoded = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
         with self.output():
             self._publish(manifest, encoded, new, state)
-        return manifest
 
 
 def _reason(error: OSError) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkasniff.analysis.compaction import compact
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import MissingPartError, OutputError, UsageError
 from kafkasniff.runtime.addresses import Location
@@ -298,3 +299,16 @@ def test_what_is_removed_is_its_own(memory: str) -> None:
         target.partial.make_folder()
         assert folder.exists()
     assert not folder.exists()
+
+
+def test_a_compaction_leaves_the_same_files(place: str, tmp_path: Path) -> None:
+    address = place.format("compacted")
+    for part in cut(OTHER, (0.5,), tmp_path / "parts"):
+        run([part], address)
+        run([part], tmp_path / "out")
+    before = tables(fetched(address, tmp_path / "before"))
+    assert compact(address).before == compact(tmp_path / "out").before > 0
+    after = fetched(address, tmp_path / "after")
+    assert tables(after) == before
+    assert files(after) == named_files(after)
+    assert len(files(after)) == len(files(tmp_path / "out"))
