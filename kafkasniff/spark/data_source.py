@@ -90,7 +90,7 @@ def _plan(options: SourceOptions) -> CapturePlan:
     from kafkasniff.capture.timeline.locations import list_captures
     from kafkasniff.spark.planning import look_at_captures, plan_looked_at
 
-    files = list_captures(options.paths)
+    files = list_captures(options.paths, selection=options.selection)
     return plan_looked_at(look_at_captures(None, files, options.split_size))
 
 
@@ -111,7 +111,8 @@ class _PacketsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.reading import PacketQuery, read_part
 
-        assert isinstance(partition, CapturePartition)
+        if not isinstance(partition, CapturePartition):
+            return  # Spark's own, where there are none
         assert partition.part is not None
         yield from read_part(partition.part, PacketQuery(self._columns, self._options.ports, self._conditions))
 
@@ -147,14 +148,15 @@ class _TableReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         from kafkasniff.spark.table_scan import local_captures, local_key_log
 
-        captures = local_captures(self._options.paths)
+        captures = local_captures(self._options.paths, self._options.selection)
         keylog = None if self._options.keylog is None else local_key_log(self._options.keylog)
-        return [_TablePartition(captures, keylog)]
+        return [_TablePartition(captures, keylog)] if captures else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.table_scan import scan_table
 
-        assert isinstance(partition, _TablePartition)
+        if not isinstance(partition, _TablePartition):
+            return  # Spark's own, where there are none
         options = self._options
         yield from scan_table(
             partition.captures,

@@ -8,7 +8,9 @@ from typing import Final
 
 import msgspec
 
+from kafkasniff.capture.timeline.locations import FileSelection
 from kafkasniff.errors import UsageError
+from kafkasniff.filters.time_parsing import parse_moment
 from kafkasniff.spark.tables import KAFKA_TABLES, NOTES, PACKETS, ddl, kafka_types
 
 __all__ = ["SourceOptions"]
@@ -51,6 +53,7 @@ class SourceOptions(msgspec.Struct, frozen=True):
     """Also return TLS secrets in captures as rows of the table `packets`, for `kafkasniff.spark.pipeline`."""
     keylog: str | None = None
     """A file with TLS secrets, for a table of Kafka data; the task reads it."""
+    selection: FileSelection = FileSelection()
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SourceOptions:
@@ -79,6 +82,12 @@ class SourceOptions(msgspec.Struct, frozen=True):
             _count("shards", values.pop("shards", "1")),
             _truth("secrets", values.pop("secrets", "false")),
             values.pop("keylog", None),
+            FileSelection(
+                values.pop("pathglobfilter", "*"),
+                _truth("recursivefilelookup", values.pop("recursivefilelookup", "false")),
+                _time("modifiedafter", values.pop("modifiedafter", None)),
+                _time("modifiedbefore", values.pop("modifiedbefore", None)),
+            ),
         )
         if values:
             raise UsageError(f"kafkasniff has no option {', '.join(sorted(values))}")
@@ -142,6 +151,16 @@ def _count(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MAX_SHARDS:
         raise UsageError(f"{name}: {text} is not a number from 1 to {MAX_SHARDS}")
     return int(text)
+
+
+def _time(name: str, text: str | None) -> int | None:
+    """Nanoseconds since 1970 of `2026-11-30T12:00:00`; as in Spark, but in UTC without a zone."""
+    if text is None:
+        return None
+    found = parse_moment(text)
+    if not isinstance(found, int):
+        raise UsageError(f"{name}: {text} is not a time (such as 2026-11-30T12:00:00)")
+    return found
 
 
 def _truth(name: str, text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import os
 import re
@@ -10,6 +11,8 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,8 +42,13 @@ DEFAULTS: Final = {
     # `CREATE TABLE … USING parquet LOCATION 'export/exchanges'` finds the folders of days, even those of later runs.
     "spark.sql.hive.manageFilesourcePartitions": "false",
 }
-LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-"""A session on this machine alone need not be reachable from others."""
+LOCAL: Final = {
+    # A session on this machine alone need not be reachable from others.
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.python.daemon.module": "kafkasniff.spark.worker_daemon",
+}
+"""Settings of a session on this machine alone."""
 QUICK_START: Final = "-XX:TieredStopAtLevel=1"
 """Lets Java compile with the fast compiler only, for the session of a command: Java has little to do, since packets and
 rows pass through it in pieces, and its other compiler took more CPU time than that."""
@@ -79,6 +87,10 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
 CONNECT_SECONDS: Final = 20.0
 """How long to wait for a Spark Connect server; pyspark's own limit is ten minutes."""
+
+STDERR: Final = 2
+JAVA_SECONDS: Final = 2.0
+"""How long to wait for the last words of a Java that did not start."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """Replaces Spark's own configuration, which prints a greeting, warnings and hints."""
@@ -146,10 +158,43 @@ def get_session(
         builder = builder.config(name, value)
     try:
         # When a terminal closes, Java would end before the driver is done; the driver decides when to stop it.
-        with ignored_hangup():
+        with ignored_hangup(), _without_module_warning():
             return builder.getOrCreate()
     except Exception as error:  # py4j, pyspark and gRPC have their own exception classes
         raise MissingPartError(f"Spark does not start: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _without_module_warning() -> Iterator[None]:
+    """Leave out the line about an experimental module that Spark requests (it speeds up MLlib's algebra).
+
+    Java prints it before it reads any setting. So Java gets a pipe for its stderr, from which all else is passed on.
+    """
+    try:
+        stderr = os.dup(STDERR)
+    except OSError:  # it is closed
+        yield
+        return
+    reading, writing = os.pipe()
+    passing = threading.Thread(target=_pass_on, args=(reading, stderr), name="kafkasniff-java-stderr", daemon=True)
+    passing.start()
+    os.dup2(writing, STDERR)
+    os.close(writing)
+    try:
+        yield
+    except BaseException:
+        os.dup2(stderr, STDERR)
+        # Java has ended, and may have said why.
+        passing.join(JAVA_SECONDS)
+        raise
+    os.dup2(stderr, STDERR)
+
+
+def _pass_on(reading: int, stderr: int) -> None:
+    with open(reading, "rb") as lines:
+        for line in lines:
+            if not line.startswith(b"WARNING: Using incubator modules"):
+                os.write(stderr, line)
 
 
 def is_connect(spark: SparkSession) -> bool:

@@ -74,6 +74,9 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         if len(options.paths) != 1:
             raise UsageError("a stream follows one folder, or one pattern")
+        if (options.selection.after_ns, options.selection.before_ns) != (None, None):
+            # A file that grows would come or go with each look.
+            raise UsageError("modifiedafter and modifiedbefore are not for streams")
         self._options = options
         self._columns = columns
         self._location = Location.of(options.paths[0])
@@ -135,7 +138,7 @@ class CaptureStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _files(self) -> dict[str, CaptureFile]:
         """The existing files, by name."""
-        files = {file.name: file for file in listed(self._location.uri)}
+        files = {file.name: file for file in listed(self._location.uri, self._options.selection)}
         if self._last is not None:
             last = self._last
             files = {

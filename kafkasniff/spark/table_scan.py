@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
-from kafkasniff.capture.timeline.locations import find_captures
+from kafkasniff.capture.timeline.locations import FileSelection, find_captures
 from kafkasniff.capture.timeline.source import open_captures
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.learned_facts import LearnedFacts
@@ -37,12 +37,12 @@ BODIES: Final = frozenset({"request_body", "response_body"})
 """Columns that are most of a table's bytes."""
 
 
-def local_captures(paths: Sequence[str]) -> list[tuple[str, str]]:
+def local_captures(paths: Sequence[str], selection: FileSelection) -> list[tuple[str, str]]:
     """Path and name of the captures that paths, folders and patterns name.
 
     Raises CaptureError as `find_captures` does, UsageError for one of another machine.
     """
-    files = find_captures(paths)
+    files = find_captures(paths, selection=selection)
     remote = [file.name for file in files if "://" in file.path]
     if remote:
         raise UsageError(f"{remote[0]}: for tables of captures elsewhere take kafkasniff.spark.pipeline.decode")

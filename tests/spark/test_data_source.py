@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,6 +85,27 @@ def test_batches_are_bounded_by_bytes(spark: SparkSession, tmp_path: Path) -> No
     found = [row["bytes"] for row in load(spark, path).mapInArrow(sizes, "bytes bigint").collect()]
     assert sum(found) == 900 * 60_000
     assert max(found) <= 18 << 20
+
+
+def test_files_are_selected_as_in_other_sources(spark: SparkSession, tmp_path: Path) -> None:
+    inner = tmp_path / "day" / "hour"
+    inner.mkdir(parents=True)
+    for place, modified in ((tmp_path / "day" / "a.pcap", 1_000), (inner / "b.pcap", 2_000), (inner / "b.old", 3_000)):
+        place.write_bytes(REAL[2].read_bytes())
+        os.utime(place, (modified, modified))
+
+    def names(**options: str) -> set[str]:
+        rows = load(spark, tmp_path / "day", columns="capture", **options).distinct().collect()
+        return {row["capture"].rpartition("/")[2] for row in rows}
+
+    assert names() == {"a.pcap"}
+    assert names(recursiveFileLookup="true") == {"a.pcap", "b.pcap", "b.old"}
+    assert names(recursiveFileLookup="true", pathGlobFilter="*.pcap") == {"a.pcap", "b.pcap"}
+    assert names(recursiveFileLookup="true", modifiedAfter="1970-01-01T00:30:00Z") == {"b.pcap", "b.old"}
+    assert names(recursiveFileLookup="true", modifiedBefore="1970-01-01T00:30:00") == {"a.pcap"}
+    assert names(pathGlobFilter="*.nothing") == set()
+    for table in ("exchanges", "notes"):
+        assert load(spark, tmp_path / "day", table=table, pathGlobFilter="*.nothing").count() == 0
 
 
 def test_misuse(spark: SparkSession, tmp_path: Path) -> None:

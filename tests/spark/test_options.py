@@ -56,14 +56,17 @@ def test_documented_columns() -> None:
 
 def test_documented_options_are_taken(tmp_path: Path) -> None:
     section = DOCUMENT.split("\n| option ", 1)[1].split("\n\n", 1)[0]
-    documented = dict(re.findall(r"^\| `(\w+)` \| `?(\w+)`? \|", section, re.M))
-    assert len(documented) == 12
+    rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| `?([\w*]+)`? \|", section, re.M)
+    documented = {name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
+    assert len(documented) == 16
     given = {name: default for name, default in documented.items() if default not in {"all", "none"}}
     assert SourceOptions.of({"path": "a", **given}) == SourceOptions.of({"path": "a"})
     keys = tmp_path / "keys"
     keys.touch()
     for name, default in documented.items():
-        value = {name: str(keys), "table": "exchanges"} if default == "none" else {name: given.get(name, "")}
+        value = {name: given.get(name, "")}
+        if default == "none":
+            value = {name: "2026-11-30T12:00:00"} if "modified" in name else {name: str(keys), "table": "exchanges"}
         SourceOptions.of(value)
 
 
@@ -80,6 +83,7 @@ def test_documented_options_are_taken(tmp_path: Path) -> None:
         ({"splitsize": "64 parsecs"}, "is not a size"),
         ({"splitsize": "0"}, "is not a size"),
         ({"finishafter": "-1"}, "not a number of seconds"),
+        ({"modifiedafter": "12:00"}, "modifiedafter: 12:00 is not a time"),
         ({"pushdown": "perhaps"}, "neither true nor false"),
         ({"paths": "a"}, "JSON array"),
         ({"secrets": "true", "table": "notes"}, "secrets is for the table packets"),

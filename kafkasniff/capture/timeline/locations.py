@@ -11,11 +11,12 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CaptureFile",
+    "FileSelection",
     "OpenCapture",
     "capture_at",
     "captures_among",
@@ -67,6 +69,45 @@ class CaptureFile(msgspec.Struct, frozen=True):
     """Its content when it was looked at, by ETag or time (`OpenCapture.version`); None: not looked at, or unknown."""
 
 
+class FileSelection(msgspec.Struct, frozen=True):
+    """Which of the files that paths name are listed, as in Spark's file sources."""
+
+    name: str = "*"
+    """A pattern for the last part of their paths."""
+    recursive: bool = False
+    """Also files in folders of a folder."""
+    after_ns: int | None = None
+    """Only files that were modified later, in nanoseconds since 1970."""
+    before_ns: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Whether it selects all files."""
+        return (self.name, self.after_ns, self.before_ns) == ("*", None, None)
+
+    def has(self, path: str, modified_ns: int | None) -> bool:
+        """Whether it selects a file; `modified_ns` None: unknown."""
+        if not _fits(path, self.name):
+            return False
+        if modified_ns is None:
+            return True
+        return (self.after_ns is None or modified_ns > self.after_ns) and (
+            self.before_ns is None or modified_ns < self.before_ns
+        )
+
+
+EVERY_FILE: Final = FileSelection()
+
+
+class _Entry(NamedTuple):
+    """What a file system says of a path."""
+
+    name: str
+    size: int | None
+    """In bytes; None for a folder."""
+    modified_ns: int | None
+
+
 def is_pattern(path: str) -> bool:
     """Whether a path has characters that stand for others (`*`, `?`, `[…]`)."""
     return _PATTERN.search(path) is not None
@@ -86,18 +127,23 @@ def for_each(
         yield from pool.map(function, items)
 
 
-def find_captures(paths: Sequence[str], *, by_name: bool = False) -> list[CaptureFile]:
+def find_captures(
+    paths: Sequence[str], *, by_name: bool = False, selection: FileSelection = EVERY_FILE
+) -> list[CaptureFile]:
     """The captures that paths, folders and patterns (`*`, `?`, `[…]`) name: in their order, each sorted by name.
 
     In a folder, files count that begin like a capture (compressed ones too), except hidden ones (`.…`, `_…`) and
     subfolders; `by_name`: also files that are named like one, whatever they hold. A path that exists is not a pattern.
-    Raises CaptureError if there is no capture or it cannot be reached, and UsageError if no path is given.
+    `selection` may leave none. Raises CaptureError if there is no capture otherwise or it cannot be reached, and
+    UsageError if no path is given.
     """
-    files = list_captures(paths, by_name=by_name)
+    files = list_captures(paths, by_name=by_name, selection=selection)
     return captures_among(files, for_each(_counts, files, remote=any(map(_is_remote, files))))
 
 
-def list_captures(paths: Sequence[str], *, by_name: bool = False) -> list[CaptureFile]:
+def list_captures(
+    paths: Sequence[str], *, by_name: bool = False, selection: FileSelection = EVERY_FILE
+) -> list[CaptureFile]:
     """The files among which `find_captures` finds captures, without opening any.
 
     One comes twice if it is named, and in a folder that is named, too. Raises CaptureError and UsageError.
@@ -106,7 +152,7 @@ def list_captures(paths: Sequence[str], *, by_name: bool = False) -> list[Captur
         raise UsageError("name at least one capture, a folder or a pattern")
     found: dict[tuple[str, str | None], CaptureFile] = {}
     for path in paths:
-        for file in _find(Location.of(path), by_name=by_name):
+        for file in _find(Location.of(path), by_name=by_name, selection=selection):
             found.setdefault((file.path, file.folder), file)
     return list(found.values())
 
@@ -141,32 +187,33 @@ def _is_remote(file: CaptureFile) -> bool:
 def capture_at(path: str) -> CaptureFile:
     """A single capture by its path or address. Raises CaptureError if it cannot be reached, or is a folder."""
     location = Location.of(path)
-    size = _Store(location).size(location)
+    size = _Store(location).entry(location).size
     if size is None:
         raise CaptureError(f"{location.name}: is a folder; name the capture files in it")
     return CaptureFile(location.name, location.uri, size)
 
 
-def listed(folder: str) -> list[CaptureFile]:
+def listed(folder: str, selection: FileSelection = EVERY_FILE) -> list[CaptureFile]:
     """The files of a folder, or those that match a pattern, by name and whatever their content. Raises CaptureError."""
     location = Location.of(folder)
     if is_pattern(location.path):
-        return _matching(location)
-    return _Store(location).files(location)
+        return _matching(location, selection)
+    return _Store(location).files(location, selection)
 
 
-def _find(location: Location, *, by_name: bool) -> list[CaptureFile]:
+def _find(location: Location, *, by_name: bool, selection: FileSelection) -> list[CaptureFile]:
     if is_pattern(location.path) and not (location.is_local and os.path.lexists(location.path)):
-        files = _matching(location)
-        if not files:
+        files = _matching(location, selection)
+        if not files and selection.is_all:
             raise CaptureError(f"{location.name}: no file matches")
         return files
     store = _Store(location)
-    size = store.size(location)
-    if size is not None:
-        return [CaptureFile(location.name, location.uri, size)]
-    files = store.files(location)
-    if not files:
+    entry = store.entry(location)
+    if entry.size is not None:
+        wanted = selection.has(location.path, entry.modified_ns)
+        return [CaptureFile(location.name, location.uri, entry.size)] if wanted else []
+    files = store.files(location, selection)
+    if not files and selection.is_all:
         raise _no_captures(location.name)
     return [
         CaptureFile(file.name, file.path, file.size, location.name, not (by_name and named_like_capture(file.name)))
@@ -182,7 +229,7 @@ def _counts(file: CaptureFile) -> bool:
         raise CaptureError(f"{file.name}: cannot be opened ({error.strerror or error})") from None
 
 
-def _matching(location: Location) -> list[CaptureFile]:
+def _matching(location: Location, selection: FileSelection) -> list[CaptureFile]:
     """Files whose path matches, part by part: `*` does not match slashes."""
     parts = PurePosixPath(location.path).parts if location.path else ()
     first = next(index for index, part in enumerate(parts) if is_pattern(part))
@@ -191,7 +238,12 @@ def _matching(location: Location) -> list[CaptureFile]:
     store = _Store(location)
     for part in parts[first:-1]:
         folders = [inner for folder in folders for inner in store.folders(folder) if _fits(inner.path, part)]
-    return [file for folder in folders for file in store.files(folder) if _fits(Location.of(file.path).path, parts[-1])]
+    return [
+        file
+        for folder in folders
+        for file in store.files(folder, selection)
+        if _fits(Location.of(file.path).path, parts[-1])
+    ]
 
 
 def _fits(path: str, pattern: str) -> bool:
@@ -304,31 +356,39 @@ class _Store:
         if not location.is_local:
             self._system, self._root = _file_system(location.at(""))
 
-    def size(self, location: Location) -> int | None:
-        """Size of the file in bytes; None for a folder. Raises CaptureError."""
+    def entry(self, location: Location) -> _Entry:
+        """What is at a location. Raises CaptureError."""
         try:
             if self._system is None:
-                return None if os.path.isdir(location.path) else os.stat(location.path).st_size
+                facts = os.stat(location.path)
+                return _entry_of(location.path, facts)
             from pyarrow.fs import FileType
 
             info = self._system.get_file_info(self._root + location.path)
             if info.type == FileType.NotFound:
                 raise FileNotFoundError(2, "No such file or folder")
-            return int(info.size) if info.type == FileType.File else None
+            return _Entry(info.base_name, int(info.size) if info.type == FileType.File else None, info.mtime_ns)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else _one_line(error)
             raise CaptureError(f"{location.name}: cannot be opened ({reason})") from None
 
-    def files(self, folder: Location) -> list[CaptureFile]:
+    def files(self, folder: Location, selection: FileSelection = EVERY_FILE) -> list[CaptureFile]:
         """The files in a folder that are not hidden, by name. Raises CaptureError."""
-        return [CaptureFile(inner.name, inner.uri, size) for inner, size in self._entries(folder) if size is not None]
+        found: list[CaptureFile] = []
+        for inner, entry in self._entries(folder):
+            if entry.size is not None:
+                if selection.has(inner.path, entry.modified_ns):
+                    found.append(CaptureFile(inner.name, inner.uri, entry.size))
+            elif selection.recursive:
+                found += self.files(inner, selection)
+        return found
 
     def folders(self, folder: Location) -> list[Location]:
         """The folders in a folder that are not hidden, by name. Raises CaptureError."""
-        return [inner for inner, size in self._entries(folder) if size is None]
+        return [inner for inner, entry in self._entries(folder) if entry.size is None]
 
-    def _entries(self, folder: Location) -> list[tuple[Location, int | None]]:
-        """The entries of a folder with their sizes, None for a folder."""
+    def _entries(self, folder: Location) -> list[tuple[Location, _Entry]]:
+        """The entries of a folder that are not hidden."""
         try:
             found = self._local(folder) if self._system is None else self._remote(folder, self._system)
         except (OSError, ValueError) as error:
@@ -336,25 +396,23 @@ class _Store:
             raise CaptureError(f"{folder.name}: cannot be listed ({reason})") from None
         base = folder.path.rstrip("/") if folder.path != "." else ""
         lead = f"{base}/" if base or folder.path.startswith("/") else ""
-        return [(folder.at(lead + name), size) for name, size in sorted(found) if name[:1] not in {".", "_", ""}]
+        return [(folder.at(lead + one.name), one) for one in sorted(found) if one.name[:1] not in {".", "_", ""}]
 
     @staticmethod
-    def _local(folder: Location) -> list[tuple[str, int | None]]:
-        found: list[tuple[str, int | None]] = []
+    def _local(folder: Location) -> list[_Entry]:
         with os.scandir(folder.path) as entries:
-            for entry in entries:
-                if entry.is_dir():
-                    found.append((entry.name, None))
-                elif entry.is_file():
-                    found.append((entry.name, entry.stat().st_size))
-        return found
+            return [_entry_of(entry.name, entry.stat()) for entry in entries if entry.is_dir() or entry.is_file()]
 
-    def _remote(self, folder: Location, system: FileSystem) -> list[tuple[str, int | None]]:
+    def _remote(self, folder: Location, system: FileSystem) -> list[_Entry]:
         from pyarrow.fs import FileSelector, FileType
 
         where = (self._root + folder.path).rstrip("/")
         return [
-            (info.base_name, int(info.size) if info.type == FileType.File else None)
+            _Entry(info.base_name, int(info.size) if info.type == FileType.File else None, info.mtime_ns)
             for info in system.get_file_info(FileSelector(where))
             if info.type in {FileType.File, FileType.Directory}
         ]
+
+
+def _entry_of(name: str, facts: os.stat_result) -> _Entry:
+    return _Entry(name, None if stat.S_ISDIR(facts.st_mode) else facts.st_size, facts.st_mtime_ns)
