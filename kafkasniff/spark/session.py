@@ -92,6 +92,9 @@ STDERR: Final = 2
 JAVA_SECONDS: Final = 2.0
 """How long to wait for the last words of a Java that did not start."""
 
+MASTER_SECONDS: Final = 5.0
+"""How long to wait for an answer of each master of a standalone cluster."""
+
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 """Replaces Spark's own configuration, which prints a greeting, warnings and hints."""
 
@@ -110,7 +113,7 @@ def get_session(
     default: `SPARK_REMOTE`, else what `spark-submit` was given, else all cores of this machine. `conf` are Spark
     properties, which take precedence over our defaults. Both are for a new session: raises UsageError if an active one
     has another master, or if a server's address is invalid. Raises MissingPartError if pyspark, a dependency of Spark
-    Connect, or Java is missing, if no server answers, or if Spark does not start.
+    Connect, or Java is missing, if no server or master answers, or if Spark does not start.
 
     `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries. `packed`: what
     queries shuffle and persist is compressed already.
@@ -137,6 +140,8 @@ def get_session(
         # A server has its own configuration; only settings of the session are ours.
         settings = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")} | conf
     else:
+        if master.startswith("spark://"):
+            _check_standalone(master)
         local = master.startswith("local")
         _prepare_environment(local=local)
         home: Path | None = None
@@ -237,6 +242,23 @@ def _check_server(master: str) -> None:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
             raise MissingPartError(f"no Spark Connect server answers at {address.endpoint}") from None
+
+
+def _check_standalone(master: str) -> None:
+    """Raises MissingPartError if no master of a standalone cluster answers, which Spark would notice after a minute."""
+    reason = ""
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(f"not the address of a Spark master (spark://HOST:PORT): {master}")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), MASTER_SECONDS):
+                return
+        except OSError as error:
+            reason = error.strerror or str(error)
+        except OverflowError:
+            reason = "there is no such port"
+    raise MissingPartError(f"no Spark master answers at {master}: {reason}")
 
 
 def _address_of(master: str) -> DefaultChannelBuilder:

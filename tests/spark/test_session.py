@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkasniff.errors import UsageError
+from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -157,3 +158,18 @@ def test_only_the_warning_of_a_module_is_left_out(capfd: pytest.CaptureFixture[s
         raise ZeroDivisionError
     os.write(2, b"\nlater")
     assert capfd.readouterr().err == "Error: could not start\nno end of line\nlater"
+
+
+def test_a_master_that_does_not_answer() -> None:
+    from kafkasniff.spark.session import _check_standalone
+
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        with pytest.raises(MissingPartError, match=f"no Spark master answers at spark://{address}: Connection refused"):
+            _check_standalone(f"spark://{address}")  # it does not listen yet
+        bound.listen()
+        _check_standalone(f"spark://127.0.0.1:1,{address}")
+    for wrong in ("spark://nowhere", "spark://:7077", "spark://127.0.0.1:port"):
+        with pytest.raises(UsageError, match="not the address of a Spark master"):
+            _check_standalone(wrong)
