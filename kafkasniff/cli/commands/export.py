@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -35,21 +35,26 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.tables.exports.bad_captures import OnBadCapture
+    from kafkasniff.tables.exports.manifest import Manifest
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
-    from kafkasniff.tables.iceberg import IcebergTables
     from kafkasniff.tables.rows.decoded_values import DecodedValues
+
+    Register = Callable[[str, Manifest], None]
 
 __all__ = ["export_command"]
 
 OF_TABLES: Final = frozenset(
     {
-        *("tables", "records", "no_bodies", "no_json", "engine", "master", "conf", "lake_name", "iceberg_name", "jobs"),
+        *("tables", "records", "no_bodies", "no_json", "engine", "master", "conf", "lake_name", "iceberg_name"),
+        *("makes_delta", "jobs"),
         *("discard_state", "on_bad", "registry", "schemas", "compact", "keep"),
     }
 )
 """Options that spans do not have."""
-OF_COMPACTION: Final = frozenset({"output", "form", "compact", "keep", "memory", "quiet", "verbose", "iceberg_name"})
+OF_COMPACTION: Final = frozenset(
+    {"output", "form", "compact", "keep", "memory", "quiet", "verbose", "iceberg_name", "makes_delta"}
+)
 
 SCHEMAS_NAMED: Final = 10
 """Problems of schemas that are named on stderr."""
@@ -100,6 +105,12 @@ SKIPPED_NAMED: Final = 10
     "iceberg_name",
     metavar="NAME",
     help="Add the files to Iceberg tables CATALOG.NAMESPACE.NAME_exchanges and so on; needs no Spark.",
+)
+@click.option(
+    "--delta",
+    "makes_delta",
+    is_flag=True,
+    help="Make a Delta table of each table's folder, such as DIR/exchanges; needs no Spark.",
 )
 @click.option(
     "--jobs",
@@ -171,13 +182,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     on_bad: OnBadCapture = options.pop("on_bad")
     engine, master, conf = options.pop("engine"), options.pop("master"), options.pop("conf")
     lake_name: str | None = options.pop("lake_name")
-    iceberg_name: str | None = options.pop("iceberg_name")
-    iceberg: IcebergTables | None = None
-    if iceberg_name is not None:
-        from kafkasniff.tables.iceberg import IcebergTables
-
-        # Before captures are read, which may take hours.
-        iceberg = IcebergTables(iceberg_name, wanted.tables)
+    # Before captures are read, which may take hours.
+    registers = _registers(options, wanted.tables)
     if schemas is not None and predicate is not None:
         from kafkasniff.filters import needs_records
 
@@ -207,7 +213,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         given = make_catalog(options).given
         # Starting Java takes longer than to see that there is nothing to do.
         if lake_name is None and (done := spark_export.unchanged(captures, output, wanted)) is not None:
-            return _report(environment, done, output, iceberg, quiet=quiet)
+            return _report(environment, done, output, registers, quiet=quiet)
         # The session ends with this process.
         # Writing lakehouse tables shuffles rows, too.
         spark = ready_session(master, packed=lake_name is None, **properties)
@@ -226,7 +232,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 on_bad=on_bad,
                 lake=lake,
             )
-        return _report(environment, result, output, iceberg, quiet=quiet)
+        return _report(environment, result, output, registers, quiet=quiet)
     if master is not None or conf or lake_name is not None:
         raise UsageError("--master, --conf and --table need --engine spark")
     captures = take_captures(environment, captures, by_name=True)
@@ -288,7 +294,22 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             progress.clear()
     for problem in [] if values is None else values.problems[:SCHEMAS_NAMED]:
         environment.say(problem)
-    return _report(environment, result, output, iceberg, quiet=quiet)
+    return _report(environment, result, output, registers, quiet=quiet)
+
+
+def _registers(options: dict[str, Any], tables: Iterable[str]) -> list[Register]:
+    """What takes the files of an export into lakehouse tables, by the options. Raises as their classes do."""
+    found: list[Register] = []
+    name = options.pop("iceberg_name")
+    if name is not None:
+        from kafkasniff.tables.iceberg import IcebergTables
+
+        found.append(IcebergTables(name, tables).register)
+    if options.pop("makes_delta"):
+        from kafkasniff.tables.delta import DeltaTables
+
+        found.append(DeltaTables().register)
+    return found
 
 
 def _compact(environment: Environment, output: str, keep: str | None, options: dict[str, Any], *, quiet: bool) -> Exit:
@@ -303,10 +324,8 @@ def _compact(environment: Environment, output: str, keep: str | None, options: d
 
     kept = None if keep is None else timedelta(microseconds=parse_duration(keep) // 1000)
     done = compact(output, keep=kept, memory=options["memory"] or MEMORY)
-    if options["iceberg_name"] is not None:
-        from kafkasniff.tables.iceberg import IcebergTables
-
-        IcebergTables(options["iceberg_name"], done.manifest.tables).register(output, done.manifest)
+    for register in _registers(options, done.manifest.tables):
+        register(output, done.manifest)
     if not quiet:
         name = name_of(output)
         if not done.before:
@@ -321,14 +340,14 @@ def _compact(environment: Environment, output: str, keep: str | None, options: d
 
 
 def _report(
-    environment: Environment, result: Result, output: str, iceberg: IcebergTables | None, *, quiet: bool
+    environment: Environment, result: Result, output: str, registers: Sequence[Register], *, quiet: bool
 ) -> Exit:
     """Register the files of a run if wanted, and say what it did; returns its exit code."""
     from kafkasniff.runtime.addresses import name_of
 
-    if iceberg is not None:
+    for register in registers:
         # Also if there is nothing new: an earlier command may have been killed before.
-        iceberg.register(output, result.manifest)
+        register(output, result.manifest)
     for notice in (*result.skipped[:SKIPPED_NAMED], *result.notices):
         environment.say(notice)
     if not quiet:

@@ -45,7 +45,7 @@ SECTIONS: Final = {
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
         *("--compact", "--keep"),
     ),
-    "Spark and Iceberg": ("--engine", "--master", "--conf", "--table", "--register"),
+    "Spark and lakehouses": ("--engine", "--master", "--conf", "--table", "--register", "--delta"),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
     "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--query-memory", "--query-disk", "--jobs"),

@@ -103,7 +103,19 @@ STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
 NOT_OF_LIVE = {
-    *("aiohttp", "duckdb", "grpc", "jinja2", "markupsafe", "py4j", "pyiceberg", "pyspark", "textual", "textual_serve"),
+    *(
+        "aiohttp",
+        "deltalake",
+        "duckdb",
+        "grpc",
+        "jinja2",
+        "markupsafe",
+        "py4j",
+        "pyiceberg",
+        "pyspark",
+        "textual",
+        "textual_serve",
+    ),
     "vl_convert",
 }
 
