@@ -36,7 +36,7 @@ def test_each_run_is_a_version(tmp_path: Path) -> None:
     assert read(out, "exchanges")[1] == len(parts) - 1, "there was nothing new"
     assert kafkasniff("export", "--compact", "--delta", "-o", out).code == 0
     assert read(out, "exchanges") == (sorted(wanted["exchanges"], key=repr), len(parts))
-    # An export goes on without it, and later with it.
+    # A run without it, and a later one with it.
     other = CAPTURES / "sarama.pcap"
     assert kafkasniff("export", other, "-o", out).code == 0
     assert kafkasniff("export", "--delta", other, "-o", out).code == 0
