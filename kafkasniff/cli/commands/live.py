@@ -51,9 +51,9 @@ from kafkasniff.cli.running.live_tables import export_arguments, exported, finis
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
+from kafkasniff.model import Exchange, Message
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
-from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
@@ -141,7 +141,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     inspector = make_inspector(
         options,
         records,
-        exchanges=predicate is not None or bool(watching),
+        exchanges=predicate is not None or bool(watching) or bool(wanted.fields),
         connections=bool(watching),
         grows=True,
         renderer=renderer,
@@ -231,7 +231,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     payload=payload,
                     secrets=inspector.decode_options.show_secrets,
                 )
-                inner = FORMATS[wanted.form].open(output, settings)
+                inner = wanted.format.open(output, settings)
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
             pipeline = Pipeline(
@@ -241,6 +241,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 enricher=enricher,
                 selector=selector,
                 limit=limit,
+                counts=Exchange if wanted.fields else Message,
                 flush=flush,
                 ended=watch.ended if watching else None,
                 values=values,
@@ -249,6 +250,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 timed is not None
                 and not watching
                 and values is None
+                and not wanted.fields
                 and begin_lines(
                     inspector,
                     inner,
@@ -295,7 +297,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         rows = "" if tables is None else f"{finished(environment, tables)}: "
         if not quiet:
             selected = predicate is not None or limit is not None
-            line = summary_line(inspector.summary, pipeline.shown if selected else None)
+            unit = "exchanges " if wanted.fields else ""
+            line = summary_line(inspector.summary, pipeline.shown if selected else None, unit)
             nothing = end_without_messages(inspector.summary, pipeline.shown if selected else None) if decodes else None
             if nothing is not None:
                 environment.say(nothing)

@@ -20,10 +20,7 @@ class Example(NamedTuple):
 EXAMPLES: Final = {
     "decode": (
         Example("Failed requests, with their bodies:", "decode capture.pcap --errors -v"),
-        Example(
-            "Slow fetches, as JSON:",
-            "decode capture.pcap --api Fetch --slower-than 1s --json",
-        ),
+        Example("Fields for a script:", "decode capture.pcap --api Fetch --fields time,latency_ms,topic"),
         Example(
             "Who wrote the record with this key?", "decode capture.pcap --filter 'record.key == \"order-4711\"' -vv"
         ),

@@ -38,8 +38,8 @@ SECTIONS: Final = {
         *("--by", "--each", "--slowest", "--program", "--coverage"),
     ),
     "Output": (
-        *("--format", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose", "--quiet"),
-        *("--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
+        *("--format", "--fields", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose"),
+        *("--quiet", "--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),

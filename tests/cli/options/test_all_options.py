@@ -19,6 +19,7 @@ MUSCLE_MEMORY: Final = {
     "-W": "--rotate-files",
     "-Y": "--filter",
     "-c": "--count",
+    "-e": "--fields",
     "-f": "--file",
     "-i": "--interface",
     "-o": "--output",
