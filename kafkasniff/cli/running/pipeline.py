@@ -10,7 +10,7 @@ from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector, Shown
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken, Summary
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
@@ -155,11 +155,8 @@ class Pipeline:
 
     def feed(self, batch: PacketBatch) -> None:
         """Process a batch. Signals are deferred until its events are written, so that no line is cut."""
-        selector = self._selector
-        if selector is not None and selector.start_ns is None and len(batch):
-            times = batch.time_ns[batch.time_ns != NO_TIME]
-            if len(times):
-                selector.start_ns = int(times[0])
+        if self._selector is not None:
+            self._selector.begins(batch.time_ns)
         with self._environment.interrupts.held():
             for events in self._feed(batch):
                 self._take(self._enriched(events))
