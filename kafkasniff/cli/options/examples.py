@@ -113,6 +113,11 @@ EXAMPLES: Final = {
         Example("From Apicurio:", "schemas fetch --registry http://host/apis/ccompat/v7 -o DIR"),
         Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
     ),
+    "mcp": (
+        Example("For a model's program that starts it:", "mcp capture.pcap"),
+        Example("With keys and values of records:", "mcp --show-payload capture.pcap"),
+        Example("Over HTTP:", "mcp --http :8931 --token-file token capture.pcap"),
+    ),
     "decode-bytes": (
         Example(
             "A request from a hexdump in a log:",

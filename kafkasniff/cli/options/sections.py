@@ -46,7 +46,8 @@ SECTIONS: Final = {
         *("--engine", "--master", "--conf", "--table", "--register"),
     ),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
-    "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
+    "Server": ("--http", "--token-file"),
+    "Secrets and payload": ("--show-secrets", "--show-payload", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--query-memory", "--query-disk", "--jobs"),
 }
 """Names of options by section, in the order of the help. Parameters of questions are in the section `Answer`, too."""

@@ -41,8 +41,8 @@ DIFFERENT: Final = {
 _NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas"}
 _FILTERS: Final = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
 # Exchanges that a filter skips would be missing on the way of a record, and encrypted connections have none.
-_NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls"}
-_NO_LINES: Final = {"browse", "completion", "help"}
+_NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls", "mcp"}
+_NO_LINES: Final = {"browse", "completion", "help", "mcp"}
 # They write sentences, or lines one by one.
 _NO_TABLE: Final = {"audit", "check", "security", "follow", "tls", "decode", "live", "decode-bytes"}
 _OTHER_MEANINGS = {
@@ -55,10 +55,11 @@ LACKS: Final[dict[str, set[str]]] = {
     **dict.fromkeys(_FILTERS, _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
     # It shows no topics.
-    **dict.fromkeys(("--topic-ids", "--topic"), _NO_CAPTURE | {"tls"}),
+    "--topic-ids": _NO_CAPTURE | {"tls"},
+    "--topic": _NO_CAPTURE | {"tls", "mcp"},
     "--api": _NO_FILTER - {"decode-bytes"},
     # Tables have addresses.
-    "--hosts": _NO_CAPTURE | {"export", "sql", "browse"},
+    "--hosts": _NO_CAPTURE | {"export", "sql", "browse", "mcp"},
     "--color": _NO_LINES | {"schemas", "export", "report"},
     "--format": _NO_LINES | {"schemas", "report"},
     "--output": _NO_LINES | {"api"},
