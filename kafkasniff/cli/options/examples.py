@@ -118,6 +118,11 @@ EXAMPLES: Final = {
         Example("With keys and values of records:", "mcp --show-payload capture.pcap"),
         Example("Over HTTP:", "mcp --http :8931 --token-file token capture.pcap"),
     ),
+    "wireshark": (
+        Example("Into Wireshark's folders of the user:", "wireshark -o ~/.local/lib/wireshark"),
+        Example("For all users of the machine:", "wireshark -o /usr/local/lib/wireshark"),
+        Example("For tshark -X lua_script:folder/plugins/kafkasniff.lua:", "wireshark -o folder"),
+    ),
     "decode-bytes": (
         Example(
             "A request from a hexdump in a log:",

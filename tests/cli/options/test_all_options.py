@@ -38,7 +38,7 @@ DIFFERENT: Final = {
     *(("decode-bytes", "--api"), ("decode-bytes", "--version"), ("", "--version")),
 }
 
-_NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas"}
+_NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas", "wireshark"}
 _FILTERS: Final = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
 # Exchanges that a filter skips would be missing on the way of a record, and encrypted connections have none.
 _NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls", "mcp"}
@@ -60,12 +60,12 @@ LACKS: Final[dict[str, set[str]]] = {
     "--api": _NO_FILTER - {"decode-bytes"},
     # Tables have addresses.
     "--hosts": _NO_CAPTURE | {"export", "sql", "browse", "mcp"},
-    "--color": _NO_LINES | {"schemas", "export", "report"},
-    "--format": _NO_LINES | {"schemas", "report"},
+    "--color": _NO_LINES | {"schemas", "wireshark", "export", "report"},
+    "--format": _NO_LINES | {"schemas", "wireshark", "report"},
     "--output": _NO_LINES | {"api"},
-    "--wide": _NO_LINES | _NO_TABLE | {"schemas", "export", "report"},
+    "--wide": _NO_LINES | _NO_TABLE | {"schemas", "wireshark", "export", "report"},
     # Some say nothing beside their output.
-    "--quiet": _NO_LINES | {"schemas", "api", "decode-bytes"},
+    "--quiet": _NO_LINES | {"schemas", "wireshark", "api", "decode-bytes"},
 }
 """By option, the commands without it."""
 

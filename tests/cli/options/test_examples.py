@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
 # Others run theirs, and `live` needs an interface.
-NOT_RUN = ("--engine spark", "live ", "browse ", "schemas ", "mcp ")
+NOT_RUN = ("--engine spark", "live ", "browse ", "schemas ", "mcp ", "wireshark ")
 LINES = [example.line for examples in EXAMPLES.values() for example in examples]
 
 
