@@ -14,6 +14,7 @@ SECTIONS: Final = {
         *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--reopen"),
         *("--user", "--keep-root", "--duration"),
     ),
+    "Recorder": ("--recorder", "--cases", "--on"),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
         *(
