@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
+import inspect
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kafkasniff.errors import UsageError
+from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.kafka.messages import message as messages
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Body, Exchange, Message
+from kafkasniff.model import Body, Connection, Exchange, Message
 from kafkasniff.sinks.jsonl import plain
+from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kafkasniff.capture import CaptureSource
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Predicate, Selector
     from kafkasniff.tcp.packets import PacketBatch
     from kafkasniff.values.stage import ValueDecoder
 
-__all__ = ["can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
+__all__ = ["ReadExchanges", "can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
 
 _SHOWN: Final = DecodeOptions(show_secrets=True)
 
@@ -33,35 +40,145 @@ Path = str | os.PathLike[str]
 def read(
     paths: Path | list[Path] | tuple[Path, ...],
     *,
+    filter: str | None = None,
     enrich: bool = True,
     two_pass: bool = False,
     topic_ids: Mapping[str, str] | None = None,
     keylog: Path | None = None,
     registry: str | None = None,
     **options: Any,
-) -> Iterator[Exchange]:
+) -> ReadExchanges:
     """Exchanges of one or several captures, in order of completion.
 
+    `filter`: an expression as of `--filter`, which selects exchanges;
     `enrich`: add facts from other messages (`_topic_name` beside topic ids, `Exchange.broker_id` …); `two_pass`: read
     the captures twice, so that facts learned late are known from the beginning; `topic_ids`: topic id → name, for names
     that no message has; `keylog`: a file with secrets that decrypt TLS (SSLKEYLOGFILE); `registry`: URL or folder of
     schemas, by which keys and values are decoded. Other `options` are those of
-    `Inspector`. Bytes stay bytes in bodies. Raises CaptureError if a capture cannot be opened, UsageError if `two_pass`
-    is used with input that can be read only once, or if the key log cannot be read.
+    `Inspector`. Bytes stay bytes in bodies. Raises UsageError for an invalid filter and an unknown option. Taking the
+    first exchange raises CaptureError if a capture cannot be opened, UsageError if the key log cannot be read, or if
+    `two_pass` is used with input that can be read only once.
     """
     # Imports that single messages do not need, especially NumPy.
-    from kafkasniff.capture import open_captures  # noqa: PLC0415
     from kafkasniff.engine.inspector import Inspector  # noqa: PLC0415
-    from kafkasniff.enrich import Catalog, Enricher  # noqa: PLC0415
 
+    known = [*inspect.signature(Inspector).parameters]
+    for name in options:
+        if name not in known:
+            raise UsageError(f"read() has no option {name}{suggestion(name, [*known, *read.__annotations__])}")
+    predicate: Predicate | None = None
+    if filter is not None:
+        from kafkasniff.filters.expression import parse_filter  # noqa: PLC0415
+
+        predicate = parse_filter(filter)
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
     names = [os.fspath(path) for path in paths]
+    shared: dict[str, Any] = {"predicate": predicate, "topic_ids": topic_ids, "keylog": keylog}
+    return ReadExchanges(
+        _read(names, enrich=enrich, two_pass=two_pass, registry=registry, options=options, **shared),
+        lambda: _table(names, options=options, **shared),
+    )
+
+
+class ReadExchanges(Iterator[Exchange]):
+    """Exchanges of captures, one by one, or all of them as a table."""
+
+    def __init__(self, exchanges: Iterator[Exchange], table: Callable[[], pa.Table]) -> None:
+        self._exchanges = exchanges
+        self._table = table
+
+    def __next__(self) -> Exchange:
+        return next(self._exchanges)
+
+    def to_arrow(self) -> pa.Table:
+        """All exchanges as the table `exchanges` of exports (`docs/reference/tables.md`); the captures are read again.
+
+        Raises CaptureError, UsageError, MissingExtraError.
+        """
+        return self._table()
+
+    def to_pandas(self) -> Any:
+        """The same as a `pandas.DataFrame`. Raises MissingPartError without pandas."""
+        if importlib.util.find_spec("pandas") is None:
+            raise MissingPartError("to_pandas() needs pandas: pip install pandas")
+        return self.to_arrow().to_pandas()
+
+
+def _table(
+    names: list[str],
+    *,
+    predicate: Predicate | None,
+    topic_ids: Mapping[str, str] | None,
+    keylog: Path | None,
+    options: Mapping[str, Any],
+) -> pa.Table:
+    """The exchanges of captures as a table, by way of a temporary export."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtraError("to_arrow()", "pyarrow", "tables")
+    import pyarrow as pa  # noqa: PLC0415
+
+    from kafkasniff.analysis.accumulator import TableReading  # noqa: PLC0415
+    from kafkasniff.analysis.export import Export  # noqa: PLC0415
+    from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.filters import needs_records, needs_topic_names  # noqa: PLC0415
+    from kafkasniff.tables.exports.options import ExportOptions  # noqa: PLC0415
+    from kafkasniff.tables.exports.run import export  # noqa: PLC0415
+    from kafkasniff.tables.rows.schemas import TABLES  # noqa: PLC0415
+
+    given = {name: options[name] for name in ("max_frame", "show_secrets") if name in options}
+    ports = tuple(sorted(set(options.get("ports", ()))))
+    wanted = ExportOptions(("exchanges",), records=needs_records(predicate), ports=ports, **given)
+    keys = None if keylog is None else os.fspath(keylog)
+
+    def names_first(catalog: Catalog, paths: Sequence[str]) -> None:
+        learn(catalog, lambda: open_captures(paths), _framing(options, keylog))
+
+    with tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder:
+        place = os.path.join(folder, "tables")
+        export(
+            names,
+            place,
+            wanted,
+            given=topic_ids,
+            predicate=predicate,
+            learn=names_first if needs_topic_names(predicate) else None,
+            keylog=keys,
+            memory=options.get("memory"),
+        )
+        schema = TABLES["exchanges"]
+        batches = Export.open(place).batches("exchanges", TableReading(tuple(schema.names)))
+        return pa.Table.from_batches(batches, schema)
+
+
+def _framing(options: Mapping[str, Any], keylog: Path | None) -> dict[str, Any]:
+    """The options that decide what is decoded, for a reading of names."""
+    arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame", "memory"}}
     if keylog is not None:
         from kafkasniff.capture.timeline.key_log_file import open_key_log  # noqa: PLC0415
 
-        options["keys"] = open_key_log(keylog)
-    inspector = Inspector(**{**options, "exchanges": True})
+        arguments["keys"] = open_key_log(keylog)
+    return arguments
+
+
+def _read(
+    names: list[str],
+    *,
+    predicate: Predicate | None,
+    enrich: bool,
+    two_pass: bool,
+    topic_ids: Mapping[str, str] | None,
+    keylog: Path | None,
+    registry: str | None,
+    options: Mapping[str, Any],
+) -> Iterator[Exchange]:
+    from kafkasniff.capture import open_captures  # noqa: PLC0415
+    from kafkasniff.engine.inspector import Inspector  # noqa: PLC0415
+    from kafkasniff.enrich import Catalog, Enricher  # noqa: PLC0415
+    from kafkasniff.filters import Selector  # noqa: PLC0415
+
+    inspector = Inspector(**{**options, **_framing(options, keylog), "exchanges": True})
+    selector = Selector(predicate)
     values: ValueDecoder | None = None
     if registry is not None:
         from kafkasniff.values.registries import open_registry  # noqa: PLC0415
@@ -75,24 +192,27 @@ def read(
             once = next((name for name in names if not can_be_read_twice(name)), None)
             if once is not None:
                 raise UsageError(f"{once} can be read only once")
-            arguments = {name: value for name, value in options.items() if name in {"ports", "max_frame", "memory"}}
-            if keylog is not None:
-                arguments["keys"] = open_key_log(keylog)
-            learn(catalog, lambda: open_captures(names), arguments)
+            learn(catalog, lambda: open_captures(names), _framing(options, keylog))
         enricher = Enricher(catalog, summary=inspector.summary)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
     with open_captures(names) as source:
-        fed = itertools.chain.from_iterable(map(inspector.feed_slices, source))
-        for events in itertools.chain(fed, _close(inspector)):
+        for events in itertools.chain(_fed(inspector, source, selector), _close(inspector)):
             if enricher is not None:
                 enricher.feed(events)
             if values is not None:
                 values.feed(events)
-            exchanges = [event for event in events if isinstance(event, Exchange)]
-            del events  # before the next ones are decoded
+            selected = selector.feed(event for event in events if not isinstance(event, Connection))
+            exchanges = [event for event in selected if isinstance(event, Exchange)]
+            del events, selected  # before the next ones are decoded
             yield from exchanges
             del exchanges
+
+
+def _fed(inspector: Inspector, source: CaptureSource, selector: Selector) -> Iterator[list[Output]]:
+    for batch in source:
+        selector.begins(batch.time_ns)
+        yield from inspector.feed_slices(batch)
 
 
 def _close(inspector: Inspector) -> Iterator[list[Output]]:

@@ -9,6 +9,7 @@ import pytest
 
 import kafkasniff
 from kafkasniff.library import can_be_read_twice
+from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 from tests.craft.write import pcap_bytes
 from tests.enrich.talks import ORDERS, both
@@ -72,3 +73,40 @@ def test_values_are_decoded_by_a_registry() -> None:
         for record in topic["partition_data"][0]["records"]["batches"][0]["records"]
     ]
     assert values == [{"id": 1, "item": "lamp"}, {"id": 70000, "item": "größe 數"}]
+
+
+JAVA = ROOT / "captures" / "java-errors.pcap"
+FILTER = 'error == "UNKNOWN_TOPIC_OR_PARTITION" and time >= "+1ms"'
+
+
+def test_a_filter_selects() -> None:
+    found = list(kafkasniff.read(JAVA, filter=FILTER))
+    expected = command("decode", "-q", "--json", "--filter", FILTER, JAVA).objects
+    assert {one.exchange for one in found} == {one["exchange"] for one in expected if one["type"] != "problem"}
+    assert 0 < len(found) < len(list(kafkasniff.read(JAVA)))
+
+
+def test_a_table_is_that_of_an_export(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    assert command("export", "-q", "--filter", FILTER, JAVA, "-o", tmp_path / "tables").code == 0
+    exported = pq.read_table(tmp_path / "tables" / "exchanges", partitioning=None)
+    exchanges = kafkasniff.read(JAVA, filter=FILTER)
+    table = exchanges.to_arrow()
+    assert table.to_pylist() == exported.to_pylist()
+    # Reading a table takes no exchange away.
+    assert len(list(exchanges)) == table.num_rows
+    pytest.importorskip("pandas")
+    assert list(exchanges.to_pandas()["api"]) == table["api"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"port": [9092]}, r"read\(\) has no option port; did you mean ports\?"),
+        ({"filtr": "x"}, r"read\(\) has no option filtr; did you mean filter\?"),
+        ({"filter": "apii == 1"}, 'column 1: unknown field "apii"; did you mean api\\?'),
+    ],
+)
+def test_misuse_is_reported_at_once(options: dict[str, object], message: str) -> None:
+    with pytest.raises(kafkasniff.UsageError, match=message):
+        kafkasniff.read(JAVA, **options)  # type: ignore[arg-type]

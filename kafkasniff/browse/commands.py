@@ -88,12 +88,18 @@ def program(command: list[str]) -> list[str]:
     return [sys.executable, "-P", "-m", *command]
 
 
-def run_command(command: list[str], *, stopped: Callable[[], bool], width: int | None = None) -> Done:
-    """Run a command of kafkasniff until its end, or until `stopped`. `width`: columns of what it prints.
+def run_command(
+    command: list[str], *, stopped: Callable[[], bool], width: int | None = None, folder: str | None = None
+) -> Done:
+    """Run a command of kafkasniff until its end, or until `stopped`.
+
+    `width`: columns of what it prints; `folder`: for its temporary files.
 
     A process, since it may take as long as reading the captures, and would slow the screen down.
     """
-    environment = None if width is None else {**os.environ, "COLUMNS": str(width)}
+    environment = dict(os.environ)
+    environment |= {} if width is None else {"COLUMNS": str(width)}
+    environment |= {} if folder is None else {"TMPDIR": folder}
     pipe = subprocess.PIPE
     with subprocess.Popen(
         program(command), stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=environment

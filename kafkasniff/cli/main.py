@@ -54,6 +54,12 @@ _COMMANDS: Final = {
     "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
     "tls": ("kafkasniff.cli.commands.tls", "tls_command", "Say which TLS connections can be decrypted."),
     "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy a schema registry into a folder."),
+    "mcp": ("kafkasniff.cli.commands.mcp", "mcp_command", "Answer questions of language models (MCP server)."),
+    "wireshark": (
+        "kafkasniff.cli.commands.wireshark",
+        "wireshark_command",
+        "Write a dissector and an interface for Wireshark.",
+    ),
     "decode-bytes": (
         "kafkasniff.cli.commands.decode_bytes",
         "decode_bytes_command",

@@ -24,6 +24,7 @@ from kafkasniff.filters.syntax import (
     Presence,
     Some,
     parse,
+    parse_names,
     unescaped,
     wrong,
 )
@@ -31,7 +32,7 @@ from kafkasniff.filters.tree import And, Compare, Not, Operator, Or, Predicate
 from kafkasniff.kafka.apis.dissectors import api_names
 from kafkasniff.text.suggestions import suggestion
 
-__all__ = ["MAX_PATTERN", "parse_filter"]
+__all__ = ["MAX_PATTERN", "parse_fields", "parse_filter"]
 
 MAX_PATTERN: Final = 1000
 """Characters of a regular expression."""
@@ -54,6 +55,11 @@ def parse_filter(expression: str) -> Predicate:
     not fit the field, an invalid pattern.
     """
     return _tree(parse(expression), None)
+
+
+def parse_fields(text: str) -> list[FilterField]:
+    """Fields in a comma list: names and paths as in expressions. Raises UsageError with the column."""
+    return list(dict.fromkeys(_field(name, None) for name in parse_names(text)))
 
 
 def _tree(node: Node, keys: _Keys) -> Predicate:

@@ -53,6 +53,8 @@ class FilterField(msgspec.Struct, frozen=True):
     """For durations and times: the unit, in nanoseconds."""
     enum: str | None = None
     """For numbers: the table of `dissectors/enums.txt` that names some."""
+    many: bool = False
+    """An exchange may have several values."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -193,7 +195,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
     (FilterField("client_id", "text", "client id in the request's header"), _text(_seen("client_id"))),
     (FilterField("client", "host", "the client, as address or `address:port`; `=~` matches both"), _host("client")),
     (FilterField("broker", "host", "the broker, likewise"), _host("broker")),
-    (FilterField("host", "host", "either end, likewise"), _host("client", "broker")),
+    (FilterField("host", "host", "either end, likewise", many=True), _host("client", "broker")),
     (FilterField("client_ip", "host", "address of the client"), _part("client", "address")),
     (FilterField("broker_ip", "host", "address of the broker"), _part("broker", "address")),
     (FilterField("client_port", "number", "port of the client"), _part("client", "port")),
@@ -210,15 +212,15 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
         FilterField("response", "struct", "whether the response is in the capture", late=True),
         lambda candidate: () if candidate.response is None else (candidate.response,),
     ),
-    (FilterField("size", "size", "length prefix of either message", late=True), _either("size")),
+    (FilterField("size", "size", "length prefix of either message", late=True, many=True), _either("size")),
     (FilterField("request_size", "size", "length prefix of the request"), _of("request", "size")),
     (FilterField("response_size", "size", "length prefix of the response", late=True), _of("response", "size")),
     (
-        FilterField("first_packet", "number", "number of the first packet of either message", late=True),
+        FilterField("first_packet", "number", "number of the first packet of either message", late=True, many=True),
         _either("first_packet"),
     ),
     (
-        FilterField("last_packet", "number", "number of the last packet of either message", late=True),
+        FilterField("last_packet", "number", "number of the last packet of either message", late=True, many=True),
         _either("last_packet"),
     ),
     (
@@ -260,23 +262,28 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
             "every error code of the response, by name or code; `NONE` (0) if it was decoded and has none. `has "
             "error`: one other than `NONE`",
             late=True,
+            many=True,
         ),
         _error,
     ),
-    (FilterField("error_code", "error", "the same as `error`", late=True), _error),
+    (FilterField("error_code", "error", "the same as `error`", late=True, many=True), _error),
     (FilterField("error_count", "number", "non-zero codes of the response", late=True), _error_count),
-    (FilterField("problems", "text", "kinds of problems of the exchange and its messages", late=True), _problems),
+    (
+        FilterField("problems", "text", "kinds of problems of the exchange and its messages", late=True, many=True),
+        _problems,
+    ),
     (
         FilterField(
             "topic",
             "text",
             "every topic of request or response, by name or id, and of the fetch session if it has at most 100 topics",
             late=True,
+            many=True,
         ),
         lambda candidate: candidate.named.topics,
     ),
     (
-        FilterField("partition", "number", "every partition that request or response name", late=True),
+        FilterField("partition", "number", "every partition that request or response name", late=True, many=True),
         lambda candidate: {facts.partition for facts in candidate.named.partitions.values()},
     ),
     (
@@ -285,6 +292,7 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
             "text",
             "every such partition as `TOPIC-PARTITION`, if the topic's name is known",
             late=True,
+            many=True,
         ),
         topic_partitions,
     ),
@@ -294,33 +302,45 @@ _TABLE: Final[tuple[tuple[FilterField, Values], ...]] = (
             "number",
             "of every partition that request or response name: where it fetches, commits or was appended",
             late=True,
+            many=True,
         ),
         lambda candidate: {facts.offset for facts in candidate.named.partitions.values() if facts.offset is not None},
     ),
     (FilterField("record", "struct", "whether it has decoded records", late=True), records_of),
     (FilterField("record_count", "number", "records produced or fetched", late=True), _record_count),
     (
-        FilterField("trace_id", "text", "every trace id in the headers of produced or fetched records", late=True),
+        FilterField(
+            "trace_id", "text", "every trace id in the headers of produced or fetched records", late=True, many=True
+        ),
         _trace_id,
     ),
     (
         FilterField("acks", "number", "of Produce: -1, 0, 1, or `all`, `none`, `leader`", enum="acks"),
         _body("request", "acks"),
     ),
-    (FilterField("group_id", "text", "every group that the request names"), lambda candidate: candidate.named.groups),
+    (
+        FilterField("group_id", "text", "every group that the request names", many=True),
+        lambda candidate: candidate.named.groups,
+    ),
     (
         FilterField(
-            "generation", "number", "generation of the group, or epoch of its member, in request or response", late=True
+            "generation",
+            "number",
+            "generation of the group, or epoch of its member, in request or response",
+            late=True,
+            many=True,
         ),
         generations,
     ),
-    (FilterField("member_id", "text", "every member that request or response names", late=True), _member_id),
+    (FilterField("member_id", "text", "every member that request or response names", late=True, many=True), _member_id),
     (
-        FilterField("transactional_id", "text", "every transactional id that the request names"),
+        FilterField("transactional_id", "text", "every transactional id that the request names", many=True),
         lambda candidate: candidate.named.transactions,
     ),
     (
-        FilterField("producer_id", "number", "every producer id, including those of record batches", late=True),
+        FilterField(
+            "producer_id", "number", "every producer id, including those of record batches", late=True, many=True
+        ),
         producer_ids,
     ),
     (
@@ -359,9 +379,9 @@ def record_field(name: str) -> FilterField:
     """The field of a name that begins with `record.`. Raises UsageError if there is no such field."""
     path = record_path(name)
     if path.json is not None:
-        return FilterField(name, "any", late=True)
+        return FilterField(name, "any", late=True, many=True)
     kinds: dict[str, Kind] = {"offset": "number", "timestamp": "time"}
-    return FilterField(name, kinds.get(path.part, "text"), late=True, unit_ns=MILLISECOND)
+    return FilterField(name, kinds.get(path.part, "text"), late=True, unit_ns=MILLISECOND, many=True)
 
 
 def values_of(name: str) -> tuple[str, Values]:

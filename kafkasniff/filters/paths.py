@@ -62,18 +62,20 @@ def path_field(path: str, keys: Collection[int] | None) -> FilterField:
     root, *names = path.split(".")
     level = list(_fields(root, keys))
     found: list[FieldDefinition] = []
+    many = False
     for place, name in enumerate(names):
         if name.startswith("_"):
-            return FilterField(path, "any", late=root == "response")
+            return FilterField(path, "any", late=root == "response", many=True)
         found = [field for field in level if field.name == name]
         if not found:
             raise UsageError(_unknown(root, names, place, level, keys))
+        many = many or any(field.array for field in found)
         level = [child for field in found for child in (RECORDS if field.type == "records" else field.fields)]
     kinds = {_kind(field) for field in found}
     # If one API has a struct and another a value, constants are compared with the value.
     kinds = {one for one in kinds if one[0] != "struct"} or kinds
     kind, unit, enum = kinds.pop() if len(kinds) == 1 else ("any", 1, None)
-    return FilterField(path, kind, late=root == "response", unit_ns=unit, enum=enum)
+    return FilterField(path, kind, late=root == "response", unit_ns=unit, enum=enum, many=many)
 
 
 def _fields(root: str, keys: Collection[int] | None) -> Iterator[FieldDefinition]:

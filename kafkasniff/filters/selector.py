@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -12,6 +12,11 @@ from kafkasniff.filters.closures import compiled
 from kafkasniff.filters.fields import LATE, unknown_fields
 from kafkasniff.filters.tree import Predicate
 from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.tcp.segments import NO_TIME
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["MAX_DECIDED", "DecidedRequest", "HeldRequest", "Selector"]
 
@@ -55,6 +60,12 @@ class Selector:
         """The exchange that ended last and its result: its problems follow immediately."""
         self.start_ns: int | None = None
         """Time of the run's first packet, for relative times."""
+
+    def begins(self, time_ns: NDArray[np.int64]) -> None:
+        """Note the first time of packets that are about to be decoded."""
+        if self.start_ns is None:
+            times = time_ns[time_ns != NO_TIME]
+            self.start_ns = int(times[0]) if len(times) else None
 
     def feed(self, events: Iterable[Event]) -> list[Event | HeldRequest | DecidedRequest]:
         """The selected events, in order; those of an undecided exchange are returned when it ends."""

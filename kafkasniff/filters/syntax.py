@@ -34,6 +34,7 @@ __all__ = [
     "Presence",
     "Some",
     "parse",
+    "parse_names",
     "unescaped",
     "wrong",
 ]
@@ -200,6 +201,21 @@ def _no_function(column: int, name: str) -> UsageError:
 
 def parse(expression: str) -> Node:
     """The nodes of an expression. Raises UsageError with the column."""
+    parser = _FilterParser(_checked_tokens(expression))
+    if parser.ended:
+        raise UsageError("an empty expression")
+    node = parser.expression()
+    if not parser.ended:
+        parser.unexpected("'and', 'or' or the end")
+    return node
+
+
+def parse_names(text: str) -> list[Name]:
+    """The names in a comma list. Raises UsageError with the column."""
+    return _FilterParser(_checked_tokens(text)).names()
+
+
+def _checked_tokens(expression: str) -> list[_Token]:
     if len(expression) > MAX_LENGTH:
         raise UsageError(f"longer than {MAX_LENGTH:,} characters")
     try:
@@ -207,13 +223,7 @@ def parse(expression: str) -> Node:
     except UnicodeEncodeError as error:
         # Arguments that are not UTF-8 hold lone surrogates (PEP 383); manifests keep the expression as text.
         raise wrong(error.start + 1, "not UTF-8") from None
-    parser = _FilterParser(_tokens(expression))
-    if parser.ended:
-        raise UsageError("an empty expression")
-    node = parser.expression()
-    if not parser.ended:
-        parser.unexpected("'and', 'or' or the end")
-    return node
+    return _tokens(expression)
 
 
 class _FilterParser:
@@ -290,6 +300,15 @@ class _FilterParser:
             self.unexpected("a field")
         self._take()
         return Name(token.text, token.column)
+
+    def names(self) -> list[Name]:
+        found = [self._name()]
+        while not self.ended:
+            if not self.token.is_sign(","):
+                self.unexpected("',' or the end")
+            self._take()
+            found.append(self._name())
+        return found
 
     def _comparison(self, field: Name) -> Node:
         token = self.token

@@ -17,6 +17,7 @@ from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, packet_blocks
 from kafkasniff.capture.write.rotation import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.live.recorder import FlightRecorder
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.plan import Key, connection_hash, index_of
 
@@ -41,7 +42,7 @@ class Keeper:
     `inspector`: keep the packets of connections that it found to be Kafka; None: keep every packet.
     """
 
-    def __init__(self, files: CaptureFiles, inspector: Inspector | None) -> None:
+    def __init__(self, files: CaptureFiles | FlightRecorder, inspector: Inspector | None) -> None:
         self.files = files
         self._inspector = inspector
         if inspector is not None:

@@ -30,9 +30,10 @@ _Cell = str | int | float | None
 class CsvSink:
     """Writes events as rows to `stream`, after a header. Lines end in LF, as shell tools expect; text is UTF-8."""
 
-    def __init__(self, stream: ByteOutput) -> None:
+    def __init__(self, stream: ByteOutput, header: str | None = ",".join(COLUMNS)) -> None:
         self._lines = TextWriter(stream)
-        self._lines.add(",".join(COLUMNS))
+        if header is not None:
+            self._lines.add(header)
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write the row of one event, if it has one: the messages of an exchange have rows, its end has none. Hot."""

@@ -175,15 +175,21 @@ class CaptureFiles(ClosedAtExit):
 
     def _open(self, now: float) -> None:
         path = self._path()
+        flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            if not stat.S_ISREG(os.lstat(path).st_mode):
+            mode = os.lstat(path).st_mode
+            if stat.S_ISFIFO(mode) and self._rotation == Rotation():
+                # Someone reads along, such as Wireshark.
+                self._descriptor = os.open(path, flags)
+            elif not stat.S_ISREG(mode):
                 raise OSError(0, "it exists and is not a file")
-            # Not overwritten: readers of the old file can finish it, and the new one belongs to this run alone.
-            os.unlink(path)
+            else:
+                # Not overwritten: readers of the old file can finish it, and the new one belongs to this run alone.
+                os.unlink(path)
         except FileNotFoundError:
             pass
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._descriptor = os.open(path, flags, FILE_MODE)
+        if self._descriptor is None:
+            self._descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_APPEND, FILE_MODE)
         self._size, self._begun_ns = 0, int(now * 1e9)
         if self._rotation.seconds is not None and (self._due is None or now >= self._due):
             self._due = now + self._rotation.seconds

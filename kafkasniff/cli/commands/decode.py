@@ -35,8 +35,9 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.errors import UsageError
+from kafkasniff.model import Exchange, Message
 from kafkasniff.redact.payload import SHOWN
-from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
@@ -95,6 +96,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     writing = options.pop("write_matching")
     if writing is not None:
         check_writing(writing, captures, payload)
+        if wanted.fields:
+            raise UsageError("--fields cannot be combined with --write-matching")
     # With a limit, messages that are not shown any more still select their connections.
     has_lines = writing is None or limit is None
     shows = writing is None or not quiet or wanted.output is not None
@@ -116,7 +119,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     if two_pass:
         framing |= key_arguments(options)
     records = records_wanted(wanted, predicate)
-    arguments = inspector_arguments(options, records, exchanges=predicate is not None)
+    arguments = inspector_arguments(options, records, exchanges=predicate is not None or bool(wanted.fields))
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
@@ -145,7 +148,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 payload=in_lines,
                 secrets=arguments["show_secrets"],
             )
-            open_sink, to_terminal = FORMATS[wanted.form].open, settings.terminal
+            open_sink, to_terminal = wanted.format.open, settings.terminal
             ordered: Ordered | None = None
             connections: SelectedConnections | None = None
             selected: Selected | None = None
@@ -158,7 +161,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 target = output if shows else Discarded()
                 connections = SelectedConnections(every=predicate is None)
                 inspector.report_ends(connections.ended)
-            if predicate is None and has_lines:
+            if (predicate is None and has_lines) or wanted.fields:
                 lines = sink = open_sink(target, settings)
             else:
                 from kafkasniff.sinks.ordered_sink import OrderedSink
@@ -170,14 +173,14 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             # Someone may be waiting: at a pipe's other end, or at the terminal.
             flush = lines.flush if "-" in captures or to_terminal else None
             enricher = Enricher(catalog, summary=inspector.summary)
-            selector = make_selector(predicate, holds=True)
+            selector = make_selector(predicate, holds=not wanted.fields)
             ahead: LinesAhead | None = None
             if has_threads:
                 source = _read_ahead(threads, opened)
                 # Packets that are taken ahead count, though a limited run may not come to them.
                 if limit is None:
                     # In text each line depends on those before it. With a filter, messages are selected when reported.
-                    count = jobs - 1 if FORMATS[wanted.form].lines_ahead and predicate is None else 0
+                    count = jobs - 1 if wanted.format.lines_ahead and predicate is None else 0
                     ahead = _lines_ahead(threads, count)
             run = Pipeline(
                 environment,
@@ -186,6 +189,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 enricher=enricher,
                 selector=selector,
                 limit=None if selected is not None else limit,
+                counts=Exchange if wanted.fields else Message,
                 flush=flush,
                 ordered=ordered,
                 values=values,
@@ -193,6 +197,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             if (
                 has_lines
                 and values is None
+                and not wanted.fields
                 and begin_lines(
                     inspector,
                     sink,
@@ -239,7 +244,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             prefix = f"{written_line(environment, written, writing)}: "
         if not quiet:
             shown = None if predicate is None and limit is None else run.shown if selected is None else selected.shown
-            environment.say(prefix + summary_line(inspector.summary, shown))
+            environment.say(prefix + summary_line(inspector.summary, shown, "exchanges " if wanted.fields else ""))
             if late is not None and late.late:
                 environment.say(
                     f"{late.late:,} requests are shown with their responses: too many lines waited for them"

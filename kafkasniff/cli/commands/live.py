@@ -49,17 +49,19 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.line_making import begin_lines
 from kafkasniff.cli.running.live_tables import export_arguments, exported, finished
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
+from kafkasniff.cli.running.recording import recorder_options, take_recording
 from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
 from kafkasniff.errors import UsageError
+from kafkasniff.model import Exchange, Message
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
-from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
     from kafkasniff.cli.options.capture_options import Writing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.running.pipeline import Event, Sink
+    from kafkasniff.cli.running.recording import Recording
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.live.load_shedding import Pressure
     from kafkasniff.live.packet_filter import Keeper
@@ -97,6 +99,7 @@ LOOK_SECONDS: Final = 1.0
 @click.option("--no-json", is_flag=True, help="Leave the columns request_body and response_body null.")
 @discard_state_option
 @write_options
+@recorder_options
 @watch_options
 @verbosity_options
 @click.pass_obj
@@ -116,6 +119,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     del options["browse"]
     interfaces, capturing = take_interfaces(options), take_capturing(options, _seconds)
     rights = take_rights(options, environment)
+    recording = take_recording(options, _seconds)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
     schemas = take_schemas(options, environment.environ)
     asked, quiet = take_output(options), options.pop("quiet")
@@ -126,11 +130,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
     exporting = export_arguments(options, filters, predicate, _seconds, records=bool(asked.records), payload=payload)
     catalog, hosts = make_catalog(options), take_hosts(options)
-    watching = WatchOptions(environment, options)
+    watching = WatchOptions(environment, options, examines=recording is not None and recording.examines)
     # The screen of --top replaces messages.
     shows = wanted.output is not None and not (watching.top and wanted.output == "-")
     if not watching.top:
-        shows = shows or not quiet or (exporting is None and writing is None and not watching)
+        works = exporting is not None or writing is not None or recording is not None or bool(watching)
+        shows = shows or not quiet or not works
     table_keys = {} if exporting is None else key_arguments(options, grows=True)
     memory: int | None = options["memory"]
     # Record headers name the traces of spans.
@@ -141,12 +146,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     inspector = make_inspector(
         options,
         records,
-        exchanges=predicate is not None or bool(watching),
+        exchanges=predicate is not None or bool(watching) or bool(wanted.fields),
         connections=bool(watching),
         grows=True,
         renderer=renderer,
         frames=shows and bool(wanted.hex),
-        network="links" if watching.top else "nothing",
+        network="links" if watching.top or watching.examines else "nothing",
     )
     values = make_values(schemas, records, predicate, payload, inspector.summary)
     if exporting is not None and len(interfaces) > 1:
@@ -156,6 +161,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         folders.append(exporting["directory"])
     if writing is not None and writing.rotates:
         folders.append(writing.folder)
+    if recording is not None:
+        folders.append(recording.folder)
     rights.settle(environment, folders, [*watching.ports, *([] if schemas is None else schemas.ports)])
 
     from kafkasniff.capture.live.live import open_live
@@ -169,6 +176,11 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     def ready() -> None:
         if not (quiet or watching.top):
             environment.say(f"listening on {', '.join(interfaces)}{rights.suffix}, Ctrl-C to stop")
+
+    def say(text: str) -> None:
+        # A line would damage the screen of --top, which counts problems.
+        if not watching.top:
+            environment.say(text)
 
     with contextlib.ExitStack() as around:
         around.enter_context(rights.explained())
@@ -187,8 +199,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             if "keys" in table_keys:
                 tables.inspector.follow_key_log(table_keys["keys"])
         idle = None if tables is None else LOOK_SECONDS
-        if watching:
+        if watching or recording is not None:
             idle = IDLE_SECONDS
+        if recording is not None:
+            around.enter_context(recording.listening())
+            # The inspector and the recorder share the budget.
+            inspector.limit_memory(inspector.memory // 2)
         with (
             open_live(
                 interfaces[0] if len(interfaces) == 1 else interfaces,
@@ -196,13 +212,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 idle_seconds=idle,
                 on_ready=ready,
                 parent=0 if environment.environ.get(ENDS_WITH_STDIN) else None,
-                # A line would damage the screen of --top, which counts problems.
-                say=(lambda _text: None) if watching.top else environment.say,
+                say=say,
                 **capturing,
             ) as source,
             watching.listening(),
             _output(environment, wanted.output, rights) as output,
-            _keeper(environment, writing, source, inspector, expression, rights=rights) as keeper,
+            _keeper(environment, writing, recording, source, inspector, bpf=expression, rights=rights) as keeper,
             _given_up(rights),
             _timer(seconds, source.stop),
             Watch(
@@ -231,7 +246,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     payload=payload,
                     secrets=inspector.decode_options.show_secrets,
                 )
-                inner = FORMATS[wanted.form].open(output, settings)
+                inner = wanted.format.open(output, settings)
                 sink = timed = TimedSink(inner)
                 flush = inner.flush
             pipeline = Pipeline(
@@ -241,6 +256,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 enricher=enricher,
                 selector=selector,
                 limit=limit,
+                counts=Exchange if wanted.fields else Message,
                 flush=flush,
                 ended=watch.ended if watching else None,
                 values=values,
@@ -249,6 +265,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 timed is not None
                 and not watching
                 and values is None
+                and not wanted.fields
                 and begin_lines(
                     inspector,
                     inner,
@@ -262,7 +279,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
             ):
                 pipeline.lines = timed
             decodes = shows or limit is not None or bool(watching)
-            runs = decodes or writing is not None
+            runs = decodes or writing is not None or recording is not None
             pressure = _load_shedding(source, inspector if decodes else None, tables)
             if not decodes:
                 # --write only needs to know which connections are Kafka.
@@ -276,8 +293,11 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                 around.callback(written.close)
             try:
                 with environment.interrupts.stopping(source.stop):
+                    batches = watch.batches(batches)
+                    if recording is not None:
+                        batches = recording.batches(batches, watch.findings, say=say, payload=not payload.hides)
                     if runs:
-                        pipeline.run(watch.batches(batches))
+                        pipeline.run(batches)
                     else:
                         for _ in batches:
                             pass
@@ -295,13 +315,14 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         rows = "" if tables is None else f"{finished(environment, tables)}: "
         if not quiet:
             selected = predicate is not None or limit is not None
-            line = summary_line(inspector.summary, pipeline.shown if selected else None)
+            unit = "exchanges " if wanted.fields else ""
+            line = summary_line(inspector.summary, pipeline.shown if selected else None, unit)
             nothing = end_without_messages(inspector.summary, pipeline.shown if selected else None) if decodes else None
             if nothing is not None:
                 environment.say(nothing)
             more = [left_out_line(pressure.left_out()), "" if timed is None else timed.line(), watch.line()]
             environment.say(", ".join([files + rows + line, *(one for one in more if one)]))
-    if keeper is not None and keeper.files.broken:
+    if writing is not None and keeper is not None and keeper.files.broken:
         return Exit.UNAVAILABLE
     return Exit.BROKEN if source.broken else Exit.OK
 
@@ -339,13 +360,19 @@ def _output(environment: Environment, path: str | None, rights: Rights) -> Outpu
 def _keeper(
     environment: Environment,
     writing: Writing | None,
+    recording: Recording | None,
     source: LiveSource,
     inspector: Inspector,
-    bpf: str | None,
     *,
+    bpf: str | None,
     rights: Rights,
 ) -> Iterator[Keeper | None]:
-    """The writer of packet files, with the first file open; None without `--write`. The caller closes it."""
+    """What keeps packets, in files (the first one open) or in memory; None if nothing does. The caller closes it."""
+    if recording is not None:
+        from kafkasniff.live.packet_filter import Keeper
+
+        yield Keeper(recording.recorder(source.interfaces, inspector.memory, bpf), inspector)
+        return
     if writing is None:
         yield None
         return

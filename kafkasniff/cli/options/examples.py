@@ -20,10 +20,7 @@ class Example(NamedTuple):
 EXAMPLES: Final = {
     "decode": (
         Example("Failed requests, with their bodies:", "decode capture.pcap --errors -v"),
-        Example(
-            "Slow fetches, as JSON:",
-            "decode capture.pcap --api Fetch --slower-than 1s --json",
-        ),
+        Example("Fields for a script:", "decode capture.pcap --api Fetch --fields time,latency_ms,topic"),
         Example(
             "Who wrote the record with this key?", "decode capture.pcap --filter 'record.key == \"order-4711\"' -vv"
         ),
@@ -115,6 +112,16 @@ EXAMPLES: Final = {
         Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
         Example("From Apicurio:", "schemas fetch --registry http://host/apis/ccompat/v7 -o DIR"),
         Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
+    ),
+    "mcp": (
+        Example("For a model's program that starts it:", "mcp capture.pcap"),
+        Example("With keys and values of records:", "mcp --show-payload capture.pcap"),
+        Example("Over HTTP:", "mcp --http :8931 --token-file token capture.pcap"),
+    ),
+    "wireshark": (
+        Example("Into Wireshark's folders of the user:", "wireshark -o ~/.local/lib/wireshark"),
+        Example("For all users of the machine:", "wireshark -o /usr/local/lib/wireshark"),
+        Example("For tshark -X lua_script:folder/plugins/kafkasniff.lua:", "wireshark -o folder"),
     ),
     "decode-bytes": (
         Example(

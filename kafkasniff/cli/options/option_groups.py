@@ -14,13 +14,14 @@ from kafkasniff.cli.options.filter_options import filter_options
 from kafkasniff.cli.options.memory_option import MEMORY
 from kafkasniff.cli.options.stacked import Command, stacked
 from kafkasniff.errors import MissingExtraError, UsageError
-from kafkasniff.sinks.formats import FORMATS, SinkSettings
+from kafkasniff.sinks.formats import FORMATS, Format, SinkSettings
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
+    from kafkasniff.filters.fields import FilterField
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.redact.payload import Payload
 
@@ -66,6 +67,17 @@ class OutputOptions(NamedTuple):
     color: Literal["auto", "always", "never"] = "auto"
     verbose: int = 0
     hex: int = 0
+    fields: tuple[FilterField, ...] = ()
+    """Write rows with these fields instead of messages."""
+
+    @property
+    def format(self) -> Format:
+        """The format of lines or rows."""
+        if not self.fields:
+            return FORMATS[self.form]
+        from kafkasniff.sinks.fields import fields_format
+
+        return fields_format(self.fields, self.form)
 
 
 _PORT: Final = click.option(
@@ -133,6 +145,13 @@ def output_options(command: Command) -> Command:
                 default=next(iter(FORMATS)),
                 help=_formats_help(),
             ),
+            click.option(
+                *("-e", "--fields"),
+                multiple=True,
+                metavar="NAMES",
+                help="Write these fields of each exchange, separated by tabs, or as CSV or JSON: 'time,api,latency_ms' "
+                "(`kafkasniff help filters` lists them; repeatable).",
+            ),
             output_option,
             click.option(
                 "--records/--no-records",
@@ -173,7 +192,17 @@ def verbosity_options(command: Command) -> Command:
 
 
 def take_output(options: dict[str, Any]) -> OutputOptions:
-    """The output options among a command's options, from which they are removed."""
+    """The output options among a command's options, from which they are removed. Raises UsageError."""
+    if options["fields"]:
+        for name, given in (("-v", options["verbose"]), ("--hex", options["hex"])):
+            if given:
+                raise UsageError(f"{name} shows messages, --fields rows: give one of them")
+        from kafkasniff.filters.expression import parse_fields
+
+        try:
+            options["fields"] = tuple(parse_fields(",".join(options["fields"])))
+        except UsageError as error:
+            raise UsageError(f"--fields: {error}") from None
     return OutputOptions(**{name: options.pop(name) for name in OutputOptions._fields})
 
 
@@ -214,7 +243,7 @@ def inspector_arguments(
 
 def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
     """The renderer for bodies that are only needed as JSON; None if they are needed as dicts."""
-    if FORMATS[options.form].bodies != "json":
+    if options.format.bodies != "json":
         return None
     from kafkasniff.enrich.plan import shows_nothing
     from kafkasniff.kafka.messages.rendered import Renderer
@@ -296,22 +325,29 @@ def records_wanted(
     """
     wanted = options.records
     if options.hex:
-        if not FORMATS[options.form].shows_hex:
+        if not options.format.shows_hex:
             raise UsageError(f"--hex needs text, not --format {options.form}")
         if wanted is False:
             raise UsageError("--hex shows records, which --no-records skips")
         return "full"
-    if predicate is not None:
+    asked = {"--filter": predicate}
+    if options.fields:
+        from kafkasniff.filters import Compare, any_of
+
+        asked["--fields"] = any_of(Compare(field.name, "exists") for field in options.fields)
+    for option, one in asked.items():
+        if one is None:
+            continue
         from kafkasniff.filters import needs_records
 
-        if needs_records(predicate):
+        if needs_records(one):
             if wanted is False:
-                raise UsageError("--filter refers to records, which --no-records skips")
+                raise UsageError(f"{option} refers to records, which --no-records skips")
             return "full"
     if not shown:
         return "metadata"
     if wanted is None:
-        verbosity = FORMATS[options.form].records_from
+        verbosity = options.format.records_from
         if verbosity is None or options.verbose < verbosity:
             return "metadata"  # lines show the metadata log, and names are learned from it
         wanted = True

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from kafkasniff.errors import UsageError
-from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.cli.options.option_groups import OutputOptions
@@ -94,6 +93,6 @@ def with_records(options: OutputOptions, schemas: ValueSchemas | None) -> Output
         return options
     if options.records is False:
         raise UsageError("--registry and --schema decode records, which --no-records skips")
-    form = FORMATS[options.form]
+    form = options.format
     shows = form.records_from == 0 or (form.records_from is not None and options.verbose > 0)
     return options._replace(records=True) if shows else options

@@ -14,6 +14,7 @@ SECTIONS: Final = {
         *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--reopen"),
         *("--user", "--keep-root", "--duration"),
     ),
+    "Recorder": ("--recorder", "--cases", "--on"),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
         *(
@@ -38,8 +39,8 @@ SECTIONS: Final = {
         *("--by", "--each", "--slowest", "--program", "--coverage"),
     ),
     "Output": (
-        *("--format", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose", "--quiet"),
-        *("--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
+        *("--format", "--fields", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose"),
+        *("--quiet", "--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
     ),
     "Tables": (
         *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
@@ -47,7 +48,8 @@ SECTIONS: Final = {
     ),
     "Spark and lakehouses": ("--engine", "--master", "--conf", "--table", "--register", "--delta"),
     "Metrics": ("--metrics", "--metrics-labels", "--metrics-token-file", "--metrics-cert", "--metrics-key", "--otlp"),
-    "Secrets and payload": ("--show-secrets", "--no-payload", "--hash-payload", "--hash-salt"),
+    "Server": ("--http", "--token-file"),
+    "Secrets and payload": ("--show-secrets", "--show-payload", "--no-payload", "--hash-payload", "--hash-salt"),
     "Performance": ("--memory", "--query-memory", "--query-disk", "--jobs"),
 }
 """Names of options by section, in the order of the help. Parameters of questions are in the section `Answer`, too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import click
@@ -28,7 +29,8 @@ def with_command(arguments: Sequence[str], commands: Iterable[str], options: Ite
         return found
     words = found[:1]
     if found[0].startswith("-"):
-        if not commands.isdisjoint(found):
+        # `-e api` names a field.
+        if any(word in commands for before, word in pairwise(found) if before != "-e"):
             return found
         words = found
     if any(map(_CAPTURES_LIVE.fullmatch, words)):
@@ -44,6 +46,8 @@ def _is_capture(word: str) -> bool:
 
 def with_options(command: click.Command | None, arguments: Sequence[str]) -> list[str]:
     """The arguments with `--json` as `--format json`, `-r FILE` as FILE, and `-f EXPR` as a BPF filter.
+
+    `-T json` is `--format json`, too; `-T fields` is text, since `-e` asks for fields.
 
     Not where the command has an option of this name. Raises UsageError for `-f` where there is no capture.
     """
@@ -61,7 +65,11 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
     for at, one in enumerate(arguments):
         if one == "--":
             return found + list(arguments[at:])
-        if "--format" in options and _JSON not in options and one == _JSON:
+        if one == "-T" and "--fields" in options:
+            found.append("--format")
+        elif one == "fields" and found[-1:] == ["--format"]:
+            found.append("text")
+        elif "--format" in options and _JSON not in options and one == _JSON:
             found.append("--format=json")
         elif one == "-f" and "--filter" in options and "f" not in letters and "-f" not in options:
             raise click.UsageError("-f is the capture filter of live; to select exchanges, use -Y EXPR")

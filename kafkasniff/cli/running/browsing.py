@@ -76,7 +76,7 @@ def explore(
     if schemas is not None and schemas.registry is not None:
         # Commands are shown, without passwords.
         options["registry"] = schemas.registry.name
-    again = {"reading": _words(options, READING), "selection": _words(options, frozenset(FilterOptions._fields))}
+    again = {"reading": words_of(options, READING), "selection": words_of(options, frozenset(FilterOptions._fields))}
     predicate = take_predicate(options)
     catalog = make_catalog(options)
 
@@ -157,7 +157,7 @@ def _has_few_colours(environ: Mapping[str, str]) -> bool:
     return "256color" not in environ.get("TERM", "") and environ.get("COLORTERM") not in {"truecolor", "24bit"}
 
 
-def _words(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ...]:
+def words_of(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ...]:
     """The given options with these names, as words of a command line."""
     words: list[str] = []
     for parameter in click.get_current_context().command.params:
@@ -202,7 +202,7 @@ def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence
     check_screen(environment)
     has_effect = CAPTURING | READING | {*FilterOptions._fields, "write", "browse", "verbose", "bpf"}
     refuse_options("cannot be combined with --browse", other_than=has_effect)
-    words, interfaces = _words(options, CAPTURING), take_interfaces(options)
+    words, interfaces = words_of(options, CAPTURING), take_interfaces(options)
     named: str | None = options["write"]
     if named is not None and os.path.lexists(named):
         raise UsageError(f"--write {named}: it exists; give another name")
@@ -218,7 +218,7 @@ def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence
         path = Path(named or "") if folder is None else folder / "live.pcapng"
         if rights.name is not None:
             words = (*(word for word in words if not word.startswith("--user=")), f"--user={rights.name}")
-        command = ["kafkasniff", "live", "-q", *words, *_words(options, READING), f"--write={path}", "--", *bpf]
+        command = ["kafkasniff", "live", "-q", *words, *words_of(options, READING), f"--write={path}", "--", *bpf]
         capture = LiveCapture(command, path, folder)
         around.callback(capture.close)
         if not capture.begin():

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.cli.options.option_groups import OutputOptions, make_renderer
-from kafkasniff.sinks.formats import FORMATS
 
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector
@@ -44,7 +43,7 @@ def begin_lines(
     """
     from kafkasniff.native import kernel
 
-    native, maker = kernel(), FORMATS[options.form].line_maker
+    native, maker = kernel(), options.format.line_maker
     holds = filtered is not None and filtered[1].holds
     if left is not None and (holds or left() < FEW):
         # Lines that wait for a request are counted one by one.

@@ -10,7 +10,7 @@ from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector, Shown
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken, Summary
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
@@ -102,10 +102,10 @@ def shown_parts(source: Iterable[PacketBatch], progress: Progress | None) -> Ite
 class Pipeline:
     """Feeds packets to an inspector and its events to a sink: those that `selector` selects, up to `limit` messages.
 
-    `enricher`: adds names to events before they are selected; `values`: then decodes keys and values. `flush`: called
-    after events were written, for a reader who watches; `ended`: called with each `Connection` that the inspector
-    yields, after the events of the same batch. `ordered`: the sink, if the selector holds requests; it applies the
-    limit, too.
+    `counts`: what the limit and `shown` count; `enricher`: adds names to events before they are selected; `values`:
+    then decodes keys and values. `flush`: called after events were written, for a reader who watches; `ended`: called
+    with each `Connection` that the inspector yields, after the events of the same batch. `ordered`: the sink, if the
+    selector holds requests; it applies the limit, too.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class Pipeline:
         enricher: Enricher,
         selector: Selector | None = None,
         limit: int | None = None,
+        counts: type[Message | Exchange] = Message,
         flush: Callable[[], None] | None = None,
         ended: Callable[[Connection], None] | None = None,
         ordered: Ordered | None = None,
@@ -133,11 +134,12 @@ class Pipeline:
         """The sink, if the inspector makes lines for it; set before the first packet."""
         self._selector = selector
         self._limit = limit
+        self._counts = counts
         self._flush = flush
         self._ended = ended
         self._ordered = ordered
         self.shown = 0
-        """Messages passed to the sink."""
+        """Messages, or exchanges, passed to the sink."""
         self.tokens = 0
         """SASL tokens passed to the sink."""
 
@@ -153,11 +155,8 @@ class Pipeline:
 
     def feed(self, batch: PacketBatch) -> None:
         """Process a batch. Signals are deferred until its events are written, so that no line is cut."""
-        selector = self._selector
-        if selector is not None and selector.start_ns is None and len(batch):
-            times = batch.time_ns[batch.time_ns != NO_TIME]
-            if len(times):
-                selector.start_ns = int(times[0])
+        if self._selector is not None:
+            self._selector.begins(batch.time_ns)
         with self._environment.interrupts.held():
             for events in self._feed(batch):
                 self._take(self._enriched(events))
@@ -208,7 +207,7 @@ class Pipeline:
                     write(event)
             # No subclass is yielded; counted together, since asking each event costs as much as a part of its line.
             types = list(map(type, events))
-            self.shown += types.count(Message)
+            self.shown += types.count(self._counts)
             self.tokens += types.count(SaslToken)
         else:
             for event in events:
@@ -222,7 +221,7 @@ class Pipeline:
                     self.shown += lines.count
                 else:
                     write(event)
-                    self.shown += isinstance(event, Message)
+                    self.shown += isinstance(event, self._counts)
                     self.tokens += isinstance(event, SaslToken)
         if self._ended is not None:
             for connection in ended:
@@ -267,8 +266,8 @@ def learn_names(
     learn(catalog, lambda: open_captures(captures, stdin=environment.stdin), arguments, parts=parts)
 
 
-def summary_line(summary: Summary, shown: int | None = None) -> str:
-    """Summary of a run in one line; `shown`: number of messages shown, if they were selected."""
+def summary_line(summary: Summary, shown: int | None = None, unit: str = "") -> str:
+    """Summary of a run in one line; `shown`: number of messages (or of `unit`) shown, if they were selected."""
     connections = _number(summary.connections, "connection")
     if summary.connections:
         connections += f" ({summary.kafka_connections:,} Kafka"
@@ -279,7 +278,7 @@ def summary_line(summary: Summary, shown: int | None = None) -> str:
         connections += ")"
     messages = _number(summary.requests + summary.responses, "message")
     if shown is not None:
-        messages += f", {shown:,} shown"
+        messages += f", {shown:,} {unit}shown"
     parts = [
         _number(summary.packets, "packet"),
         connections,

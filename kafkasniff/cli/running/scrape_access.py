@@ -18,7 +18,7 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["LOCAL_ADDRESS", "guarded", "is_loopback", "read_token", "tls_context"]
+__all__ = ["CHALLENGE", "LOCAL_ADDRESS", "guarded", "has_token", "is_loopback", "read_token", "tls_context"]
 
 MAX_TOKEN: Final = 4096
 """Maximum length of a token in bytes; request headers are not longer."""
@@ -29,17 +29,15 @@ CHALLENGE: Final = 'Bearer realm="kafkasniff"'
 _HOST: Final = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[^\[\]:,\s]+))(?::\d*)?")
 
 
-def read_token(path: str) -> bytes:
-    """The token in a file, stripped of white space. Raises UsageError."""
+def read_token(path: str, option: str = "--metrics-token-file") -> bytes:
+    """The token in a file that an option names, stripped of white space. Raises UsageError."""
     try:
         with open(path, "rb") as file:
             token = file.read(MAX_TOKEN + 1).strip()
     except OSError as error:
-        raise UsageError(f"--metrics-token-file: cannot read {path}: {error.strerror or error}") from error
+        raise UsageError(f"{option}: cannot read {path}: {error.strerror or error}") from error
     if not token or len(token) > MAX_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token):
-        raise UsageError(
-            f"--metrics-token-file: {path} must contain one word of ASCII, of at most {MAX_TOKEN} characters"
-        )
+        raise UsageError(f"{option}: {path} must contain one word of ASCII, of at most {MAX_TOKEN} characters")
     return token
 
 
@@ -82,7 +80,7 @@ def guarded(app: WSGIApplication, *, token: bytes | None, name: str) -> WSGIAppl
 
     def asked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         if token is not None:
-            if _has_token(environ.get("HTTP_AUTHORIZATION", ""), token):
+            if has_token(environ.get("HTTP_AUTHORIZATION", ""), token):
                 return app(environ, start_response)
             return _refuse(start_response, "401 Unauthorized", "a token is needed", ("WWW-Authenticate", CHALLENGE))
         if is_loopback(environ.get(LOCAL_ADDRESS, "")) and not _is_local(environ.get("HTTP_HOST"), name):
@@ -92,7 +90,8 @@ def guarded(app: WSGIApplication, *, token: bytes | None, name: str) -> WSGIAppl
     return asked
 
 
-def _has_token(header: str, token: bytes) -> bool:
+def has_token(header: str, token: bytes) -> bool:
+    """Whether an Authorization header has the token."""
     scheme, _, given = header.partition(" ")
     # A header that is not Latin-1 is not a token. The comparison takes constant time.
     return hmac.compare_digest(given.strip().encode("utf-8"), token) and scheme.lower() == "bearer"

@@ -75,7 +75,9 @@ def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
 class WatchOptions:
     """The options, removed from a command's options. Raises UsageError."""
 
-    def __init__(self, environment: Environment, options: dict[str, Any]) -> None:
+    def __init__(self, environment: Environment, options: dict[str, Any], *, examines: bool = False) -> None:
+        self.examines = examines
+        """Findings are needed without a view."""
         self.top: bool = options.pop("top")
         self.metrics: str | None = options.pop("metrics")
         self.labels: int | None = options.pop("metrics_labels")
@@ -113,7 +115,7 @@ class WatchOptions:
         """The server for scrapes."""
 
     def __bool__(self) -> bool:
-        return self.top or self.metrics is not None or self.otlp is not None
+        return self.top or self.examines or self.metrics is not None or self.otlp is not None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
@@ -164,7 +166,8 @@ class Watch:
         self._payload = payload
         self._around = contextlib.ExitStack()
         self._model: TopModel | None = None
-        self._findings: LiveFindings | None = None
+        self.findings: LiveFindings | None = None
+        """What detectors find; None if nobody asks for it."""
         self._view: TopView | None = None
         self._metrics: Metrics | None = None
         self._spans: SpanObserver | None = None
@@ -196,11 +199,12 @@ class Watch:
                 if not self._quiet:
                     self._environment.say(f"metrics at {self._options.scheme}://{shown}/metrics")
                 self._warn(host, shown)
+            if self._options.top or self._options.examines:
+                self.findings = self._detectors()
             if self._options.top:
                 from kafkasniff.cli.running.top import TopView
                 from kafkasniff.live.top import TopModel
 
-                self._findings = self._detectors()
                 self._model = TopModel(", ".join(self._source.captures))
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
@@ -254,7 +258,7 @@ class Watch:
         return "" if self._spans is None else self._spans.line()
 
     def _watchers(self) -> list[TopModel | Metrics | LiveFindings | SpanObserver]:
-        return [one for one in (self._model, self._metrics, self._findings, self._spans) if one is not None]
+        return [one for one in (self._model, self._metrics, self.findings, self._spans) if one is not None]
 
     def batches(self, batches: Iterator[PacketBatch] | LiveSource) -> Iterator[PacketBatch]:
         """The batches of the source; the clock advances after each has been processed."""
@@ -262,12 +266,12 @@ class Watch:
             yield from batches
             return
         for batch in batches:
-            if self._findings is not None:
+            if self.findings is not None:
                 # The batch is about to be decoded at this level.
-                self._findings.look()
+                self.findings.look()
             yield batch
-            if self._findings is not None:
-                self._findings.taken(len(batch))
+            if self.findings is not None:
+                self.findings.taken(len(batch))
             self._tick(batch)
 
     def _tick(self, batch: PacketBatch) -> None:
@@ -280,7 +284,7 @@ class Watch:
         if view is not None and view.wants():
             self._count()
             assert self._model is not None
-            focus, findings = view.focus, None if self._findings is None else self._findings.shown()
+            focus, findings = view.focus, None if self.findings is None else self.findings.shown()
             view.offer(self._model.snapshot(threshold_ns=view.threshold_ns, focus=focus, findings=findings), focus)
             self._due = now + COUNT_SECONDS
         elif self._metrics is not None and now >= self._due:

@@ -4,6 +4,7 @@ import errno
 import os
 import re
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -217,3 +218,16 @@ def test_a_full_disk_at_the_end_or_at_a_new_file(tmp_path: Path, monkeypatch: py
         patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
         with pytest.raises(OutputError, match="No space left"):
             files(tmp_path / "y", Rotation())
+
+
+def test_a_pipe_is_written_to_unless_files_rotate(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OutputError, match="it exists and is not a file"):
+        files(pipe, Rotation(size=1000))
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(pipe.read_bytes)
+        with files(pipe, Rotation()) as target:
+            write(target, 100)
+            target.close()
+        assert reading.result()[:4] == b"\x0a\x0d\x0d\x0a"

@@ -19,6 +19,7 @@ MUSCLE_MEMORY: Final = {
     "-W": "--rotate-files",
     "-Y": "--filter",
     "-c": "--count",
+    "-e": "--fields",
     "-f": "--file",
     "-i": "--interface",
     "-o": "--output",
@@ -37,11 +38,11 @@ DIFFERENT: Final = {
     *(("decode-bytes", "--api"), ("decode-bytes", "--version"), ("", "--version")),
 }
 
-_NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas"}
+_NO_CAPTURE: Final = {"api", "completion", "decode-bytes", "help", "schemas", "wireshark"}
 _FILTERS: Final = tuple(f"--{name.replace('_', '-')}" for name in FilterOptions._fields)
 # Exchanges that a filter skips would be missing on the way of a record, and encrypted connections have none.
-_NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls"}
-_NO_LINES: Final = {"browse", "completion", "help"}
+_NO_FILTER: Final = _NO_CAPTURE | {"follow", "tls", "mcp"}
+_NO_LINES: Final = {"browse", "completion", "help", "mcp"}
 # They write sentences, or lines one by one.
 _NO_TABLE: Final = {"audit", "check", "security", "follow", "tls", "decode", "live", "decode-bytes"}
 _OTHER_MEANINGS = {
@@ -54,16 +55,17 @@ LACKS: Final[dict[str, set[str]]] = {
     **dict.fromkeys(_FILTERS, _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
     # It shows no topics.
-    **dict.fromkeys(("--topic-ids", "--topic"), _NO_CAPTURE | {"tls"}),
+    "--topic-ids": _NO_CAPTURE | {"tls"},
+    "--topic": _NO_CAPTURE | {"tls", "mcp"},
     "--api": _NO_FILTER - {"decode-bytes"},
     # Tables have addresses.
-    "--hosts": _NO_CAPTURE | {"export", "sql", "browse"},
-    "--color": _NO_LINES | {"schemas", "export", "report"},
-    "--format": _NO_LINES | {"schemas", "report"},
+    "--hosts": _NO_CAPTURE | {"export", "sql", "browse", "mcp"},
+    "--color": _NO_LINES | {"schemas", "wireshark", "export", "report"},
+    "--format": _NO_LINES | {"schemas", "wireshark", "report"},
     "--output": _NO_LINES | {"api"},
-    "--wide": _NO_LINES | _NO_TABLE | {"schemas", "export", "report"},
+    "--wide": _NO_LINES | _NO_TABLE | {"schemas", "wireshark", "export", "report"},
     # Some say nothing beside their output.
-    "--quiet": _NO_LINES | {"schemas", "api", "decode-bytes"},
+    "--quiet": _NO_LINES | {"schemas", "wireshark", "api", "decode-bytes"},
 }
 """By option, the commands without it."""
 

@@ -16,8 +16,8 @@ from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 
 CAPTURES = ROOT / "captures"
-# tests/spark, tests/browse and tests/values run theirs, and `live` needs an interface.
-NOT_RUN = ("--engine spark", "live ", "browse ", "schemas ")
+# Others run theirs, and `live` needs an interface.
+NOT_RUN = ("--engine spark", "live ", "browse ", "schemas ", "mcp ", "wireshark ")
 LINES = [example.line for examples in EXAMPLES.values() for example in examples]
 
 

@@ -29,6 +29,8 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         (("api", "Fetch", "--json"), ("api", "Fetch", "--format", "json")),
         (("--json", CAPTURE), ("decode", "--format", "json", CAPTURE)),
         (("-c", "1", "-r", CAPTURE), ("decode", "-c", "1", CAPTURE)),
+        (("-r", CAPTURE, "-T", "fields", "-e", "api", "-e", "time"), ("decode", CAPTURE, "--fields", "api,time")),
+        (("-T", "json", "-e", "size", "-r", CAPTURE), ("decode", CAPTURE, "--json", "--fields", "size")),
         (("-Y", 'api == "Produce"', "-qr", CAPTURE), ("decode", "-q", "-Y", 'api == "Produce"', CAPTURE)),
         ((f"-qvr{CAPTURE}",), ("decode", "-qv", CAPTURE)),
         (("captures/librdkafka-acks*.pcap", "-q"), ("decode", "-q", CAPTURE)),

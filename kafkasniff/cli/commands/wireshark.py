@@ -1,0 +1,43 @@
+"""`kafkasniff wireshark`: what lets Wireshark decode Kafka in all versions, and capture only Kafka."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.errors import OutputError
+
+__all__ = ["wireshark_command"]
+
+
+@click.command("wireshark", cls=SectionedCommand)
+@click.option("-o", "--output", required=True, metavar="DIR", help="Folder; the files in it are replaced.")
+@click.pass_obj
+def wireshark_command(environment: Environment, /, output: str) -> int:
+    """Write a Lua dissector and an extcap interface for Wireshark.
+
+    DIR/plugins/kafkasniff.lua decodes all APIs and versions that kafkasniff knows. DIR/extcap/kafkasniff captures the
+    packets of Kafka's connections on any port. Wireshark reads both folders in ~/.local/lib/wireshark.
+    """
+    import kafkasniff
+    from kafkasniff.browse.commands import program
+    from kafkasniff.cli.wireshark.lua_dissector import extcap_script, lua_dissector
+
+    texts = {
+        "plugins/kafkasniff.lua": (lua_dissector(), 0o644),
+        "extcap/kafkasniff": (extcap_script(shlex.join(program(["kafkasniff"])), kafkasniff.__version__), 0o755),
+    }
+    for name, (text, mode) in texts.items():
+        path = Path(output) / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            path.chmod(mode)
+        except OSError as error:
+            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        environment.say(f"wrote {path}")
+    return Exit.OK

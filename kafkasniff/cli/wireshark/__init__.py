@@ -1,0 +1,1 @@
+"""What `kafkasniff wireshark` writes."""
