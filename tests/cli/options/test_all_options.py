@@ -53,6 +53,7 @@ _OTHER_MEANINGS = {
 LACKS: Final[dict[str, set[str]]] = {
     **dict.fromkeys(_FILTERS, _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
+    "--definitions": {"completion", "help", "schemas"},
     # It shows no topics.
     **dict.fromkeys(("--topic-ids", "--topic"), _NO_CAPTURE | {"tls"}),
     "--api": _NO_FILTER - {"decode-bytes"},
