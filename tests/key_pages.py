@@ -80,6 +80,7 @@ RESULTS = {
             "exchanges": stats.Exchanges,
             "connections": stats.ConnectionTotals,
             "failed_connects": stats.FailedConnectStats,
+            "encrypted": stats.EncryptedStats,
             "brokers": stats.BrokerStats,
             "clients": stats.ClientStats,
             "apis": stats.ApiStats,

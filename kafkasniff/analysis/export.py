@@ -29,7 +29,10 @@ from kafkasniff.tables.rows.staged import UNDATED, day_of
 __all__ = ["Export", "answer", "missing_tables"]
 
 LATER_COLUMNS: Final = {
-    "connections": ("protocol", "captured"),
+    "connections": (
+        *("protocol", "captured", "tls_handshake_us", "tls_answers", "tls_answer_p50_us", "tls_answer_p99_us"),
+        *("tls_answer_max_us", "tls_unanswered_us"),
+    ),
     "exchanges": ("sender", "behind_us", "muted_us", "wait_us", "waits_for"),
 }
 """Columns that exports of earlier releases lack; they are null there."""

@@ -122,15 +122,18 @@ class FollowedConnection(MessageOwner):
         super().assign(client)
         self.side = client
 
+    def client_at_end(self, ending: Any) -> int:
+        """Direction of the client's stream, by its port if nothing else showed it."""
+        client = int(ending["client"])
+        # Clients use the upper port range on nearly every system (RFC 6335, section 6).
+        return client if client >= 0 else int(self.endpoints[0][2] <= self.endpoints[1][2])
+
     def at_end(self, end: FollowedEnd, capture: Callable[[int], str | None]) -> Connection:
         """The account of the connection, whose events were all emitted; `capture`: the name of a packet's capture."""
         account, ending = self.account, end.ending
         assert account is not None
         verdict, kind = account.verdict, _VERDICTS[ending["verdict"]]
-        client = int(ending["client"])
-        if client < 0:
-            # Clients use the upper port range on nearly every system (RFC 6335, section 6).
-            client = 0 if self.endpoints[0][2] > self.endpoints[1][2] else 1
+        client = self.client_at_end(ending)
         protocol = None if verdict is None else protocol_in(verdict.detail)
         if kind == "kafka":
             protocol = "Kafka over TLS" if end.encrypted else "Kafka"

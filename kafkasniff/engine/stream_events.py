@@ -494,7 +494,8 @@ class StreamEvents:
             return
         gate = self._questions.items.gates.get(row["connection"])
         encrypted = gate is not None and not gate.plain
-        handshake = gate.handshake if gate is not None else None
+        client, last = connection.client_at_end(ending), int(ending["last_time"])
+        handshake = None if gate is None else gate.seen(client, last)
         yield FollowedEnd(row["order"], ending, handshake, encrypted)
 
     @staticmethod

@@ -10,7 +10,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkasniff.report.cells import MAX_DETAIL, ReportColumn, moment, named, spans_days
-from kafkasniff.report.overview_columns import APIS, BROKERS, CLIENTS, GROUPS, MIDDLE, TOPICS, problem_columns
+from kafkasniff.report.overview_columns import (
+    APIS,
+    BROKERS,
+    CLIENTS,
+    ENCRYPTED,
+    ENCRYPTED_TITLE,
+    GROUPS,
+    MIDDLE,
+    TOPICS,
+    problem_columns,
+)
 from kafkasniff.report.security_columns import SECURITY
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
@@ -61,6 +71,7 @@ def overview_tables(
         ("topics", "Topics", answer.topics, TOPICS),
         ("groups", "Groups", answer.groups, GROUPS),
         ("errors", "Errors", answer.errors, errors),
+        ("encrypted", ENCRYPTED_TITLE, answer.encrypted, ENCRYPTED),
         ("problems", "Problems", answer.problems or [], problem_columns(spans_days(answer))),
         ("identities", "Security", identities[:top], SECURITY),
     ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.analysis.overview.answer import ApiStats, TopicStats
+from kafkasniff.analysis.overview.answer import ApiStats, EncryptedStats, TopicStats
 from kafkasniff.kafka.connection.waits import long_poll_apis
 from kafkasniff.report.cells import (
     CLUSTER,
@@ -30,8 +30,19 @@ from kafkasniff.report.cells import (
 )
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import duration
 
-__all__ = ["APIS", "BROKERS", "CLIENTS", "GROUPS", "MIDDLE", "TOPICS", "problem_columns"]
+__all__ = [
+    "APIS",
+    "BROKERS",
+    "CLIENTS",
+    "ENCRYPTED",
+    "ENCRYPTED_TITLE",
+    "GROUPS",
+    "MIDDLE",
+    "TOPICS",
+    "problem_columns",
+]
 
 NARROW: Final = 1
 MIDDLE: Final = 2
@@ -45,6 +56,10 @@ MAX_VERSIONS: Final = 4
 
 def _size(name: str) -> Callable[[TopicStats], str]:
     return lambda row: "" if getattr(row, name) is None else amount(getattr(row, name))
+
+
+def _time(name: str) -> Callable[[EncryptedStats], str]:
+    return lambda row: "" if getattr(row, name) is None else duration(1000 * getattr(row, name))
 
 
 def _compression(row: TopicStats) -> str:
@@ -129,6 +144,20 @@ GROUPS: Final = [
     MEMBERS._replace(level=NARROW),
     REQUESTS,
     ERRORS,
+]
+ENCRYPTED_TITLE: Final = "TLS without keys (times of answers are estimates)"
+ENCRYPTED: Final = [
+    ReportColumn("address", lambda row: address(row.address, row.port)),
+    ReportColumn("connections", count_of("connections"), number=True),
+    ReportColumn("resets", some_of("resets"), number=True, level=NARROW),
+    ReportColumn("sent", bytes_of("client_bytes"), number=True, level=WIDE),
+    ReportColumn("received", bytes_of("broker_bytes"), number=True, level=WIDE),
+    ReportColumn("handshake p50", _time("handshake_p50_us"), number=True, level=NARROW),
+    ReportColumn("max", _time("handshake_max_us"), number=True, level=MIDDLE),
+    ReportColumn("answers", some_of("answers"), number=True),
+    ReportColumn("about", _time("answer_p50_us"), number=True),
+    ReportColumn("max", _time("answer_max_us"), number=True, level=NARROW),
+    ReportColumn("unanswered", some_of("unanswered"), number=True),
 ]
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.data_files import added_folders, data_folder, files_of
 from kafkasniff.native.library import PLATFORM, library_path
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 
@@ -89,6 +89,10 @@ def package_zip() -> bytes:
     content = {f"kafkasniff/{name}": file.read_bytes() for name, file in _walk(package)}
     # Next to the package in a checkout, within it if installed.
     content |= {f"kafkasniff/dissectors/{name}": file.read_bytes() for name, file in _walk(data_folder())}
+    for folder in added_folders():
+        for key, (_, file) in files_of(folder).items():
+            content.pop(f"kafkasniff/dissectors/{files_of(data_folder()).get(key, ('', file))[1].name}", None)
+            content[f"kafkasniff/dissectors/{file.name}"] = file.read_bytes()
     module = pkgutil.get_data(SOURCE_MODULE, f"{SOURCE_MODULE}.py")
     assert module is not None
     content[f"{SOURCE_MODULE}.py"] = module

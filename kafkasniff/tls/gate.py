@@ -58,10 +58,9 @@ class TlsGate:
         """The connection is TLS."""
         return self._session is not None
 
-    @property
-    def handshake(self) -> TlsHandshake | None:
-        """The visible part of its handshake; None if the connection is not TLS."""
-        return None if self._session is None else self._session.handshake
+    def seen(self, client: int, last_ns: int) -> TlsHandshake | None:
+        """The visible part of it (`TlsSession.seen`); None if the connection is not TLS."""
+        return None if self._session is None else self._session.seen(client, last_ns)
 
     @property
     def waiting(self) -> int:

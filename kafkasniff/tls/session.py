@@ -37,6 +37,7 @@ from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.readiness import is_clear, next_ready
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
+from kafkasniff.tls.turns import Turns
 from kafkasniff.tls.waiting import reason_at_end, why_useless
 from kafkasniff.tls.wording import NAMED, NO_CLIENT_CERTIFICATE, ended_with_alert
 
@@ -71,12 +72,14 @@ class TlsSession:
         "_problems_found",
         "_talk",
         "_time",
+        "_turns",
     )
 
     def __init__(self, keys: KeyLog, order: int) -> None:
         """`order`: of the packet that showed that this is TLS; nothing is emitted at an earlier one."""
         self._halves = (Half(0), Half(1))
         self._talk = Negotiation(self._halves)
+        self._turns = Turns()
         self._flowing = False
         """Clear bytes were emitted."""
         self._over = False
@@ -90,10 +93,11 @@ class TlsSession:
         """Clear bytes of each stream among them."""
         self._keys = keys
 
-    @property
-    def handshake(self) -> TlsHandshake:
-        """The visible part of its handshake."""
-        return self._talk.handshake
+    def seen(self, client: int, last_ns: int) -> TlsHandshake:
+        """The visible part of it; `client`: direction of its stream; `last_ns`: time of the last packet."""
+        turns, midway = self._turns, self._talk.hello is None
+        found = turns.summary(client, last_ns, midway=midway)
+        return msgspec.structs.replace(self._talk.handshake, handshake_ns=turns.handshake_ns, turns=found)
 
     @property
     def waiting(self) -> int:
@@ -103,7 +107,8 @@ class TlsSession:
     @property
     def memory(self) -> int:
         """Approximate memory of the session and its buffers in bytes."""
-        return SESSION_BYTES + sum(half.waiting + len(half.queue) * RECORD_BYTES for half in self._halves)
+        waiting = sum(half.waiting + len(half.queue) * RECORD_BYTES for half in self._halves)
+        return SESSION_BYTES + self._turns.memory + waiting
 
     def feed(self, item: Item, keys: KeyLog, *, wanted: bool = True) -> list[Item]:
         """Take the connection's next item; returns it, and others that waited for it, without TLS.
@@ -134,6 +139,7 @@ class TlsSession:
     # -- items ------------------------------------------------------------------------------------------------------
 
     def _segment(self, item: Segment) -> None:
+        self._turns.take(item)
         half = self._halves[item.direction]
         if self._over or half.dead:
             return
@@ -143,6 +149,7 @@ class TlsSession:
         self._drain()
 
     def _gap(self, item: Gap) -> None:
+        self._turns.lose()
         half = self._halves[item.direction]
         if self._over or half.dead:
             self._put(msgspec.structs.replace(item, exact=False))
@@ -180,6 +187,12 @@ class TlsSession:
         while (record := cutter.cut()) is not None:
             half.queue.append(record)
             half.held += len(record.data)
+            talk, kind = self._talk, record.content_type
+            # TLS 1.3 sends ChangeCipherSpec only for the sake of middleboxes.
+            if kind == APPLICATION_DATA or (kind == CHANGE_CIPHER_SPEC and not (talk.is_13 or talk.retried)):
+                client = None if talk.hello is None else talk.client
+                place = half.direction, record.marks[-1].time_ns, len(record.data)
+                self._turns.seal(*place, client, tickets=talk.is_13)
         if cutter.flawed:
             if half.epoch.phase == "clear":
                 own = self._talk.client in (None, half.direction)

@@ -64,5 +64,5 @@ class OracleConnection(FollowedConnection):
         ending |= {"requests": turns.requests, "responses": turns.responses, "served": turns.served}
         if self.account is not None:
             self.account.client_ids = turns.client_ids
-        handshake = None if self.tls is None else self.tls.handshake
+        handshake = None if self.tls is None else self.tls.seen(self.client_at_end(ending), closed.time_ns)
         return FollowedEnd(closed.order, ending, handshake, self.tls is not None)

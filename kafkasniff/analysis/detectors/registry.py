@@ -56,6 +56,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("sasl-failures", "kafkasniff.analysis.detectors.refusals"),
     ("wrong-protocol", "kafkasniff.analysis.detectors.wrong_protocol"),
     ("tls-failures", "kafkasniff.analysis.detectors.tls_failures"),
+    ("encrypted-trouble", "kafkasniff.analysis.detectors.encrypted"),
     ("slow-broker", "kafkasniff.analysis.detectors.slow_broker"),
     ("transport-trouble", "kafkasniff.analysis.detectors.transport_trouble"),
     ("forgotten-connections", "kafkasniff.analysis.detectors.forgotten"),

@@ -5,6 +5,7 @@ apis.py      APIs
 peers.py     brokers and clients
 topics.py    topics
 groups.py    groups
+encrypted.py TLS connections without keys
 faults.py    connections, their bytes, and problems
 answer.py    the answer, field by field
 overview.py  all parts together, and the questions that they include: latency, errors, rebalances

@@ -11,6 +11,7 @@ __all__ = [
     "BrokerStats",
     "ClientStats",
     "ConnectionTotals",
+    "EncryptedStats",
     "ErrorStats",
     "Exchanges",
     "GroupStats",
@@ -270,6 +271,39 @@ class FailedConnectStats(msgspec.Struct):
     """Their packets, which `connections` does not count."""
 
 
+class EncryptedStats(msgspec.Struct):
+    """TLS connections to one endpoint that were not decrypted; times of answers are estimates."""
+
+    address: str
+    """IP address."""
+    port: int
+    """Port."""
+    connections: int
+    """Number of connections."""
+    client_bytes: int
+    """Bytes of the clients."""
+    broker_bytes: int
+    """Bytes of the broker."""
+    handshakes: int
+    """Connections whose handshake was captured and completed."""
+    handshake_p50_us: int | None
+    """Median time of these handshakes."""
+    handshake_max_us: int | None
+    """The longest."""
+    answers: int
+    """Times that the broker sent data after a client had; pipelined requests have one answer."""
+    answer_p50_us: int | None
+    """Median of the connections' median times of an answer, each with the weight of its answers: an estimate that
+    includes long polls.
+    """
+    answer_max_us: int | None
+    """The longest."""
+    unanswered: int
+    """Connections that ended, or the capture did, before the client's last data were answered."""
+    resets: int
+    """Connections that ended with a reset."""
+
+
 class OverviewAnswer(msgspec.Struct):
     """The whole answer. Lists are cut at a number of rows; `more` has the number of omitted ones."""
 
@@ -287,6 +321,8 @@ class OverviewAnswer(msgspec.Struct):
     """How much of the traffic could be decoded, and why the rest could not."""
     failed_connects: list[FailedConnectStats]
     """TCP connections of captures that were refused or got no answer, by endpoint, the most frequent first."""
+    encrypted: list[EncryptedStats]
+    """TLS connections without keys, by endpoint, those with most bytes first."""
     brokers: list[BrokerStats]
     """Endpoints that acted as Kafka brokers, sorted by id."""
     clients: list[ClientStats]

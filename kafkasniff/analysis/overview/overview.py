@@ -17,6 +17,7 @@ from kafkasniff.analysis.overview.answer import (
     BrokerStats,
     ClientStats,
     ConnectionTotals,
+    EncryptedStats,
     ErrorStats,
     Exchanges,
     FailedConnectStats,
@@ -28,6 +29,7 @@ from kafkasniff.analysis.overview.answer import (
     Traffic,
 )
 from kafkasniff.analysis.overview.apis import COUNTS, Apis
+from kafkasniff.analysis.overview.encrypted import Encrypted
 from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
 from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
 from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
@@ -67,6 +69,7 @@ class Overview:
         self._apis, self._brokers, self._clients = Apis(), Brokers(), Clients()
         self._topics, self._groups = Topics(), Groups()
         self._connections, self._failed, self._problems = ConnectionSums(), FailedConnects(), Problems()
+        self._encrypted = Encrypted()
         self._latency, self._rebalances = ApiLatencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
@@ -76,7 +79,7 @@ class Overview:
     @property
     def _parts(self) -> tuple[Accumulator[Any], ...]:
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
-        rest = (self._connections, self._failed, self._problems, self._latency, self._rebalances)
+        rest = (self._connections, self._failed, self._encrypted, self._problems, self._latency, self._rebalances)
         return (*sections, *rest, self._errors, self._clusters, self._visibility)
 
     def reads(self) -> dict[str, TableReading]:
@@ -146,6 +149,7 @@ class Overview:
                 FailedConnectStats(address=row.pop("broker_ip"), port=row.pop("broker_port"), **row)
                 for row in cut("failed_connects", self._failed.result())
             ],
+            encrypted=[EncryptedStats(**row) for row in cut("encrypted", self._encrypted.result())],
             brokers=[
                 _broker(row, clusters, counted="connections" in self._seen)
                 for row in cut("brokers", self._brokers.result())

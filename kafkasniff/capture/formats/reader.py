@@ -19,6 +19,8 @@ FIRST_READ: Final = 64 << 10
 
 BROKEN_KINDS: Final = frozenset(("capture-cut", "capture-broken"))
 """Kinds of problems that show that a capture itself is damaged."""
+_BESIDE: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
+"""Names of what a broker keeps next to a log segment, without records."""
 
 
 class CaptureReader:
@@ -45,7 +47,8 @@ class CaptureReader:
                 raise CaptureError(f"{name}: is not a readable capture: {failure.reason}")
             if len(head) >= 4 and (pcap.is_pcap(head) or pcapng.is_pcapng(head)):
                 raise CaptureError(f"{name}: is truncated or corrupt within its file header; capture it again")
-            raise CaptureError(f"{name}: is not a capture (neither pcap nor pcapng); editcap may convert it")
+            advice = "its records are in the .log file" if name.endswith(_BESIDE) else "editcap may convert it"
+            raise CaptureError(f"{name}: is not a capture (neither pcap nor pcapng); {advice}")
 
     def interface(self, index: int) -> Interface:
         """The interface that packets of the capture refer to by this index."""

@@ -14,7 +14,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.data_files import added_folders, data_folder
 
 __all__ = ["PARTS", "own_files", "unreadable"]
 
@@ -71,6 +71,7 @@ def _places() -> Iterator[str]:
     # In a virtual environment the program is a link, and this file marks it.
     yield os.path.join(sys.prefix, "pyvenv.cfg")
     yield str(data_folder())
+    yield from map(str, added_folders())
     for name in ("kafkasniff", *PARTS):
         try:
             found = importlib.util.find_spec(name)

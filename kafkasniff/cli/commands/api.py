@@ -7,14 +7,17 @@ from typing import Any
 import click
 import msgspec
 
-from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import color_option, format_option, wide_option
+from kafkasniff.cli.options.definitions_option import definitions_option
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.output import MIN_WIDTH, UNLIMITED
 from kafkasniff.errors import UsageError
+from kafkasniff.kafka.apis.checked_definitions import check_definitions
 from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case, unknown_api
 from kafkasniff.kafka.apis.releases import find_release, first_release, releases, removed_in, spoken_by
+from kafkasniff.kafka.schema.data_files import definition_folder, vendors
 from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
 from kafkasniff.kafka.schema.definition import DataDefinition
 from kafkasniff.kafka.schema.schema import Schema
@@ -25,6 +28,8 @@ __all__ = ["api_command"]
 @click.command("api", cls=SectionedCommand)
 @click.argument("name", required=False, metavar="[NAME|KEY]")
 @click.argument("version", required=False, type=click.IntRange(min=0), metavar="[VERSION]")
+@definitions_option
+@click.option("--check", metavar="DIR", help="Check the API definitions in this folder, and list them.")
 @click.option("--release", metavar="RELEASE", help="APIs and versions of an Apache Kafka release, such as 3.9.")
 @click.option(
     *("--program", "--code", "program"),
@@ -43,13 +48,14 @@ def api_command(
     *,
     name: str | None,
     version: int | None,
+    check: str | None,
     release: str | None,
     program: bool,
     coverage: bool,
     form: str,
     wide: bool,
     color: str,
-) -> None:
+) -> int:
     """Show the protocol's APIs: all of them, one by name or key, or one version.
 
     NAME may also be a record or another structure, such as ConfigRecord or RequestHeader.
@@ -60,7 +66,11 @@ def api_command(
         raise UsageError("--coverage covers all APIs: it takes neither NAME nor --release")
     if release is not None and (program or version is not None):
         raise UsageError("--release selects the versions: it takes neither VERSION nor --program")
+    if check is not None and (name is not None or release is not None or program or coverage):
+        raise UsageError("--check reads a folder: it takes neither NAME nor --release, --program and --coverage")
     page = _ApiOutput(environment, form, color, wide=wide)
+    if check is not None:
+        return page.check(check)
     if coverage:
         page.coverage()
     elif release is not None:
@@ -77,6 +87,7 @@ def api_command(
             page.program(_schemas(found, version))
         else:
             page.version(found, version, _schemas(found, version))
+    return Exit.OK
 
 
 def _find(name: str) -> Api | DataDefinition:
@@ -144,6 +155,21 @@ class _ApiOutput:
 
         width = UNLIMITED if self.wide else max(self.environment.width, MIN_WIDTH)
         self.write(as_text(parts, width=width, coloured=self.environment.colour(self.color)))
+
+    def check(self, name: str) -> int:
+        folder = definition_folder(name)
+        if not folder.is_dir():
+            raise UsageError(f"--check: {name} is neither a folder nor a vendor ({', '.join(vendors())})")
+        found = check_definitions(folder)
+        if self.json:
+            self.write_json({"apis": list(map(_api_object, found.apis)), "problems": found.problems})
+        else:
+            from kafkasniff.cli.render.api_tables import api_list
+
+            self.write("".join(f"{problem}\n" for problem in found.problems))
+            if found.apis:
+                self.render(api_list(found.apis))
+        return Exit.FINDINGS if found.problems else Exit.OK
 
     def all(self) -> None:
         found = [entry for key in api_keys() if (entry := api(key)) is not None]

@@ -8,6 +8,7 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.answer_options import color_option, format_option, output_option
+from kafkasniff.cli.options.definitions_option import definitions_option
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 
@@ -28,6 +29,7 @@ WIDTH_OF_TEXT: Final = 80
 @click.command("decode-bytes", cls=SectionedCommand)
 @click.argument("data", nargs=-1, required=True, metavar="HEX|BASE64|-")
 @click.option("--response", is_flag=True, help="Decode a response, which needs --api and --version.")
+@definitions_option
 @click.option("--api", "api_name", metavar="NAME|KEY", help="API of the response.")
 @click.option("--version", type=click.IntRange(0, 0x7FFF), metavar="N", help="Version of the response.")
 @format_option("JSON")

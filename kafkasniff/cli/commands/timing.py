@@ -24,7 +24,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.timing import Timing
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
     from kafkasniff.engine.pair_columns import PairColumns
@@ -85,7 +84,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     with Output(environment, output, inputs=captures) as stream:
         for folder in folders:
             answer.exports += 1
-            answer.no_bodies += not _read_export(timing, folder)
+            answer.no_bodies += not _read_export(answer, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
         page = _TimingOutput(stream, form, colour, wide=options["wide"], hosts=hosts)
         if captures:
@@ -113,18 +112,21 @@ def _dimensions(given: Iterable[str]) -> Any:
     return tuple(dict.fromkeys(names))
 
 
-def _read_export(timing: Timing, folder: str) -> bool:
+def _read_export(answer: TimingAnswer, folder: str) -> bool:
     """Read the rows of an export; returns whether they have bodies. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.columns import column
 
     export = open_export(folder, "timing needs")
     has_bodies = rows = False
-    for table, reading in timing.reads().items():
+    for table, reading in answer.timing.reads().items():
         for batch in export.batches(table, reading):
             bodies = column(batch, "request_body")
             rows = rows or bool(len(bodies))
             has_bodies = has_bodies or bodies.null_count < len(bodies)
-            timing.update(batch, table)
+            answer.timing.update(batch, table)
+    for table, reading in answer.encrypted.reads().items():
+        for batch in export.batches(table, reading):
+            answer.encrypted.update(batch, table)
     return has_bodies or not rows
 
 
@@ -197,7 +199,7 @@ class _Captures:
         from kafkasniff.engine.inspector import Inspector
         from kafkasniff.enrich import Enricher
         from kafkasniff.filters import Selector, needs_records, needs_topic_names
-        from kafkasniff.model import Exchange, Problem
+        from kafkasniff.model import Connection, Exchange, Problem
         from kafkasniff.native import kernel
         from kafkasniff.sinks.native_names import AddedNames
         from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
@@ -234,6 +236,8 @@ class _Captures:
                 if isinstance(event, Problem) and event.kind == "memory-bound":
                     self._answer.loss = self._answer.loss or event.detail
             times.take(events)
+            if predicate is None:
+                self._answer.encrypted.take(one for one in events if isinstance(one, Connection))
             if predicate is not None:
                 chosen.update(one.exchange for one in selector.feed(events) if isinstance(one, Exchange))
 

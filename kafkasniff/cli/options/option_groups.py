@@ -10,6 +10,7 @@ import click
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.answer_options import color_option, output_option
+from kafkasniff.cli.options.definitions_option import definitions_option
 from kafkasniff.cli.options.filter_options import filter_options
 from kafkasniff.cli.options.memory_option import MEMORY
 from kafkasniff.cli.options.stacked import Command, stacked
@@ -102,12 +103,12 @@ _KEYLOG: Final = click.option(
 
 def framing_options(command: Command) -> Command:
     """Options that decide what is decoded as Kafka."""
-    return stacked(command, [_PORT, _FRAME, _KEYLOG, MEMORY])
+    return stacked(command, [_PORT, _FRAME, _KEYLOG, definitions_option, MEMORY])
 
 
 def inspector_options(command: Command) -> Command:
     """Framing options, and what is shown of messages."""
-    return stacked(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, MEMORY])
+    return stacked(command, [_PORT, _SECRETS, _FRAME, _KEYLOG, definitions_option, MEMORY])
 
 
 def topic_ids_option(command: Command) -> Command:

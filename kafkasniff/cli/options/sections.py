@@ -17,26 +17,17 @@ SECTIONS: Final = {
     "Recorder": ("--recorder", "--cases", "--on"),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
-        *(
-            "--port",
-            "--max-frame",
-            "--keylog",
-            "--topic-ids",
-            "--hosts",
-            "--registry",
-            "--schema",
-            "--two-pass",
-            "--on-bad-capture",
-        ),
+        *("--port", "--max-frame", "--keylog", "--two-pass", "--on-bad-capture"),
         *("--from", "--target", "--response", "--version", "--release", "--file"),
     ),
+    "Names and schemas": ("--definitions", "--topic-ids", "--hosts", "--registry", "--schema"),
     "Selection": (
         *("--filter", "--api", "--topic", "--client-id", "--host", "--errors", "--slower-than", "--connection"),
         *("--exchange", "--correlation-id", "--since", "--until", "--count", "--key", "--offset", "--trace"),
     ),
     "Answer": (
         *("--only", "--skip", "--set", "--list", "--min-change", "--min-count", "--significance", "--all"),
-        *("--by", "--each", "--slowest", "--program", "--coverage"),
+        *("--by", "--each", "--slowest", "--program", "--coverage", "--check"),
     ),
     "Output": (
         *("--format", "--fields", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose"),

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.overview.encrypted import Encrypted
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
@@ -66,6 +67,8 @@ class TimingAnswer:
         self.vantages = Vantages()
         self.loss = ""
         """What did not fit into the memory budget first."""
+        self.encrypted = Encrypted()
+        """TLS without keys, whose times can only be estimated."""
         self.logged: dict[str, list[int]] = {}
         """`BrokerTimes.apis` of all request logs."""
         self._numbers = Numbers()
@@ -206,6 +209,7 @@ class TimingAnswer:
         return {
             "captured": seen,
             "broker_times": self.broker_times(),
+            "encrypted": self.encrypted.result().to_pylist(),
             "groups": [msgspec.to_builtins(group) for group in self.groups()],
             "slowest": [exchange_object(timed) for timed in self.slowest],
         }

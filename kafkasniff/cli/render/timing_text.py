@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkasniff.analysis.overview.answer import EncryptedStats
 from kafkasniff.cli.render.rich_text import screen_text
 from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
 from kafkasniff.cli.render.waterfall import largest, who
 from kafkasniff.model import BROKER_TIMES
 from kafkasniff.report.answer_tables import AnswerTable
 from kafkasniff.report.cells import Cell, ReportColumn
+from kafkasniff.report.overview_columns import ENCRYPTED, ENCRYPTED_TITLE
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 from kafkasniff.timing.vantage import DurationRange
@@ -59,8 +61,20 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     shown, more = groups[:MAX_ROWS], len(groups) - MAX_ROWS
     logged = answer.broker_times()
     times = "The broker's own times, by its request log"
+    sealed = [EncryptedStats(**row) for row in answer.encrypted.result().to_pylist()]
     tables = [
         AnswerTable("groups", shares, shown, _columns(shown), more, "--format json", hosts),
+        AnswerTable(
+            *(
+                "encrypted",
+                ENCRYPTED_TITLE,
+                sealed[:MAX_ROWS],
+                ENCRYPTED,
+                len(sealed) - MAX_ROWS,
+                "--format json",
+                hosts,
+            )
+        ),
         AnswerTable("broker_times", times, logged[:MAX_ROWS], _LOGGED, len(logged) - MAX_ROWS, "--format json"),
         AnswerTable("slowest", slowest, answer.slowest, _SLOWEST),
     ]

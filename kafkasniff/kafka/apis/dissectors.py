@@ -19,7 +19,7 @@ from kafkasniff.model import Direction
 from kafkasniff.text.suggestions import suggestion
 
 if TYPE_CHECKING:
-    pass
+    from importlib.resources.abc import Traversable
 
 __all__ = [
     "Api",
@@ -27,6 +27,7 @@ __all__ = [
     "api_by_name",
     "api_keys",
     "api_names",
+    "definition_of",
     "find_api",
     "message_of",
     "snake_case",
@@ -109,11 +110,15 @@ def api(key: int) -> Api | None:
     entry = api_files().get(key)
     if entry is None:
         return None
-    name, path = entry
+    return Api(definition_of(key, *entry))
+
+
+def definition_of(key: int, name: str, path: Traversable) -> ApiDefinition:
+    """The definition in a file. Raises DefinitionError if it does not parse, or if its name is of another API."""
     definition = parse_api(path, read_text(path))
     if definition.key != key or snake_case(definition.name) != name:
         raise DefinitionError(f"{path}:1: the file is named for another API")
-    return Api(definition)
+    return definition
 
 
 def message_of(key: int, direction: Direction) -> MessageDefinition | None:

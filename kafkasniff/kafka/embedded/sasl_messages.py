@@ -6,13 +6,14 @@ decoded, since a name in a malformed one could be anything.
 
 The mechanism is that of the connection's SaslHandshake; without one only unambiguous messages are named.
 PLAIN: RFC 4616; SCRAM: RFC 5802, section 7, with Kafka's extension `tokenauth` (KIP-48); OAUTHBEARER: RFC 7628,
-section 3, with Kafka's extensions (KIP-342); GSSAPI: RFC 4121, section 4, RFC 2743, section 3.1.
+section 3, with Kafka's extensions (KIP-342); GSSAPI: RFC 4121, section 4, RFC 2743, section 3.1; AWS_MSK_IAM: the
+README of Amazon's aws-msk-iam-auth (a signed request as JSON, whose user is the access key's id).
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -49,6 +50,8 @@ _BEARER: Final = re.compile(
     rb"n,(?:a=(?P<authzid>" + _NAME + rb"))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x00\x01]*\x01)+)\x01"
 )
 _BEARER_ERROR_FIELDS: Final = ("status", "scope", "openid-configuration")
+
+_ACCESS_KEY: Final = re.compile(r"([A-Z0-9]{16,128})(?:/[a-z0-9-]+){3}/aws4_request")
 
 _KERBEROS: Final = b"\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02"
 _SPNEGO: Final = b"\x06\x06\x2b\x06\x01\x05\x05\x02"
@@ -107,6 +110,8 @@ def describe_message(mechanism: str | None, direction: Direction, data: bytes) -
             found = _scram(data, direction)
         if mechanism in (None, "OAUTHBEARER") and found is None:
             found = _oauth(data, direction, known=mechanism is not None)
+        if mechanism == "AWS_MSK_IAM":
+            found = _aws_msk_iam(data, direction)
         if mechanism in (None, "GSSAPI") and found is None:
             found = _gssapi(data, known=mechanism is not None)
     if found is None:
@@ -176,16 +181,33 @@ def _oauth(data: bytes, direction: Direction, *, known: bool) -> Body | None:
     return None if found is None else {"mechanism": "OAUTHBEARER", **found}
 
 
-def _oauth_error(data: bytes) -> Body | None:
-    """The JSON object with which a broker refuses a token."""
-    if len(data) > MAX_ERROR:
+def _aws_msk_iam(data: bytes, direction: Direction) -> Body | None:
+    """A request is signed for an access key, whose id is public; signature and session token are secrets."""
+    parsed = _json(data)
+    if parsed is None or not isinstance(parsed.get("version"), str):
         return None
+    if direction == "response":
+        return _described("server-final") if isinstance(parsed.get("request-id"), str) else None
+    # KEY/DATE/REGION/SERVICE/aws4_request
+    scope = parsed.get("x-amz-credential")
+    found = _ACCESS_KEY.fullmatch(scope) if isinstance(scope, str) else None
+    return None if found is None else _described("credentials", username=found[1])
+
+
+def _json(data: bytes) -> dict[str, Any] | None:
+    """A JSON object; None for everything else."""
     try:
         # Strict: Python's own parser accepts unpaired surrogates, which cannot be written again.
         parsed = msgspec.json.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
-    if not isinstance(parsed, dict):
+    return parsed if isinstance(parsed, dict) else None
+
+
+def _oauth_error(data: bytes) -> Body | None:
+    """The JSON object with which a broker refuses a token."""
+    parsed = _json(data) if len(data) <= MAX_ERROR else None
+    if parsed is None:
         return None
     error = {name: parsed[name] for name in _BEARER_ERROR_FIELDS if isinstance(parsed.get(name), str)}
     return _described("server-error", error=error or None)

@@ -89,7 +89,9 @@ def has_request_form(data: bytes, size: int) -> bool:
     if size < _CLIENT_ID or len(data) < _CLIENT_ID:
         return False
     key, version, _, length = _HEADER.unpack_from(data)
-    if not (0 <= key <= MAX_KEY and 0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
+    if not (0 <= key <= MAX_KEY or key in api_keys()):
+        return False
+    if not (0 <= version <= MAX_VERSION and -1 <= length <= size - _CLIENT_ID):
         return False
     stop = min(_CLIENT_ID + max(length, 0), len(data))
     cut = stop - _CLIENT_ID < length

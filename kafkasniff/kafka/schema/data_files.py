@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,9 +13,22 @@ from kafkasniff.errors import DefinitionError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["api_files", "data_folder", "read_data", "read_text", "sorted_files"]
+__all__ = [
+    "DEFINITIONS",
+    "added_folders",
+    "api_files",
+    "data_folder",
+    "definition_folder",
+    "files_of",
+    "read_data",
+    "read_text",
+    "sorted_files",
+    "vendors",
+]
 
-_API_FILE: Final = re.compile(r"(\d{3})_([a-z0-9_]+)\.txt")
+_API_FILE: Final = re.compile(r"(\d{3,5})_([a-z0-9_]+)\.txt")
+DEFINITIONS: Final = "KAFKASNIFF_DEFINITIONS"
+"""Variable with folders of more definitions, separated as in PATH. Worker processes inherit it."""
 
 
 @functools.cache
@@ -45,11 +59,38 @@ def read_data(name: str) -> tuple[Traversable, list[tuple[int, str]]]:
     return path, [(number, line.rstrip()) for number, line in lines if line.strip() and not line.startswith("#")]
 
 
+def definition_folder(name: str) -> Traversable:
+    """A folder with definitions of APIs, or that of a vendor in `dissectors/vendors`."""
+    folder = Path(name)
+    return folder if folder.is_dir() else data_folder() / "vendors" / name
+
+
+def vendors() -> list[str]:
+    """The vendors in `dissectors/vendors`."""
+    return [path.name for path in sorted_files(data_folder() / "vendors")]
+
+
+def added_folders() -> list[Traversable]:
+    """The folders that the environment names, whose definitions have precedence."""
+    return [definition_folder(name) for name in os.environ.get(DEFINITIONS, "").split(os.pathsep) if name]
+
+
 @functools.cache
 def api_files() -> dict[int, tuple[str, Traversable]]:
     """API key → (name in snake_case, file), by key. Raises DefinitionError if two files have one key."""
+    added: dict[int, tuple[str, Traversable]] = {}
+    for folder in added_folders():
+        for key, (name, path) in files_of(folder).items():
+            if key in added:
+                raise DefinitionError(f"{path}:1: key {key} is also in {added[key][1]}")
+            added[key] = name, path
+    return dict(sorted({**files_of(data_folder()), **added}.items()))
+
+
+def files_of(folder: Traversable) -> dict[int, tuple[str, Traversable]]:
+    """`api_files` of one folder."""
     found: dict[int, tuple[str, Traversable]] = {}
-    for path in sorted_files(data_folder()):
+    for path in sorted_files(folder):
         if match := _API_FILE.fullmatch(path.name):
             key = int(match[1])
             if key in found:

@@ -8,7 +8,7 @@ from typing import Final
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
 from kafkasniff.tcp import segments
-from kafkasniff.tls import gate, keylog, session
+from kafkasniff.tls import gate, keylog, session, turns
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
 from kafkasniff.tls.negotiation import Negotiation
@@ -63,6 +63,7 @@ TLS: Final = (
         {
             "_halves": tuple[Half, Half],
             "_talk": Negotiation,
+            "_turns": turns.Turns,
             "_flowing": bool,
             "_over": bool,
             "_problems_found": int,
@@ -115,6 +116,21 @@ TLS: Final = (
         },
     ),
     Layout(HandshakeBuffer, {"_data": bytearray}),
+    Layout(
+        turns.Turns,
+        {
+            "_first": int,
+            "_settled": int,
+            "_sealed": int,
+            "_lossy": bool,
+            "_skips": bool,
+            "_speaker": int,
+            "_since": int,
+            "_size": int,
+            "_longest": pair(int),
+            "_counts": most(dict[int, int], turns.MAX_BUCKETS),
+        },
+    ),
     Layout(
         Negotiation,
         {

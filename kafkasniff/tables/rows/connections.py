@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.model import Connection
+from kafkasniff.model import Connection, TlsHandshake
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.logins import Login
 from kafkasniff.tables.rows.staged import STAGED
@@ -19,6 +19,10 @@ __all__ = ["ConnectionRows", "connection_row"]
 
 
 _NO_LOGIN: Final = Login()
+_TURNS: Final = (
+    *("tls_handshake_us", "tls_answers", "tls_answer_p50_us", "tls_answer_p99_us", "tls_answer_max_us"),
+    "tls_unanswered_us",
+)
 
 
 def connection_row(connection: Connection, login: Login = _NO_LOGIN) -> dict[str, Any]:
@@ -75,7 +79,17 @@ def connection_row(connection: Connection, login: Login = _NO_LOGIN) -> dict[str
         "tls_certificate": None if tls is None else tls.certificate,
         "tls_client_certificate": None if tls is None else tls.client_certificate,
         "tls_lacks_client_certificate": tls is not None and tls.lacks_certificate,
+        **_turns(tls),
     }
+
+
+def _turns(tls: TlsHandshake | None) -> dict[str, int | None]:
+    if tls is None:
+        return dict.fromkeys(_TURNS)
+    turns = tls.turns
+    times = (turns.p50_ns, turns.p99_ns, turns.longest_ns, turns.unanswered_ns)
+    handshake, *rest = (microseconds(one) for one in (tls.handshake_ns, *times))
+    return dict(zip(_TURNS, (handshake, turns.answers, *rest), strict=True))
 
 
 def authentication(connection: Connection, login: Login) -> str:

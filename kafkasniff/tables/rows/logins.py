@@ -21,7 +21,7 @@ MAX_OPEN: Final = 1 << 18
 Outcome = Literal["none", "begun", "succeeded", "failed"]
 """none: no SASL was seen; begun: its end was not seen."""
 
-_ONE_ROUND: Final = frozenset({"PLAIN", "OAUTHBEARER"})
+_ONE_ROUND: Final = frozenset({"PLAIN", "OAUTHBEARER", "AWS_MSK_IAM"})
 """Mechanisms in which an answer without an error is the end."""
 
 

@@ -328,6 +328,21 @@ _CONNECTIONS: Final = (
         pa.bool_(),
         "whether the client was asked for a certificate and has none",
     ),
+    Column("tls_handshake_us", pa.int64(), "from the ClientHello until both ends sent under their keys"),
+    Column(
+        "tls_answers",
+        pa.int64(),
+        "answers of the broker, as TLS shows them without keys: its first data after data of the client. Pipelined "
+        "requests have one",
+    ),
+    Column("tls_answer_p50_us", pa.int64(), "median time from the client's last packet to these: an estimate"),
+    Column("tls_answer_p99_us", pa.int64(), "99th percentile, likewise"),
+    Column("tls_answer_max_us", pa.int64(), "the longest, likewise"),
+    Column(
+        "tls_unanswered_us",
+        pa.int64(),
+        "from the client's last data to the last packet, if the broker sent nothing in it; null if it did",
+    ),
 )
 CONNECTIONS: Final = pa.schema(_fields(_CONNECTIONS))
 """Schema of the table `connections`."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from kafkasniff.analysis.detectors import Checked, Finding, detector_names
 from tests.analysis.detectors import cluster_scenes as clusters
+from tests.analysis.detectors import encrypted_scenes as encrypted
 from tests.analysis.detectors import network_scenes as network
 from tests.analysis.detectors import scenes
 from tests.analysis.detectors.talks import checked
@@ -84,6 +85,10 @@ SHOWN = [
     Case("connection-churn", "short-lived", partial(network.short_lived, 25, 0.01), ("connection-churn.every=60s",)),
     Case("sasl-failures", "closed after a token", network.closed_after_a_token),
     Case("wrong-protocol", "always closed", network.nothing_but_closed),
+    Case("encrypted-trouble", "three clients give up", encrypted.stalled(3, 30)),
+    Case("encrypted-trouble", "one client gives up", encrypted.stalled(1, 30)),
+    Case("encrypted-trouble", "resets", encrypted.cut(3)),
+    Case("encrypted-trouble", "slow handshakes", encrypted.slow(1.2)),
     Case("slow-broker", "one of three", partial(network.brokers, (10, 60, 12))),
     Case("transport-trouble", "closed window", network.slow_reader),
     Case("skewed-partitions", "hot partition", partial(network.produced_to, 1, 16, 1, 2, known=6)),
@@ -122,6 +127,8 @@ LOOK_ALIKES = [
     Case("connection-churn", "staying", partial(network.short_lived, 25, 30)),
     Case("sasl-failures", "right password", network.right_password),
     Case("wrong-protocol", "old version that others use", network.old_version_that_others_use),
+    Case("encrypted-trouble", "long polls", encrypted.stalled(3, 0.5)),
+    Case("encrypted-trouble", "quick handshakes", encrypted.slow(0.1)),
     Case("slow-broker", "alike", partial(network.brokers, (10, 14, 12))),
     Case("slow-broker", "another cluster", partial(clusters.peers, "other")),
     Case("transport-trouble", "a single loss", partial(network.lossy, 40, 0.25)),

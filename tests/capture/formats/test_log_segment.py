@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture.formats.log_segment import PIECE, SegmentPackets, is_segment
+from kafkasniff.cli.environment import Exit
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
@@ -134,3 +135,11 @@ def test_hostile_bytes_give_no_more_than_they_are() -> None:
 def test_other_files_are_no_segments(head: bytes) -> None:
     assert not is_segment(head)
     assert is_segment(batches(0)[0])
+
+
+def test_an_index_is_refused_with_the_name_of_what_has_the_records(file: Path) -> None:
+    file.parent.mkdir()
+    file.with_suffix(".index").write_bytes(bytes(40))
+    result = kafkasniff("decode", file.with_suffix(".index"))
+    assert result.code == Exit.CAPTURE
+    assert result.err.endswith("is not a capture (neither pcap nor pcapng); its records are in the .log file\n")

@@ -54,6 +54,7 @@ _OTHER_MEANINGS = {
 LACKS: Final[dict[str, set[str]]] = {
     **dict.fromkeys(_FILTERS, _NO_FILTER),
     **dict.fromkeys(("--port", "--max-frame", "--keylog", "--memory"), _NO_CAPTURE),
+    "--definitions": {"completion", "help", "schemas"},
     # It shows no topics.
     "--topic-ids": _NO_CAPTURE | {"tls"},
     "--topic": _NO_CAPTURE | {"tls", "mcp"},

@@ -45,6 +45,14 @@ BEARER = (
 BEARER_ERROR = (
     b'{"status":"invalid_token","scope":"example_scope","openid-configuration":"https://example.com/.well-known/x"}'
 )
+# The fields that the README of aws-msk-iam-auth lists; the access key is the example of AWS's documentation.
+MSK_IAM = (
+    b'{"version":"2020_10_22","host":"b-1.example.kafka.us-east-1.amazonaws.com","user-agent":"client",'
+    b'"action":"kafka-cluster:Connect","x-amz-algorithm":"AWS4-HMAC-SHA256",'
+    b'"x-amz-credential":"AKIAIOSFODNN7EXAMPLE/20261130/us-east-1/kafka-cluster/aws4_request",'
+    b'"x-amz-date":"20261130T000000Z","x-amz-security-token":"hidden","x-amz-signedheaders":"host",'
+    b'"x-amz-expires":"900","x-amz-signature":"hidden"}'
+)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])
@@ -73,6 +81,10 @@ def test_scram(mechanism: str | None, direction: Direction, data: bytes, expecte
         ),
         ("OAUTHBEARER", "request", b"\x01", {"message": "client-error-ack"}),
         ("OAUTHBEARER", "response", BEARER_ERROR, {"message": "server-error", "error": json.loads(BEARER_ERROR)}),
+        ("AWS_MSK_IAM", "request", MSK_IAM, {"message": "credentials", "username": "AKIAIOSFODNN7EXAMPLE"}),
+        ("AWS_MSK_IAM", "response", b'{"version":"2020_10_22","request-id":"7d1f"}', {"message": "server-final"}),
+        ("AWS_MSK_IAM", "request", MSK_IAM.replace(b"/aws4_", b"/aws5_"), {"message": None}),
+        ("AWS_MSK_IAM", "request", MSK_IAM[:-1], {"message": None}),
         ("GSSAPI", "request", bytes.fromhex("6082027306092a864886f7120102020100") + b"x" * 20, {"message": "ap-req"}),
         ("GSSAPI", "response", bytes.fromhex("606f06092a864886f7120102020200") + b"x" * 20, {"message": "ap-rep"}),
         ("GSSAPI", "response", bytes.fromhex("607e06092a864886f7120102020300") + b"x" * 20, {"message": "krb-error"}),
