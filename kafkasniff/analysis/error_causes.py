@@ -28,6 +28,8 @@ CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
 MAX_CAUSES: Final = 10_000
 """Maximum number of errors of one response that are examined; for the others only the codes count."""
+MAX_REMEMBERED: Final = 4096
+"""Maximum length of a body that is read once for all detectors."""
 NAMES: Final = ("group_id", "transactional_id", "resource_name", "key", "user", "member_id", "log_dir", "feature")
 """Fields that name the subject of a struct, besides topics."""
 CAUSE_COLUMNS: Final = ("api_key", "error_code", "error_count", "partitions", "response_body")
@@ -69,10 +71,17 @@ def causes_in(api_key: int, body: str) -> tuple[Cause, ...]:
 
     `body`: as JSON, possibly truncated; then there are none.
     """
+    return _remembered(api_key, body) if len(body) <= MAX_REMEMBERED else _read(api_key, body)
+
+
+def _read(api_key: int, body: str) -> tuple[Cause, ...]:
     try:
         return tuple(_causes(api_key, msgspec.json.decode(body)))
     except msgspec.DecodeError:
         return ()
+
+
+_remembered: Final = lru_cache(maxsize=1024)(_read)
 
 
 def _causes(api_key: int, body: Any) -> Iterator[Cause]:

@@ -21,6 +21,7 @@ Memory is bounded (`Shape.bound`). `Shape.keep` defines what happens above the b
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -158,6 +159,8 @@ class Partials:
         names = [name for name, _ in shape.keys]
         if not names:
             return table
+        if shape.each and not shape.measures:
+            return self._first_of_each(table)
         if shape.measures and all(how == "first" for _, _, how in shape.measures):
             folded = self._firsts(table)
             return self._first_of_each(folded) if shape.each else folded
@@ -183,18 +186,26 @@ class Partials:
         return table.take(firsts.column("__row_first"))
 
     def _first_of_each(self, table: pa.Table) -> pa.Table:
-        names = [name for name, _ in self.shape.keys]
-        group = list(self.shape.group or names)
-        table = table.take(self._by_order(table))
-        rows = table.select(group).append_column("__row", pa.array(np.arange(table.num_rows)))
-        lists = rows.group_by(group, use_threads=False).aggregate([("__row", "list")]).column("__row_list")
-        return table.take(pc.list_flatten(pc.list_slice(lists, 0, self.shape.each)))
+        """The first different rows of each group."""
+        group = list(self.shape.group or [name for name, _ in self.shape.keys])
+        rest = [name for name in self._places() if name not in group]
+        # Numbers are sorted and compared, not the texts of groups.
+        rows = pa.table({"__group": _numbers(table, group), **{name: table[name] for name in rest}}).combine_chunks()
+        order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names])
+        rows = rows.take(order)
+        begins = _differ(rows["__group"])
+        different = np.logical_or.reduce([begins, *(_differ(rows[name]) for name in rest)])
+        order, begins = order.filter(pa.array(different)), begins[different]
+        within = np.arange(len(begins)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
+        return table.take(order.filter(pa.array(within < self.shape.each)))
 
     def _by_order(self, table: pa.Table) -> pa.Array:
         """The places of rows by `Shape.order`."""
-        # Including the other keys, so that the same rows stay if several are equally early.
-        names = dict.fromkeys((*self.shape.order, *(name for name, _ in self.shape.keys)))
-        return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
+        return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in self._places()])
+
+    def _places(self) -> dict[str, None]:
+        """`Shape.order`, then the other keys, so that the same rows stay if several are equally early."""
+        return dict.fromkeys((*self.shape.order, *(name for name, _ in self.shape.keys)))
 
     def _bounded(self, table: pa.Table) -> pa.Table:
         while (
@@ -282,6 +293,26 @@ class Partials:
 def _empty(keys: tuple[tuple[str, pa.DataType], ...], measures: tuple[tuple[str, pa.DataType, How], ...]) -> pa.Table:
     """No rows of keys and measures: made once, since a run has hundreds of partial answers, most of them empty."""
     return pa.schema([*keys, *((name, kind) for name, kind, _ in measures)]).empty_table()
+
+
+def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """A number for each row, the same for equal values of some columns."""
+    rows = table.select(names).append_column("__row", pa.array(np.arange(table.num_rows)))
+    lists = rows.group_by(names, use_threads=False).aggregate([("__row", "list")])["__row_list"].combine_chunks()
+    numbers = np.empty(table.num_rows, np.int64)
+    numbers[pc.list_flatten(lists).to_numpy()] = pc.list_parent_indices(lists).to_numpy()
+    return numbers
+
+
+def _differ(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether each value differs from the one before; nulls are equal."""
+    after, before = values.slice(1), values.slice(0, max(len(values) - 1, 0))
+    same = pc.fill_null(pc.equal(after, before), False)
+    if values.null_count:
+        same = pc.or_(same, pc.and_(pc.is_null(after), pc.is_null(before)))
+    differ = np.ones(len(values), np.bool_)
+    differ[1:] = ~same.to_numpy()
+    return differ
 
 
 def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.parquet_footer import Footer
+if TYPE_CHECKING:
+    from kafkasniff.analysis.parquet_footer import Footer
 
 __all__ = ["RowSelection"]
 

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.detectors import Detectors, Finding
-from kafkasniff.analysis.detectors.detector import united
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.security import ClientIdentity, SecurityView
+from kafkasniff.analysis.table_readers import TableReaders, united
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
@@ -87,14 +87,13 @@ class Gathering:
         self._traffic, self._errors, self._latencies = TrafficOverTime(), ErrorsOverTime(), LatenciesOverTime()
         self._ladder = Ladder()
         self._security = SecurityView()
-
-    @property
-    def _own(self) -> tuple[Accumulator[Any], ...]:
-        return (self._traffic, self._errors, self._latencies, self._ladder, self._security)
+        counts = (self._traffic, self._errors, self._latencies)
+        self._own: tuple[Accumulator[Any], ...] = (*counts, self._ladder, self._security)
+        self._readers = TableReaders(self._own)
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns, without those of detectors."""
-        return united(self.overview.reads(), *(part.reads() for part in self._own))
+        return united(self.overview.reads(), self._readers.reads)
 
     @property
     def bodies(self) -> WantedBodies:
@@ -112,9 +111,7 @@ class Gathering:
 
     def _take(self, batch: pa.RecordBatch, table: str) -> None:
         self.overview.update(batch, table)
-        for part in self._own:
-            if table in part.reads():
-                part.update(batch, table)
+        self._readers.update(batch, table)
 
     def read(self, export: Export) -> None:
         """Take the rows of an export. Raises CaptureError and UsageError like `Export.batches`."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 from typing import Any
 
@@ -18,6 +19,14 @@ from tests.analysis.test_accumulator import ACCUMULATORS
 NUMBER = pa.int64()
 COUNTED = Shape(keys=(("key", NUMBER),), measures=(("count", NUMBER, "sum"),), weight="count", bound=40)
 SAMPLED = Shape(keys=(("hash", NUMBER),), measures=(("count", NUMBER, "sum"),), keep="sampled", sample="hash", bound=32)
+EACH = Shape(
+    keys=(("group", NUMBER), ("at", NUMBER), ("id", NUMBER)),
+    order=("at", "id"),
+    keep="earliest",
+    group=("group",),
+    each=3,
+    bound=50,
+)
 EARLIEST = Shape(keys=(("at", NUMBER), ("id", NUMBER)), order=("at", "id"), keep="earliest", bound=20)
 
 
@@ -69,6 +78,19 @@ def test_the_earliest_are_kept_in_any_order(data: st.DataObject) -> None:
     part = merged(EARLIEST, data, [rows(EARLIEST, [at], [number]) for at, number in values])
     assert content(part) == sorted(values)[: EARLIEST.bound]
     assert part.lost.rows == max(len(values) - EARLIEST.bound, 0)
+
+
+@given(st.data())
+def test_the_earliest_of_each_group_are_kept_in_any_order(data: st.DataObject) -> None:
+    number = st.integers(0, 5) | st.none()
+    values = data.draw(st.lists(st.tuples(number, number, number), max_size=60))
+    part = merged(EACH, data, [rows(EACH, *([one] for one in row)) for row in values])
+    # A null comes after all numbers.
+    order = [tuple((one is None, one or 0) for one in row) for row in set(values)]
+    kept = [row for row in order if sum(one[0] == row[0] and one < row for one in order) < EACH.each]
+    assert Counter(tuple(row.values()) for row in part.table().to_pylist()) == Counter(
+        tuple(None if missing else one for missing, one in row) for row in kept
+    )
 
 
 @pytest.mark.parametrize("owner", [*map(find_detector, detector_names()), *map(find_question, ACCUMULATORS), Ladder])

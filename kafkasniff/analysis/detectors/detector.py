@@ -36,6 +36,7 @@ from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.table_readers import united
 from kafkasniff.engine.wanted_bodies import Bodies
 
 __all__ = ["Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
@@ -182,22 +183,6 @@ class Detector(Accumulator[P]):
         """A finding about one row of a `Tally`; `subject`: the columns that identify it; `details`: as in `finding`."""
         times = {name: row[name] for name in ("count", "first", "last")}
         return self.finding(severity, title, subject=subject_of(row, *subject), evidence=evidence, **times, **details)
-
-
-def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:
-    """The combined needs of all readings: columns and APIs. A table is optional if all treat it as optional."""
-    found: dict[str, TableReading] = {}
-    for reading in readings:
-        for table, wanted in reading.items():
-            known = found.get(table)
-            if known is None:
-                found[table] = wanted
-                continue
-            apis = None
-            if known.apis is not None and wanted.apis is not None:
-                apis = tuple(dict.fromkeys((*known.apis, *wanted.apis)))
-            found[table] = TableReading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
-    return found
 
 
 def evidence_shape(keys: tuple[tuple[str, pa.DataType], ...]) -> Shape:

@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.columns import BROKER, broker_endpoint, in_any, only
 from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
-from kafkasniff.analysis.detectors.detector import Detector, united
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding, worst_first
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.known_clusters import ALONE
 from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.table_readers import TableReaders, sharing
 from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.errors import UsageError
@@ -27,8 +27,6 @@ __all__ = ["MAX_FINDINGS", "Detectors"]
 
 MAX_THRESHOLD: Final = 1 << 56
 """Largest value of a threshold: two years in nanoseconds. Twice that still fits where it is compared."""
-_MORE: Final = (BROKER, "_endpoints")
-"""Columns that no detector asks for: the broker's endpoint, made once for all, and what only staged rows have."""
 MAX_FINDINGS: Final = 100
 """Maximum number of findings of one detector, since thousands of clients may do the same thing."""
 
@@ -53,16 +51,7 @@ class Detectors:
         named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
         self._beside = () if named else (UndecodedTraffic(),)
         self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
-        readers: list[Accumulator[Any]] = [*self._all, *([self._clusters] if self._clusters else [])]
-        reads = united(*(one.reads() for one in readers))
-        self._shared = {table: _shared(readers, table) for table in reads}
-        # Their rows are selected by API.
-        by_api = {
-            table: TableReading(("api",), reads[table].apis, reads[table].optional)
-            for table, shared in self._shared.items()
-            if any(reading.apis is not None for reading, _ in shared)
-        }
-        self._reads = united(reads, by_api)
+        self._readers = TableReaders([*self._all, *([self._clusters] if self._clusters else [])])
         self.bodies = WantedBodies(Clusters.bodies() if self._clusters else None)
         """The bodies that are needed as JSON."""
         for one in self.detectors:
@@ -79,22 +68,14 @@ class Detectors:
 
     def reads(self) -> dict[str, TableReading]:
         """Tables with their needed columns."""
-        return self._reads
+        return self._readers.reads
 
     def has(self, table: str) -> None:
         """Note that a table exists, though it may have no rows; detectors need not know."""
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table."""
-        if "broker_ip" in batch.schema.names:
-            batch = batch.append_column(BROKER, broker_endpoint(batch))
-        more = [name for name in _MORE if name in batch.schema.names]
-        for reading, readers in self._shared.get(table, ()):
-            rows = batch.select([*reading.columns, *more])
-            if reading.apis is not None:
-                rows = only(rows, in_any(batch, "api", reading.apis))
-            for one in readers if rows.num_rows else ():
-                one.update(rows, table)
+        self._readers.update(batch, table)
 
     def read(self, export: Export, since_ns: int | None = None, until_ns: int | None = None) -> None:
         """Take the rows of an export. Detectors whose tables it lacks do without, as reported in `notes`.
@@ -143,10 +124,10 @@ class Detectors:
             for table in self._clusters.reads():
                 wanted.setdefault(table, []).append(self._clusters)
         for table, some in wanted.items():
-            for reading, readers in _shared(some, table):
+            for reading, readers in sharing(some, table):
                 for batch in export.batches(table, reading, since_ns, until_ns):
-                    for reader in readers:
-                        reader.update(batch, table)
+                    for reader, columns in readers:
+                        reader.update(batch.select(columns), table)
 
     def merge(self, other: Detectors) -> None:
         """Merge another's rows. Raises ValueError if it has other detectors or thresholds."""
@@ -185,16 +166,6 @@ class Detectors:
             *self._notes,
             *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
         ]
-
-
-def _shared(readers: Iterable[Accumulator[Any]], table: str) -> list[tuple[TableReading, list[Accumulator[Any]]]]:
-    """Those that look at the same rows of a table, and what they read of it together."""
-    by_apis: dict[tuple[str, ...] | None, list[Accumulator[Any]]] = {}
-    for one in readers:
-        reading = one.reads().get(table)
-        if reading is not None:
-            by_apis.setdefault(reading.apis, []).append(one)
-    return [(united(*(one.reads() for one in some))[table], some) for some in by_apis.values()]
 
 
 def _settings(settings: Iterable[str]) -> dict[str, dict[str, str]]:

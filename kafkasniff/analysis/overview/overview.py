@@ -39,6 +39,7 @@ from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.overview.topics import FLOWS, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.rebalances import Rebalances
+from kafkasniff.analysis.table_readers import TableReaders
 from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
@@ -74,6 +75,7 @@ class Overview:
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
         self._clusters = Clusters()
         self._visibility = Visibility()
+        self._readers = TableReaders(self._parts)
         self._seen: set[str] = set()
 
     @property
@@ -103,9 +105,7 @@ class Overview:
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table."""
         self._seen.add(table)
-        for part in self._parts:
-            if table in part.reads():
-                part.update(batch, table)
+        self._readers.update(batch, table)
 
     def merge(self, other: Overview) -> None:
         """Merge another's rows."""

@@ -99,7 +99,7 @@ class Clients(Section):
     _KEYS: ClassVar = ("client_id", "client_ip", "software_name", "software_version")
 
     def reads(self) -> Mapping[str, TableReading]:
-        return {"exchanges": TableReading((*self._KEYS, *COUNTED))}
+        return {"exchanges": TableReading((*self._KEYS, "connection_id", *COUNTED))}
 
     def shapes(self) -> Mapping[str, Shape]:
         keys = (*((name, TEXT) for name in self._KEYS), ("connection_id", pa.int64()))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,17 +15,15 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReadin
 from kafkasniff.analysis.columns import (
     column,
     datetimes,
-    failed_partitions,
-    keys_of,
     only,
     partition_errors,
     repeated,
     table_of,
 )
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
+from kafkasniff.analysis.error_causes import causes_of
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.schema.errors import error_name
 
 __all__ = ["ErrorParameters", "Errors", "error_codes"]
@@ -149,56 +146,20 @@ def error_codes(batch: pa.RecordBatch) -> pa.Table:
     return pa.concat_tables([counted, pa.table(inside, schema=counted.schema)])
 
 
-_Codes = list[tuple[int | None, str | None, int]]
-
-
-def _of_bodies(batch: pa.RecordBatch) -> tuple[list[_Codes], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Different codes, topics and times of exchanges, and which of them each exchange has.
-
-    Equal bodies are read once.
-    """
-    names = ("api_key", "error_code", "error_count", "response_body")
-    bodies, number = keys_of(batch, names)
-    found: list[_Codes] = []
-    whole: list[bool] = []
-    for api_key, _, count, body in zip(*(bodies.column(name).to_pylist() for name in names), strict=True):
-        plan = None if api_key is None else plan_of(api_key, "response")
-        inside = Counter(() if body is None else _codes_in(msgspec.json.decode(body), plan or EntityPlan()))
-        whole.append(inside.total() == count)
-        found.append([(*key, times) for key, times in inside.items()])
-    rest = np.flatnonzero(~np.array(whole, np.bool_)[number])
-    few = batch.take(pa.array(rest))
-    columns = (column(few, name).to_pylist() for name in ("error_code", "error_count"))
-    for row, partitions, code, count in zip(rest.tolist(), failed_partitions(few), *columns, strict=True):
-        own = Counter[tuple[int | None, str | None]](
-            (one["error_code"], one["topic"] or one["topic_id"]) for one in partitions
-        )
-        if code and all(one != code for one, _ in own):
+def _of_bodies(
+    batch: pa.RecordBatch,
+) -> tuple[list[list[tuple[int | None, str | None, int]]], np.ndarray[Any, np.dtype[np.int64]]]:
+    """Different codes, topics and times of exchanges, and which of them each exchange has."""
+    causes, number = causes_of(batch)
+    found: list[list[tuple[int | None, str | None, int]]] = [[] for _ in causes]
+    places, rows = np.unique(number, return_index=True)
+    columns = (column(batch, name).take(pa.array(rows)).to_pylist() for name in ("error_code", "error_count"))
+    for place, code, count in zip(places.tolist(), *columns, strict=True):
+        # A body that contradicts the count says nothing.
+        some = [one for one in causes[place] if len(causes[place]) == count or one.partition]
+        own = Counter[tuple[int | None, str | None]]((one.code, one.topic) for one in some)
+        if code and own.total() < count and all(one != code for one, _ in own):
             own[code, None] += 1
-        own[None, None] += count - own.total()
-        number[row] = len(found)
-        found.append([(*key, times) for key, times in own.items() if times])
+        own[None, None] += max(count - own.total(), 0)
+        found[place] = [(*key, times) for key, times in own.items() if times]
     return found, number
-
-
-def _codes_in(body: Any, whole: EntityPlan) -> Iterator[tuple[int, str | None]]:
-    """The error codes of a body that are not zero, each with the topic of its enclosing struct."""
-    waiting: list[tuple[Any, EntityPlan, str | None]] = [(body, whole, None)]
-    while waiting:
-        node, plan, topic = waiting.pop()
-        if isinstance(node, list):
-            waiting += [(one, plan, topic) for one in node]
-        elif isinstance(node, dict):
-            name = node.get(plan.topic) if plan.topic else None
-            name = name if isinstance(name, str) else node.get("_topic_name")
-            topic = name if isinstance(name, str) else topic
-            below = dict(plan.children)
-            for field, value in node.items():
-                # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.
-                if field.startswith("_"):
-                    continue
-                if isinstance(value, int) and field.endswith("error_code"):
-                    if value:
-                        yield value, topic
-                elif isinstance(value, dict | list):
-                    waiting.append((value, below.get(field, EntityPlan()), topic))

@@ -8,6 +8,13 @@ from kafkasniff.errors import UsageError
 from tests.analysis.tables import answers, asked, exchange, pick
 
 
+def test_a_topic_of_a_body_that_is_known_only_by_id() -> None:
+    parts = [{"partition_index": 3, "error_code": 100}]
+    body = {"responses": [{"topic_id": "AAAAAAAAAAAAAAAAAAAAAg", "partitions": parts}]}
+    found = answers("errors", [exchange("Fetch", error_count=1, response_body=body)])
+    assert pick(found, "topic", "error", "errors") == [("AAAAAAAAAAAAAAAAAAAAAg", "UNKNOWN_TOPIC_ID", 1)]
+
+
 @pytest.mark.parametrize("body", [None, "{}", '{"error_code":1}', "[]"])
 def test_the_rest_is_unknown_without_a_matching_body(body: str | None) -> None:
     found = answers("errors", [exchange("CreateTopics", error_code=36, error_count=3, response_body=body)])
