@@ -10,7 +10,7 @@ from typing import Final
 from kafkasniff.kafka.apis.dissectors import api, api_by_name
 from kafkasniff.kafka.apis.named_apis import HANDSHAKE
 
-__all__ = ["is_between_brokers", "is_broker", "is_for_controllers", "is_work"]
+__all__ = ["is_between_brokers", "is_broker", "is_for_controllers", "is_forwarded", "is_work"]
 
 # Client ids that brokers use: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
@@ -51,6 +51,13 @@ def is_for_controllers(name: str | None) -> bool:
         return False
     found = api_by_name(name)
     return name.startswith("quorum ") or (found is not None and tuple(found.listeners) == ("controller",))
+
+
+@lru_cache(maxsize=1024)
+def is_forwarded(name: str | None) -> bool:
+    """Whether brokers pass requests of this name to the controller (KIP-590), as far as they change something."""
+    found = None if name is None else api_by_name(name)
+    return found is not None and found.definition.administers and {"broker", "controller"} <= {*found.listeners}
 
 
 @lru_cache(maxsize=1024)  # names come from the tables

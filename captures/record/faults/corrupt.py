@@ -49,6 +49,25 @@ def _damaged_on_the_way(stage: Stage) -> None:
         writer.wait()
 
 
+def _malformed(stage: Stage, tags: bytes) -> None:
+    """A client whose Metadata requests (version 9) end in these tagged fields (KIP-482); another one works."""
+    broker = stage.broker()
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    stage.clients.append("a socket of Python that is given whole requests")
+    with stage.recording(broker.port()):
+        writer = stage.start(rdkafka(stage, 3, broker.bootstrap(), linger_ms="0"))
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", broker.port()), timeout=5) as client:
+                for number in range(2):
+                    message = struct.pack(">hhi", 3, 9, number) + b"\0\6editor\0" + b"\2\7orders\0\0\0\0"
+                    message += tags if number else b"\0"
+                    client.sendall(struct.pack(">i", len(message)) + message)
+                    size = int.from_bytes(client.recv(4, socket.MSG_WAITALL))
+                    client.recv(size, socket.MSG_WAITALL)
+            time.sleep(0.3)
+        writer.wait()
+
+
 def _damaged_on_disk(stage: Stage) -> None:
     """A byte of a stored batch changes; a consumer comes to it, and is started again."""
     broker = stage.broker(properties=QUICK_GROUPS)
@@ -174,6 +193,18 @@ FAULTS = [
         "batch-damaged.pcap",
         "a client whose batches have a wrong checksum: refused again and again (CORRUPT_MESSAGE)",
         _damaged_on_the_way,
+    ),
+    Fault(
+        "request-malformed.pcap",
+        "a client whose second request on each connection announces more tagged fields than it has: the broker closes "
+        "the connection",
+        lambda stage: _malformed(stage, b"\2\0\2ab"),
+    ),
+    Fault(
+        "request-with-unknown-tag.pcap",
+        "the same with a tagged field that Kafka does not know: skipped",
+        lambda stage: _malformed(stage, b"\1\x63\2ab"),
+        looks_like="request-malformed.pcap",
     ),
     Fault(
         "batch-damaged-on-disk.pcap",

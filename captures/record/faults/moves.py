@@ -10,6 +10,7 @@ from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import java, rdkafka
 from .network import QUICK_SESSIONS
+from .positions import groups
 from .waits import java_waits
 
 _OPEN = SniffOptions(until_quiet=False)
@@ -48,6 +49,21 @@ def _controller(stage: Stage, reached: bool) -> None:
     with stage.recording(port, other):
         broker.launch()
         time.sleep(12)
+
+
+def _unserved(stage: Stage, killed: bool) -> None:
+    """A client creates topics at a broker; its only controller may be gone."""
+    controller = stage.broker(start=False, properties={"metadata.max.idle.interval.ms": "0"}, roles=("controller",))
+    controller.launch()
+    broker = stage.broker(properties={"broker.session.timeout.ms": "60000"}, controller=controller)
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "2"))
+    with stage.recording(broker.port()):
+        stage.start(rdkafka(stage, 60, broker.bootstrap(), every="1", client_id="writer"))
+        if killed:
+            controller.kill()
+        for topic in ("payments", "refunds"):
+            stage.run(groups("create", broker, 0, "client.id=deployer", topic=topic), fails=True)
+        time.sleep(4)
 
 
 def _at_controller(stage: Stage) -> None:
@@ -91,6 +107,19 @@ FAULTS = [
         "the same, once",
         _moves(1),
         looks_like="leaders-move.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controller-gone.pcap",
+        "topics are created at a broker whose only controller is gone: no answer (captured at the broker)",
+        lambda stage: _unserved(stage, killed=True),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "controller-there.pcap",
+        "the same with the controller",
+        lambda stage: _unserved(stage, killed=False),
+        looks_like="controller-gone.pcap",
         sniff=_OPEN,
     ),
     Fault(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from ..broker import Listener, RealBroker
 from ..distribution import DEFAULT_VERSION, python_with
 from ..programs import CLIENTS, CONFLUENT, SASL, SHARE_GROUPS, java_program
+from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import greeted_session, rdkafka
 from .waits import java_waits, librdkafka
@@ -15,6 +16,7 @@ from .waits import java_waits, librdkafka
 _LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
 _SESSIONS = Listener(SASL.name, SASL.protocol, properties={**SASL.properties, "connections.max.reauth.ms": "3000"})
 _QUICK_TIMEOUTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+_OPEN = SniffOptions(until_quiet=False)
 _SMALL_QUEUE = ("queued.min.messages=100", "queued.max.messages.kbytes=8", "fetch.message.max.bytes=4000")
 """librdkafka otherwise reads far ahead of the program."""
 
@@ -82,6 +84,19 @@ def _restarts(*words: str) -> Callable[[Stage], None]:
                 stage.run(groups(word, broker, 10), fails=True)
 
     return play
+
+
+def _stops(stage: Stage, word: str, *, early: bool) -> None:
+    """The only member of a group ends and is not started again, while records are written: `early`, also before."""
+    broker = _broker(stage, 40)
+    writer = rdkafka(stage, 25 if early else 15, broker.bootstrap(), client_id="writer")
+    with stage.recording(broker.port()):
+        if early:
+            stage.start(writer)
+        stage.run(groups(word, broker, 10 if early else 40, "client.id=reader"), fails=True)
+        if not early:
+            stage.start(writer)
+        time.sleep(15)
 
 
 def _share(stage: Stage, records: int, times: int) -> None:
@@ -213,6 +228,20 @@ FAULTS = [
         "a consumer fails at the first record without a commit, is started again, and continues",
         _restarts("stops-at-0", "once"),
         looks_like="poison-record-twice.pcap",
+    ),
+    Fault(
+        "poison-record-once.pcap",
+        "a consumer fails at record 7, leaves its group, and is not started again; records are still written",
+        lambda stage: _stops(stage, "stops-at-7", early=True),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "group-done.pcap",
+        "a consumer reads the 40 records that are there, leaves its group, and is not started again; then others are "
+        "written",
+        lambda stage: _stops(stage, "takes-40", early=False),
+        looks_like="poison-record-once.pcap",
+        sniff=_OPEN,
     ),
     Fault(
         "share-group-archives.pcap",

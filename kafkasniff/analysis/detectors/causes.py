@@ -39,7 +39,10 @@ _NETWORK: Final = ("far", "queue", "narrow", "outage", "large-packets")
 """What `trouble` of a finding of transport-trouble makes requests late or unanswered."""
 _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "not-leader": ("56", "unreached-listeners", "broker-gone", "late-answers"),
-    "unanswered-requests": (*_NETWORK, "broker-gone", "wrong-protocol", "cut-connections", "unreached-listeners"),
+    "unanswered-requests": (
+        *(*_NETWORK, "broker-gone", "wrong-protocol", "cut-connections", "unreached-listeners"),
+        "malformed-messages",
+    ),
     "late-answers": ("broker-gone", *_NETWORK, "follower"),
     "follower": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 import pyarrow as pa
 from msgspec import Meta
@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.connections_known import (
     connections_shape,
 )
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape, united
-from kafkasniff.analysis.detectors.finding import Evidence, Finding
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.problems_known import (
     PROBLEMS,
     REJECTED,
@@ -37,13 +37,18 @@ from kafkasniff.text.printable import word
 
 __all__ = ["ConnectionChurn"]
 
+VALUES: Final = ("opened", "short", "reset", "without_requests", "requests")
+
 
 class ChurnThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `ConnectionChurn`."""
 
     every: Annotated[Duration, Meta(ge=1, description="Time span in which connections are counted.")] = 60_000_000_000
     at_least: Annotated[int, Meta(ge=1, description="This many connections of a client in a span are churn …")] = 20
-    short: Annotated[Duration, Meta(ge=0, description="A connection that lasted at most this long is short.")] = (
+    crowd: Annotated[
+        int, Meta(ge=1, description="… or this many of an address under different client ids, fewer each …")
+    ] = 60
+    short: Annotated[Duration, Meta(ge=0, description="A connection that ended within this time is short.")] = (
         5_000_000_000
     )
     share: Annotated[float, Meta(ge=0, le=1, description="… if at least this fraction of them was short.")] = 0.5
@@ -52,9 +57,10 @@ class ChurnThresholds(Parameters, frozen=True, kw_only=True):
 class ConnectionChurn(Detector[ChurnThresholds]):
     """Periods in which a client opened many connections, most of them short-lived.
 
-    If the broker refused at least `share` of them, the finding names the refusal.
+    If the broker refused at least `share` of them, the finding names the refusal. Programs whose clients have a new id
+    each time, as those of Kafka's Java libraries do (`producer-1`, `producer-2` …), are known by their address.
 
-    Caveats: connections that are not decrypted do not count.
+    Caveats: connections that are not decrypted do not count. Many programs that share an address (NAT) look like one.
     """
 
     name: ClassVar[str] = "connection-churn"
@@ -63,7 +69,7 @@ class ConnectionChurn(Detector[ChurnThresholds]):
 
     def questions(self) -> Mapping[str, Accumulator[Any]]:
         limits = self.thresholds
-        return {"churn": Churn(ChurnParameters(every=limits.every, short=limits.short, at_least=limits.at_least))}
+        return {"churn": Churn(ChurnParameters(every=limits.every, short=limits.short))}
 
     def reads(self) -> Mapping[str, TableReading]:
         problems = TableReading(PROBLEMS.columns, optional=True)
@@ -93,11 +99,21 @@ class ConnectionChurn(Detector[ChurnThresholds]):
     def findings(self) -> list[Finding]:
         limits, evidence = self.thresholds, self.evidence("evidence")
         by_client: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        crowds: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.parts["churn.connections"].table().to_pylist():
-            if row["opened"] >= limits.at_least and row["short"] >= limits.share * row["opened"]:
-                by_client.setdefault((row["client_id"], row["client_ip"]), []).append(row)
+            if row["opened"] < limits.at_least:
+                crowds.setdefault((row["span"], row["client_ip"]), []).append(row)
+            elif row["short"] >= limits.share * row["opened"]:
+                by_client.setdefault((row["client_id"], row["client_ip"]), []).append(
+                    {**row, "ids": [row["client_id"]]}
+                )
+        for rows in crowds.values():
+            if len(rows) > 1 and sum(row["opened"] for row in rows) >= limits.crowd:
+                crowd = _together(rows)
+                if crowd["short"] >= limits.share * crowd["opened"]:
+                    by_client.setdefault((None, crowd["client_ip"]), []).append(crowd)
         refusals = self._refusals() if by_client else {}
-        return [self._finding(key, rows, refusals.get(key, []), evidence) for key, rows in by_client.items()]
+        return [self._finding(rows, refusals, evidence) for rows in by_client.values()]
 
     def _refusals(self) -> dict[tuple[Any, ...], list[tuple[int | None, str]]]:
         """Time and cause of each refused connection, by client."""
@@ -121,20 +137,24 @@ class ConnectionChurn(Detector[ChurnThresholds]):
 
     def _finding(
         self,
-        key: tuple[Any, ...],
         rows: list[dict[str, Any]],
-        refusals: list[tuple[int | None, str]],
+        refusals: Mapping[tuple[Any, ...], list[tuple[int | None, str]]],
         evidence: Mapping[tuple[Any, ...], tuple[Evidence, ...]],
     ) -> Finding:
         limits = self.thresholds
         worst = max(rows, key=lambda row: (row["opened"], -(row["span"] or 0)))
+        keys = [(client_id, worst["client_ip"]) for client_id in worst["ids"]]
+        who = client(worst) if not keys[1:] else f"{plural(len(keys), 'client')} at {word(worst['client_ip'])}"
         spans = [row["span"] for row in rows if row["span"] is not None]
         more = f", and likewise in {plural(len(rows) - 1, 'other such span')}" if rows[1:] else ""
         inside = [
-            why for time, why in refusals if worst["span"] is None or (time or 0) // limits.every == worst["span"]
+            why
+            for key in keys
+            for time, why in refusals.get(key, ())
+            if worst["span"] is None or (time or 0) // limits.every == worst["span"]
         ]
         refused = len(inside) >= limits.share * worst["opened"] and bool(inside)
-        values = {name: worst[name] for name in ("opened", "short", "reset", "without_requests", "requests")}
+        values: dict[str, Any] = {name: worst[name] for name in VALUES}
         if refused:
             # The most frequent cause; among equally frequent ones the first by name.
             cause = min(Counter(inside).items(), key=lambda one: (-one[1], one[0]))[0]
@@ -148,8 +168,10 @@ class ConnectionChurn(Detector[ChurnThresholds]):
         else:
             what = f"{worst['short']:,} of them for less than {elapsed(limits.short)}"
             meaning = (
-                "Each connection costs a version exchange, authentication, metadata, and with TLS a handshake. "
-                "Brokers limit the number of connections per address."
+                "Each connection costs a version exchange, authentication, metadata, and with TLS a handshake; members "
+                "of groups also make their group rebalance. Brokers limit the number of connections per address. These "
+                f"carried {plural(worst['requests'], 'request')} and lasted "
+                f"{elapsed(1000 * worst['lived_us'] / worst['opened'])} on average."
             )
             advice = (
                 "Keep one producer or consumer for as long as the program runs, instead of one for each message or "
@@ -158,13 +180,20 @@ class ConnectionChurn(Detector[ChurnThresholds]):
             )
         return self.finding(
             "warning",
-            f"{client(worst)} opened {worst['opened']:,} connections within {elapsed(limits.every)}, {what}{more}",
+            f"{who} opened {worst['opened']:,} connections within {elapsed(limits.every)}, {what}{more}",
             meaning=meaning,
             advice=advice,
             subject=subject(worst, "client_id", "client_ip"),
             count=sum(row["opened"] for row in rows),
             first=min(spans) * limits.every if spans else None,
             last=(max(spans) + 1) * limits.every if spans else None,
-            evidence=evidence.get((worst["span"], *key), ()),
+            evidence=tuple(each for key in keys for each in evidence.get((worst["span"], *key), ()))[:MAX_EVIDENCE],
             values={**values, "spans": len(rows)},
         )
+
+
+def _together(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same for all clients of an address, those with the most connections first."""
+    rows = sorted(rows, key=lambda row: (-row["opened"], row["client_id"] or ""))
+    sums = {name: sum(row[name] for row in rows) for name in (*VALUES, "lived_us")}
+    return {**rows[0], **sums, "client_id": None, "ids": [row["client_id"] for row in rows]}

@@ -423,9 +423,12 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             found = "warning"
         else:
             found = "note" if total >= limits.at_least else None
-        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to.
+        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to: then a
+        # node cannot join its cluster.
         if found is not None and (is_broker(row["client_id"], ()) or _is_internal(row["api"])):
             stays = not case.solved and settles in ("operator", "program", "rights")
+            if stays and not case.successes and case.lasted >= limits.lasting and total >= limits.at_least:
+                return "error"
             found = "warning" if found == "error" or (found == "warning" and stays) else "note"
         return found
 

@@ -110,6 +110,11 @@ class LateAnswers(OwedResponses[LateThresholds]):
         rest = [one.row for one in late if not any(silence.explains(one) for silence in known)]
         return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
 
+    @property
+    def _heard(self) -> set[str]:
+        """Brokers that answered anything."""
+        return set(self.parts["answers"].table().column("broker").to_pylist())
+
     def _pausing(self, pauses: Pauses) -> Finding:
         each, owed = pauses.each, pauses.owed
         addresses = sorted({str(one.row["client_ip"]) for one in owed})
@@ -182,6 +187,17 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 "still is as likely as the leader: a leader waits for its followers for up to "
                 "replica.lag.time.max.ms. The capture does not show which."
             )
+        advice = (
+            "Compare the time with the broker's garbage collection log, with stalls of its disks (fsync, a full or "
+            "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
+            "memory (swapping)."
+        )
+        if all(one.row["api"] in _GREETINGS for one in silence.owed) and not self._heard.intersection(brokers):
+            title = f"{title}; it never answered anything in the capture"
+            advice = (
+                "Check first that a listener of Kafka is at this address and port: another service may wait for "
+                f"something else, such as the end of a line (HTTP). {advice}"
+            )
         # A short silence at the end may be a pause.
         grave = lasted >= (self.thresholds.silent if silence.back_ns is None else self.thresholds.timeout)
         severity: Severity = "error" if grave else "warning"
@@ -189,11 +205,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             severity,
             title,
             meaning=meaning,
-            advice=(
-                "Compare the time with the broker's garbage collection log, with stalls of its disks (fsync, a full or "
-                "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
-                "memory (swapping)."
-            ),
+            advice=advice,
             subject={
                 **(subject(silence.owed[0].row, "client_id", "client_ip") if len(names) == 1 else {}),
                 "broker": brokers[0] if len(brokers) == 1 else None,

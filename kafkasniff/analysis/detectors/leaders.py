@@ -67,7 +67,8 @@ class NotLeader(Detector[NotLeaderThresholds]):
     the brokers, and who asks for it; clients that are refused no more often are not reported.
 
     Caveats: a client whose partitions move one after the other looks the same, and so, briefly, does the election of a
-    KRaft controller (`__cluster_metadata`). Moves are counted by leader epochs, which releases before 2.1 do not name.
+    KRaft controller (`__cluster_metadata`). Without leader epochs (Metadata before version 7), several moves between
+    two Metadata responses of a broker count as one.
     """
 
     name: ClassVar[str] = "not-leader"

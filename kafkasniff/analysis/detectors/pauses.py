@@ -99,8 +99,9 @@ def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
     kind = {"api": with_sender(batch), "replicas": replicas}
     detector.parts["fastest"].add({**pair, **kind, "fastest_us": column(batch, "latency_us")})
     work = work_us(batch)
-    # Brokers let clients wait whose authentication fails.
+    # Brokers let clients wait whose authentication fails; what was sent again was late for the network.
     mask = (work >= HELD_US) & ~in_any(batch, "api", _AUTHENTICATION).to_numpy(zero_copy_only=False)
+    mask &= integers(column(batch, "retransmits")) == 0
     batch, work = only(batch, pa.array(mask)), work[mask]
     kind = {name: values.filter(pa.array(mask)) for name, values in kind.items()}
     end = pc.add(column(batch, "time_ns"), pc.multiply(column(batch, "latency_us"), 1000))

@@ -289,13 +289,18 @@ class GrowingLagThresholds(Parameters, frozen=True, kw_only=True):
     share: Annotated[
         float, Meta(ge=0, le=1, description="… and by at least this fraction of the records produced meanwhile.")
     ] = 0.2
+    gone: Annotated[
+        Duration, Meta(ge=0, description="Report a group that lagged and has had no members for this long.")
+    ] = 10_000_000_000
 
 
 class GrowingLag(Detector[GrowingLagThresholds]):
     """Consumers whose distance to the end of the log grows for as long as they are seen.
 
     Committed offsets are compared with the log's end; for groups that do not commit, those of Fetch requests. A group
-    that stops committing counts as long as its members send heartbeats.
+    that stops committing counts as long as its members send heartbeats, and after that if it lagged and nobody
+    continues: its program failed, at a record or otherwise. In the classic protocol, a last member that did not leave
+    the group suffices.
 
     Caveats: clients fetch ahead of their program, so only commits show what it has processed. A group that commits
     rarely is sampled at its commits only.
@@ -318,7 +323,12 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         shown: Any = (*((name, pa.int64(), "first") for name in ORDER), *highest)
         group = tuple(name for name, _ in _PARTITION)
         return {
-            "ends": Shape(keys=(*_PARTITION, *spans), measures=highest, group=group, bound=MAX_SPANS),
+            "ends": Shape(
+                keys=(*_PARTITION, *spans),
+                measures=(*highest, ("lowest", pa.int64(), "min")),
+                group=group,
+                bound=MAX_SPANS,
+            ),
             "commits": Shape(
                 keys=(("group_id", pa.string()), *_PARTITION, *spans),
                 measures=shown,
@@ -331,7 +341,9 @@ class GrowingLag(Detector[GrowingLagThresholds]):
             ),
             "members": MEMBER_SHAPE,
             "alive": Shape(
-                keys=(("group_id", pa.string()), *CLUSTER), measures=(("span", pa.int64(), "max"),), bound=MAX_GROUPS
+                keys=(("group_id", pa.string()), *CLUSTER),
+                measures=tuple((name, pa.int64(), "max") for name in ("span", "member_ns", "left_ns")),
+                bound=MAX_GROUPS,
             ),
         }
 
@@ -339,8 +351,19 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         self.parts["members"].add(member_rows(batch))
         batch = only(batch, pc.is_valid(column(batch, "time_ns")))
         alive = only(batch, pc.and_(in_any(batch, "api", MEMBER_APIS), pc.is_valid(column(batch, "group_id"))))
-        when = floor_divided(column(alive, "time_ns"), self.thresholds.every)
-        self.parts["alive"].add({**clusters(alive), "group_id": column(alive, "group_id"), "span": when})
+        time = column(alive, "time_ns")
+        # Others commit, too. Whether a heartbeat of the newer protocols leaves the group is in its body.
+        joined = pc.if_else(in_any(alive, "api", ["OffsetCommit"]), None, time)
+        may_leave = pc.or_(in_any(alive, "api", ["LeaveGroup"]), pc.ends_with(column(alive, "api"), "GroupHeartbeat"))
+        self.parts["alive"].add(
+            {
+                **clusters(alive),
+                "group_id": column(alive, "group_id"),
+                "span": floor_divided(time, self.thresholds.every),
+                "member_ns": joined,
+                "left_ns": pc.if_else(may_leave, time, None),
+            }
+        )
         rows = named(exploded(batch, ["api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "group_id"]))
         rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "partition"))))
         fetched = only(rows, in_any(rows, "api", ["Fetch"]))
@@ -357,37 +380,102 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         known = pc.fill_null(pc.greater_equal(offset, 0), False)
         rows, offset = rows.filter(known), offset.filter(known)
         shape = self.parts[part].shape
-        names = [name for name in shape.schema.names if name not in {"cluster", "span", "offset"}]
         when = floor_divided(column(rows, "time_ns"), self.thresholds.every)
-        values = {name: column(rows, name) for name in names}
-        self.parts[part].add({**clusters(rows), **values, "span": when, "offset": offset})
+        own = {"span": when, "offset": offset, "lowest": offset}
+        own = {name: values for name, values in own.items() if name in shape.schema.names}
+        names = [name for name in shape.schema.names if name != "cluster" and name not in own]
+        self.parts[part].add({**clusters(rows), **{name: column(rows, name) for name in names}, **own})
 
     def findings(self) -> Iterator[Finding]:
         ends: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        before: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         for row in self.resolved("ends").to_pylist():
             ends.setdefault(_place(row), []).append((row["span"], row["offset"]))
+            before.setdefault(_place(row), []).append((row["span"], row["lowest"]))
         groups = groups_by_client(self.parts["members"])
         commits: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.resolved("commits").to_pylist():
             commits.setdefault((row["group_id"], None, *_place(row)), []).append(row)
         series = dict(commits)
+        read: dict[tuple[Any, ...], int] = {}
         for row in self.resolved("fetches").to_pylist():
             group = groups.get((row["client_id"], row["client_ip"]))
+            read[group, row["cluster"]] = max(row["span"], read.get((group, row["cluster"]), row["span"]))
             who = None if group is not None else (row["client_id"], row["client_ip"])
             if (group, who, *_place(row)) not in commits:
                 series.setdefault((group, who, *_place(row)), []).append(row)
-        alive = {(row["group_id"], row["cluster"]): row["span"] for row in self.resolved("alive").to_pylist()}
+        alive = {(row["group_id"], row["cluster"]): row for row in self.resolved("alive").to_pylist()}
         found: dict[tuple[Any, ...], list[tuple[bool, list[Row]]]] = {}
         for key, positions in series.items():
             seen = alive.get((key[0], key[2]))
             # A group may commit rarely, but a consumer that reads fetches.
             unmoved = None if key in commits else self.thresholds.samples - 1
-            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), seen, unmoved)
+            spans = None if seen is None else seen["span"]
+            samples = _samples(sorted(positions, key=_when), sorted(ends.get(key[2:], ())), spans, unmoved)
             if self._grows(samples):
                 found.setdefault(key[:3], []).append((key in commits, samples))
+        left: dict[tuple[Any, ...], list[Row]] = {}
+        for key, positions in commits.items():
+            whole = key[0], key[2]
+            seen = alive.get(whole)
+            if key[:3] in found or seen is None or seen["member_ns"] is None or read.get(whole, 0) > seen["span"]:
+                continue
+            lost = (seen["left_ns"] or 0) < seen["member_ns"]
+            left.setdefault(whole, []).extend(self._left(positions, before.get(key[2:], []), seen["span"], lost=lost))
         for (group, who, cluster), grown in found.items():
             grown.sort(key=lambda one: (-_growth(one[1]), _name(one[1][0])))
             yield self._finding(group, who, cluster, grown)
+        for (name, cluster), rows in left.items():
+            if rows:
+                yield self._abandoned(name, cluster, sorted(rows, key=lambda row: (-row["lag"], _name(row))))
+
+    def _left(
+        self, positions: Sequence[Row], ends: Sequence[tuple[int, int]], seen: int, *, lost: bool
+    ) -> Iterator[Row]:
+        """The last commit, if it left records that were there long before, and more were written after that.
+
+        `ends`: those of the log at the beginning of each span. A program may leave records of the last span, unless its
+        last member is `lost`: it never left the group.
+        """
+        if not ends:
+            return
+        last, (begin, _), (until, end) = max(positions, key=_when), min(ends), max(ends)
+        old = max(offset for span_of, offset in ends if span_of < max(seen, begin + 1))
+        lags = last["offset"] < end if lost else last["offset"] < old < end
+        if lags and (until - seen) * self.thresholds.every >= self.thresholds.gone:
+            yield {**last, "lag": end - last["offset"], "seen": seen, "until": until, "lost": lost}
+
+    def _abandoned(self, group: str, cluster: str | None, rows: Sequence[Row]) -> Finding:
+        every, worst = self.thresholds.every, rows[0]
+        first, last = (worst["seen"] + 1) * every, (worst["until"] + 1) * every
+        names = [_name(row) for row in rows]
+        return self.finding(
+            "warning",
+            f"group {word(group)}{in_cluster(self.clusters, cluster)} has had no members for {elapsed(last - first)}, "
+            f"and nobody continues: {some(names)}, with a lag of {plural(worst['lag'], 'record')} at offset "
+            f"{worst['offset']:,}",
+            meaning=(
+                "Its last member never left the group: it was killed, or has lost its network. Records are still "
+                "written."
+                if worst["lost"]
+                else "The last member left before it had processed what was there, and records are still written. "
+                "Usually the program failed, at the record at this offset or soon after it (a poison record), and "
+                "is not started again; or it was stopped on purpose."
+            ),
+            advice=(
+                "Look at the program's log and whether it runs; with Kafka Connect, at the status of the connector's "
+                "tasks. Let it skip records that it cannot process, or write them to a dead letter topic."
+            ),
+            subject={"group_id": group, **({} if cluster is None else {"cluster": cluster})},
+            count=len(rows),
+            first=first,
+            last=last,
+            evidence=tuple(
+                Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], f"commits {row['offset']:,}")
+                for row in rows[:MAX_EVIDENCE]
+            ),
+            values={"lag": worst["lag"], "offset": worst["offset"], "partitions": names[:MAX_EVIDENCE]},
+        )
 
     def _grows(self, samples: list[Row]) -> bool:
         """Whether a lag grew from the first sample to the last, nearly all the time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -51,6 +51,9 @@ class TransportThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `TransportTrouble`."""
 
     share: Annotated[float, Meta(ge=0, le=1, description="Retransmissions as a fraction of all packets.")] = 0.01
+    heavy: Annotated[
+        float, Meta(ge=0, le=1, description="This fraction is a warning, even if no exchange was slowed down.")
+    ] = 0.05
     at_least: Annotated[int, Meta(ge=1, description="Minimum number of retransmissions between two hosts.")] = 5
     slow: Annotated[
         Duration,
@@ -331,47 +334,69 @@ class TransportTrouble(Detector[TransportThresholds]):
                 explained[pair] = explained.get(pair, 0) + row["retries"]
         hit = {(row["client_ip"], row["broker"]): (row, evidence) for row, evidence in self._hit.rows(self)}
         queued = {pair for pair, way in ways(self).items() if way.queued}
+        lossy: dict[Severity, list[dict[str, Any]]] = {}
         for row in self.parts["packets"].table().to_pylist():
-            if (row["client_ip"], row["broker"]) in queued | narrow:
+            pair = row["client_ip"], row["broker"]
+            if pair in queued | narrow:
                 continue  # acknowledgements wait in the queue, too
-            row["again"] += row["lost"] - explained.get((row["client_ip"], row["broker"]), 0)
+            row["again"] += row["lost"] - explained.get(pair, 0)
             share = row["again"] / row["packets"] if row["packets"] else 0.0
             if row["again"] < limits.at_least or share < limits.share:
                 continue
-            trouble, evidence = hit.get((row["client_ip"], row["broker"]), ({}, ()))
-            count = trouble.get("count", 0)
-            severity: Severity = "warning" if count else "note"
-            effect = "no exchange was slowed down"
-            if count:
-                effect = f"{plural(count, 'exchange')} slowed down or unanswered"
-            elif row["missing_us"] * 1000 >= limits.slow:
-                severity, effect = "warning", f"data was missing for up to {elapsed(row['missing_us'] * 1000)}"
-            yield self.finding(
-                severity,
-                f"{row['again']:,} of {row['packets']:,} packets ({percent(share)}) between {word(row['client_ip'])} "
-                f"and {row['broker']} retransmitted; {effect}",
-                meaning=(
-                    "Packets are lost, or acknowledged too late. Each loss costs at least a round trip, and usually "
-                    "200 ms or more, during which everything after it on the connection waits."
-                ),
-                advice=(
-                    "Look for saturated links, policers, duplex and MTU mismatches and overloaded virtual switches "
-                    "between the two; `kafkasniff timing --exchange N` shows on which side of the capture point "
-                    "packets were lost."
-                ),
-                subject={"client_ip": row["client_ip"], "broker": row["broker"], "trouble": "retransmits"},
-                count=max(count, 1),
-                first=trouble.get("first"),
-                last=trouble.get("last"),
-                evidence=evidence,
-                values={
-                    "retransmits": row["again"],
-                    "packets": row["packets"],
-                    "share": share,
-                    "unanswered": trouble.get("unanswered", 0),
-                    "worst_ms": trouble.get("worst_us", 0) / 1000,
-                },
-            )
+            row["trouble"], row["evidence"] = hit.get(pair, ({}, ()))
+            slowed = row["trouble"] or row["missing_us"] * 1000 >= limits.slow
+            lossy.setdefault("warning" if slowed or share >= limits.heavy else "note", []).append(row)
+        for severity, rows in lossy.items():
+            yield from (self._losses(severity, some) for some in _paths(rows))
+
+    def _losses(self, severity: Severity, rows: list[dict[str, Any]]) -> Finding:
+        """One finding for pairs of hosts that have an end in common."""
+        again, packets = (sum(row[name] for row in rows) for name in ("again", "packets"))
+        clients, brokers = (sorted({row[name] for row in rows}, key=str) for name in ("client_ip", "broker"))
+        known = [row["trouble"] for row in rows if row["trouble"]]
+        count, unanswered = (sum(one[name] for one in known) for name in ("count", "unanswered"))
+        missing_us = max(row["missing_us"] for row in rows)
+        effect = "no exchange was slowed down"
+        if count:
+            effect = f"{plural(count, 'exchange')} slowed down or unanswered"
+        elif missing_us * 1000 >= self.thresholds.slow:
+            effect = f"data was missing for up to {elapsed(missing_us * 1000)}"
+        advice = ""
+        if len(brokers) > 1 == len(clients):
+            advice = f"All of these paths begin at {word(clients[0])}: look at this host and its link first. "
+        elif len(clients) > 1 == len(brokers):
+            advice = f"All of these paths end at {brokers[0]}: look at this host and its link first. "
+        evidence = sorted((each for row in rows for each in row["evidence"]), key=_place)
+        return self.finding(
+            severity,
+            f"{again:,} of {packets:,} packets ({percent(again / packets)}) between {some(clients)} and "
+            f"{some(brokers)} retransmitted; {effect}",
+            meaning=(
+                "Packets are lost, or acknowledged too late. Each loss costs at least a round trip, and usually "
+                "200 ms or more, during which everything after it on the connection waits."
+            ),
+            advice=(
+                f"{advice}Look for saturated links, policers, duplex and MTU mismatches and overloaded virtual "
+                "switches between the two; `kafkasniff timing --exchange N` shows on which side of the capture point "
+                "packets were lost."
+            ),
+            subject={
+                "client_ip": clients[0] if len(clients) == 1 else None,
+                "broker": brokers[0] if len(brokers) == 1 else None,
+                "trouble": "retransmits",
+            },
+            count=max(count, 1),
+            first=min((one["first"] for one in known if one["first"] is not None), default=None),
+            last=max((one["last"] for one in known if one["last"] is not None), default=None),
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={
+                "retransmits": again,
+                "packets": packets,
+                "share": again / packets,
+                "unanswered": unanswered,
+                "worst_ms": max((one["worst_us"] for one in known), default=0) / 1000,
+            },
+        )
 
     def _shut_pairs(self) -> list[tuple[dict[str, Any], tuple[Evidence, ...]]]:
         """Closed windows by pair, without the time for which quotas muted each connection (KIP-219)."""
@@ -552,6 +577,24 @@ def _delays(delays: list[dict[str, Any]]) -> tuple[dict[str, Any], tuple[Evidenc
 
 def _place(one: Evidence) -> tuple[int, int]:
     return one.time_ns or 0, one.connection_id
+
+
+def _paths(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Pairs of a client and brokers, together if a chain of ends that they have in common connects them."""
+    by_end: dict[tuple[str, Any], list[dict[str, Any]]] = {}
+    ordered = sorted(rows, key=lambda row: (str(row["client_ip"]), str(row["broker"])))
+    for row in ordered:
+        for name in ("client_ip", "broker"):
+            by_end.setdefault((name, row[name]), []).append(row)
+    for row in ordered:
+        path = []
+        for name in ("client_ip", "broker"):
+            path += by_end.pop((name, row[name]), [])
+        for other in path:
+            for name in ("client_ip", "broker"):
+                path += by_end.pop((name, other[name]), [])
+        if path:
+            yield list({id(one): one for one in path}.values())
 
 
 def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:

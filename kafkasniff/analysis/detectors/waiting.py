@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.between_brokers import is_forwarded
 from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.silences import MAX_REQUESTS, Owed, OwedResponses, silences
@@ -56,6 +57,10 @@ class UnansweredThresholds(Parameters, frozen=True, kw_only=True):
         Duration,
         Meta(ge=0, description="A request that waited this long, beyond the wait that it asks for, is an error."),
     ] = 30_000_000_000
+    forwarded: Annotated[
+        Duration,
+        Meta(ge=0, description="The same, from the request on, for what brokers pass to the controller (KIP-590)."),
+    ] = 5_000_000_000
     given_up: Annotated[
         Duration, Meta(ge=1, description="A client gives up a request if it closes the connection this long after …")
     ] = 100_000_000
@@ -137,7 +142,10 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
                 continue
             # Without times it is unknown whether it was too early.
             timed = one.end_ns is not None and row["time_ns"] is not None
-            long = timed and one.overdue_ns >= self.thresholds.after
+            if one.end_ns is not None and row["time_ns"] is not None and is_forwarded(row["api"]):
+                long = one.end_ns - row["time_ns"] >= self.thresholds.forwarded
+            else:
+                long = timed and one.overdue_ns >= self.thresholds.after
             if reason is None and any(silence.explains(one) for silence in known):
                 continue
             last = seen.get((row["client_id"], row["client_ip"]))
@@ -254,6 +262,17 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
                 "Check what else this broker answered at that time, and its request queue and log; look for "
                 "retransmissions on the connection, and for proxies or firewalls that forget connections."
             )
+            if is_forwarded(row["api"]):
+                meaning = (
+                    "Brokers pass such requests to the controller (KIP-590) and wait for it, up to a minute, while "
+                    "they answer others. Probably no controller is active, or this broker cannot reach it: no topic is "
+                    "created or changed, and no leader moves."
+                )
+                advice = (
+                    "Check whether the controllers run and a majority of them can reach each other "
+                    "(`kafka-metadata-quorum --bootstrap-controller HOST:PORT describe --status`), and whether this "
+                    "broker reaches them."
+                )
         elif row["closed"] is not None:
             severity = "note"
             title = f"{requests} {who} sent after the broker had closed the connection"

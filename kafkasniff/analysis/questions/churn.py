@@ -57,7 +57,7 @@ class Churn(Accumulator[ChurnParameters]):
     columns: ClassVar[Mapping[str, str]] = {
         "client_id": "the first one on the connection",
         "opened": "Kafka connections that began in the span",
-        "short": "those that lasted no longer than `--short`",
+        "short": "those that ended within `--short`",
         "reset": "connections ended by RST",
         "without_requests": "connections without a request",
         "mean_life_us": "mean duration of the connections",
@@ -77,7 +77,9 @@ class Churn(Accumulator[ChurnParameters]):
         batch = only(batch, in_any(batch, "verdict", ["kafka"]))
         time = column(batch, "time_ns")
         lived = pc.subtract(column(batch, "end_time_ns"), time)
-        short = pc.fill_null(pc.less_equal(lived, self.parameters.short), False)
+        # How long those that are open at the end of the capture last is unknown.
+        ended = in_any(batch, "ended", ["fin", "rst"])
+        short = pc.and_(ended, pc.fill_null(pc.less_equal(lived, self.parameters.short), False))
         requests = integers(column(batch, "requests"))
         self.parts["connections"].add(
             {

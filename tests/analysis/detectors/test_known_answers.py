@@ -16,8 +16,7 @@ from tests.craft.read import read_packets
 from tests.craft.write import write_pcap
 
 ELSEWHERE = {
-    *("blocked-streams-groups", "damaged-records", "lost-records", "malformed-messages", "overwritten-records"),
-    "undecoded-traffic",
+    *("blocked-streams-groups", "damaged-records", "lost-records", "overwritten-records", "undecoded-traffic"),
     *(detector for _, detector, _ in CAUSES),
     *SECURITY,
 }

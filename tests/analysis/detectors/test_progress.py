@@ -68,12 +68,21 @@ def unread(rows: list[Row], *, brokers: dict[str, str] = ONE, until: float = 9) 
     return [one.severity for one in detector.findings()]
 
 
+def commit(offset: int) -> Row:
+    return exchange("OffsetCommit", 1, group_id="g", partitions=[partition(offset=offset)])
+
+
+def leave(at: float) -> Row:
+    return exchange("LeaveGroup", at, group_id="g", member_id="m")
+
+
 STARTS = [fetch(place, 7, connection_id=place) for place in range(3)]
 RETURNS = [fetch(place, 7, connection_id=1) for place in range(5)]
 AWAY = [heartbeat(at, "slow", epoch) for at, epoch in ((0, 0), (3, -1), (5, 0))]
 BEATS = [exchange("Heartbeat", second, group_id="g", member_id="m") for second in range(60)]
 # It commits nothing more after 20 seconds.
 HANGS = [row for row in consumer(100, 1) if row["api"] == "Produce" or row["time_ns"] < START_NS + 20 * SECOND]
+ENDS = [row for row in consumer(100, 1) if row["api"] == "Produce"]
 REFUSED = [fetch(1, 10, -1, number=number, error_code=1) for number in range(3)]
 
 
@@ -98,9 +107,17 @@ REFUSED = [fetch(1, 10, -1, number=number, error_code=1) for number in range(3)]
         ("growing-lag", consumer(100, 1), []),
         ("growing-lag", consumer(100, 25), []),
         ("growing-lag", consumer(50, 1, 10), []),
-        # A consumer that hangs, unless its heartbeats end, too.
+        # A consumer that hangs, or that ends without leaving its group.
         ("growing-lag", [*HANGS, *BEATS], ["warning"]),
-        ("growing-lag", [*HANGS, *BEATS[:20]], []),
+        ("growing-lag", [*HANGS, *BEATS[:20]], ["warning"]),
+        ("growing-lag", [*HANGS, *BEATS[:20], leave(20)], []),
+        ("growing-lag", [*HANGS, *BEATS[:20], fetch(40, 4000)], []),
+        ("growing-lag", HANGS, []),
+        # One that leaves records that were there when it began, and nobody continues.
+        ("growing-lag", [*ENDS, commit(7), *BEATS[:2], leave(2)], ["warning"]),
+        ("growing-lag", [*ENDS, commit(100), *BEATS[:2], leave(2)], []),
+        ("growing-lag", [*ENDS[:9], commit(7), *BEATS[:2], leave(2)], []),
+        ("growing-lag", [*ENDS, commit(7), *BEATS[:2], leave(2), heartbeat(58, "other")], []),
         ("growing-lag", [*consumer(100, 1), *BEATS], []),
         ("repeated-deliveries", [share(1)], []),
         ("repeated-deliveries", [share(2)], ["note"]),

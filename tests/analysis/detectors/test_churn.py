@@ -1,0 +1,26 @@
+"""Clients that open many connections: one client, or several at an address."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkasniff.analysis.detectors import find_detector
+from tests.analysis.tables import batch_of, connection
+
+
+@pytest.mark.parametrize(
+    ("ids", "count", "ended", "expected"),
+    [
+        (1, 25, "fin", "app-0 at 10.0.0.5 opened 25 connections"),
+        (1, 25, "end", None),
+        (1, 19, "fin", None),
+        (30, 60, "fin", "30 clients at 10.0.0.5 opened 60 connections"),
+        (30, 59, "fin", None),
+    ],
+)
+def test_short_connections(ids: int, count: int, ended: str, expected: str | None) -> None:
+    """Those that the end of the capture cut are not short."""
+    rows = [connection(lived=1, client_ids=[f"app-{number % ids}"], ended=ended) for number in range(count)]
+    detector = find_detector("connection-churn")()
+    detector.update(batch_of(rows, "connections"), "connections")
+    assert [one.title.partition(" within")[0] for one in detector.findings()] == ([expected] if expected else [])
