@@ -74,6 +74,9 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     """Number of the exchange concerned, for problems of how it ended."""
     connection_id: int | None = None
     """`Exchange.connection_id` of the connection concerned."""
+    client: Endpoint | None = None
+    """The ends of the connection concerned, as far as its roles are known."""
+    broker: Endpoint | None = None
 
 
 class BrokerTimes(msgspec.Struct, frozen=True):

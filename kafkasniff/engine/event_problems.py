@@ -53,5 +53,7 @@ def _problem(
         capture=capture,
         packet=event.packet & PACKET_NUMBER,
         connection_id=connection.identify(),
+        client=connection.client,
+        broker=connection.broker,
         **more,
     )

@@ -36,8 +36,8 @@ class DecidedRequest(msgspec.Struct, frozen=True, gc=False):
     """The decision on a held request of an exchange."""
 
     exchange: int
-    request: Message | None
-    """None: it is not selected."""
+    connection: int
+    is_selected: bool
 
 
 class Selector:
@@ -124,7 +124,7 @@ class Selector:
             answer = self._test(candidate) is True
             request, response = exchange.request, exchange.response
             if request is not None and self.holds:
-                out.append(DecidedRequest(exchange.exchange, request if answer else None))
+                out.append(DecidedRequest(exchange.exchange, exchange.connection, answer))
             elif request is not None and answer:
                 out.append(request)
             if response is not None and answer:

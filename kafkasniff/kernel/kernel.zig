@@ -23,6 +23,7 @@ const std = @import("std");
 pub const streams = @import("streams.zig");
 pub const summaries = @import("summary.zig");
 const summary_tables = @import("summary_table.zig");
+pub const text_columns = @import("text_columns.zig");
 pub const text_lines = @import("text_lines.zig");
 pub const tree = @import("tree.zig");
 const walking = @import("walk.zig");
@@ -58,7 +59,7 @@ fn stop(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=22 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=23 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {
@@ -365,6 +366,11 @@ pub export fn kafkasniff_exchanges(call: *exchanges.Exchanges) Status {
 /// Renders messages of a batch as lines of text; see `text_lines.zig`.
 pub export fn kafkasniff_text_lines(call: *text_lines.TextLines) text_lines.Outcome {
     return text_lines.run(call);
+}
+
+/// Pads the columns of such lines; see `text_columns.zig`.
+pub export fn kafkasniff_text_columns(call: *text_columns.Columns) void {
+    text_columns.run(call);
 }
 
 /// 1 if these bytes are a valid table of a summary; others must not be used.

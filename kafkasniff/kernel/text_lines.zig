@@ -1,9 +1,9 @@
 //! Messages of `feed.zig` as lines of text, with `-v` and their bodies below them.
 //!
 //! The specification is `kafkasniff/sinks/text.py`. A line shows the summary of the body (`summary.zig`), the lines below
-//! its problems (`line_problems.zig`) and with `-v` a tree of it (`tree.zig`). Lines depend on those before them, because columns grow: that state is passed in and out (`State`),
-//! and a call ends at the first message that is left to Python. `kafkasniff/native/text_lines.py` has the same
-//! structures.
+//! its problems (`line_problems.zig`) and with `-v` a tree of it (`tree.zig`). Columns are not padded yet, but marked for
+//! `text_columns.zig`. A call ends at the first message that is left to Python. `kafkasniff/native/text_lines.py` has the
+//! same structures.
 
 const calls = @import("call.zig");
 const Duration = @import("durations.zig").Duration;
@@ -15,6 +15,7 @@ const reading = @import("reader.zig");
 const Silent = @import("silent.zig").Silent;
 const std = @import("std");
 const summary_of = @import("summary.zig");
+const text_columns = @import("text_columns.zig");
 const times = @import("times.zig");
 const tree = @import("tree.zig");
 const Walk = @import("walk.zig").Walk;
@@ -32,7 +33,6 @@ const LATENCY_WIDTH = 8;
 /// As `text.PROBLEMS_SHOWN`, and the columns before each.
 const PROBLEMS_SHOWN = 3;
 const PROBLEM_INDENT = 17;
-const DAY = 86_400 * 1_000_000_000;
 const SPACES: [64]u8 = @splat(' ');
 
 pub const Outcome = enum(i32) {
@@ -42,7 +42,7 @@ pub const Outcome = enum(i32) {
     no_room = 1,
     /// it is left to Python,
     left = 2,
-    /// or there is no `Ends`, no label of the API or no `Capture` for it yet.
+    /// or there are no `Ends`, no label of the API or no mark of the capture for it yet.
     new_connection = 3,
     new_label = 4,
     new_capture = 5,
@@ -58,19 +58,12 @@ pub const Outcome = enum(i32) {
     misuse = 11,
 };
 
-/// Both ends of a connection with the arrow of a request or a response between them, padded.
+/// Both ends of a connection with the arrow of a request or a response between them, and a mark after them.
 pub const Ends = extern struct {
     request: Text,
     response: Text,
     /// The number of the connection.
     number: i64,
-};
-
-pub const Capture = extern struct {
-    /// Equal names have the same number here.
-    name: i64,
-    /// The line before the messages of another capture; empty: there is none.
-    line: Text,
 };
 
 /// The summary table of an API's version, in one direction.
@@ -89,28 +82,15 @@ pub const Table = extern struct {
     careful: problems_of.Careful,
 };
 
-/// The state of earlier lines that the next ones depend on.
-pub const State = extern struct {
-    /// Day since 1970; the lowest number: no line has a time so far.
-    day: i64,
-    /// `Capture.name`.
-    capture: i64,
-    exchange_width: u64,
-    correlation_width: u64,
-    client_width: u64,
-};
-
 pub const TextLines = extern struct {
     source: lines_of.Source,
     connections: [*]const Ends,
     connections_size: u64,
-    /// Name and version of an API by the code, padded.
+    /// Name and version of an API by the code, and a mark after them.
     labels: [*]const Text,
-    captures: [*]const Capture,
+    /// The mark of each capture; empty: captures are not shown.
+    captures: [*]const Text,
     captures_size: u64,
-    /// The text before and after the day in the line of a day.
-    day_before: Text,
-    day_after: Text,
     /// By direction (0 request, 1 response) and code.
     tables: [*]const Table,
     /// Names of topic ids, and fetch sessions of the messages; its output is not used.
@@ -135,7 +115,6 @@ pub const TextLines = extern struct {
     used: u64,
     /// Problems of bodies so far.
     problems: u64,
-    state: State,
 };
 
 const Stop = Error || error{ NewConnection, NewLabel, NewCapture, NewTable, NewPage, NewControls, Asks, Compressed };
@@ -159,7 +138,6 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
         .lines = lines,
         .bytes = bytes,
         .at = lines.used,
-        .state = lines.state,
         .walk = walk,
         .frames = frames,
     };
@@ -207,7 +185,6 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
             continue;
         }
         lines.used = writer.at;
-        lines.state = writer.state;
     }
     return .done;
 }
@@ -216,7 +193,6 @@ const Writer = struct {
     lines: *const TextLines,
     bytes: []u8,
     at: usize,
-    state: State,
     walk: *summary_of.Walk,
     frames: *tree.Frames,
     moment: times.Moment = .{},
@@ -248,27 +224,21 @@ const Writer = struct {
         const pair = (if (is_request) ends.request else ends.response).get() orelse return error.NewConnection;
         const client_id = if (is_request) try lines.source.clientId(one) else null;
 
-        try self.turnCapture(one);
+        const capture: usize = @intCast(one.packet >> lines_of.PACKET_SHIFT);
+        if (capture >= lines.captures_size) return error.NewCapture;
+        try self.put(lines.captures[capture].get() orelse return error.NewCapture);
         const time = self.moment.rfc3339(one.time);
-        const day = @divFloor(one.time, DAY);
-        if (day != self.state.day) {
-            self.state.day = day;
-            try self.put(lines.day_before.get() orelse "");
-            try self.put(time[0..10]);
-            try self.put(" UTC");
-            try self.put(lines.day_after.get() orelse "");
-            try self.put("\n");
-        }
-        const begin = self.at;
+        try self.mark(.day);
+        try self.put(time[0..10]);
         try self.put(time[11..26]);
         try self.put("  ");
         try self.put(pair);
         try self.put("  ");
         try self.put(label);
         try self.put("  ");
-        try self.number("#", one.number, &self.state.exchange_width);
+        try self.number("#", one.number, .exchange);
         try self.put(" ");
-        try self.number("corr ", one.correlation, &self.state.correlation_width);
+        try self.number("corr ", one.correlation, .correlation);
         try self.put("  ");
         if (is_request) {
             try self.spaces(LATENCY_WIDTH);
@@ -277,14 +247,12 @@ const Writer = struct {
         } else {
             try self.latency(one.latency);
             try self.put("  ");
-            try self.spaces(self.state.client_width);
+            try self.column(.client, 0);
         }
         try self.put("  ");
         const before = self.at;
         const found: problems_of.Found = if (table.address == null) .{} else try self.summary(table, one, index);
-        if (self.at == before) {
-            while (self.at > begin and self.bytes[self.at - 1] == ' ') self.at -= 1;
-        }
+        if (self.at == before) try self.mark(.last);
         try self.put("\n");
         try self.put(table.below.get() orelse "");
         if (found.problems > 0) try self.problemLines(table, &found);
@@ -399,20 +367,6 @@ const Writer = struct {
         try self.put("\n");
     }
 
-    /// Writes the line at the beginning of another capture.
-    inline fn turnCapture(self: *Self, one: *const Message) Stop!void {
-        const lines = self.lines;
-        const number_of: usize = @intCast(one.packet >> lines_of.PACKET_SHIFT);
-        if (number_of >= lines.captures_size) return error.NewCapture;
-        const capture = &lines.captures[number_of];
-        const line = capture.line.get() orelse return error.NewCapture;
-        if (capture.name == self.state.capture) return;
-        self.state.capture = capture.name;
-        if (line.len == 0) return;
-        try self.put(line);
-        try self.put("\n");
-    }
-
     pub inline fn put(self: *Self, text: []const u8) Error!void {
         if (text.len > self.bytes.len - self.at) return error.NoRoom;
         @memcpy(self.bytes[self.at..][0..text.len], text);
@@ -425,15 +379,21 @@ const Writer = struct {
         try self.put(SPACES[0..left]);
     }
 
-    fn pad(self: *Self, width: u64, column: *u64) Error!void {
-        if (width > column.*) column.* = width else try self.spaces(column.* - width);
+    fn mark(self: *Self, kind: text_columns.Kind) Error!void {
+        try self.put(&.{ text_columns.MARK, @intFromEnum(kind) });
     }
 
-    fn number(self: *Self, comptime front: []const u8, value: i64, column: *u64) Error!void {
+    /// The end of a column, after a text of this width.
+    fn column(self: *Self, kind: text_columns.Kind, width: u64) Error!void {
+        try self.mark(kind);
+        try self.put(&text_columns.digits(2, @min(width, text_columns.MAX_WIDTH)));
+    }
+
+    fn number(self: *Self, comptime front: []const u8, value: i64, kind: text_columns.Kind) Error!void {
         const begin = self.at;
         try self.put(front);
         try self.integer(value);
-        try self.pad(self.at - begin, column);
+        try self.column(kind, self.at - begin);
     }
 
     pub fn integer(self: *Self, value: i64) Error!void {
@@ -445,7 +405,7 @@ const Writer = struct {
     fn client(self: *Self, client_id: ?[]const u8) Error!void {
         const text = client_id orelse {
             try self.put("-");
-            return self.pad(1, &self.state.client_width);
+            return self.column(.client, 1);
         };
         var is_quoted = text.len == 0;
         var width: u64 = 0;
@@ -477,7 +437,7 @@ const Writer = struct {
             // The ellipsis is one character of three bytes.
             width += self.at - rest - 2;
         }
-        try self.pad(width, &self.state.client_width);
+        try self.column(.client, width);
     }
 
     /// A duration, right-aligned.

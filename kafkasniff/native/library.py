@@ -20,7 +20,7 @@ from kafkasniff.native.calls import Base, Call, Item
 
 __all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
 
-ABI: Final = 22
+ABI: Final = 23
 """Version of the structures and functions; the library states its own."""
 
 FILE: Final = "kernel.dylib" if sys.platform == "darwin" else "kernel.so"
@@ -129,6 +129,9 @@ class Kernel:
         self.text_lines = library.kafkasniff_text_lines
         self.text_lines.argtypes = (pointer,)
         self.text_lines.restype = ctypes.c_int32
+        self.text_columns = library.kafkasniff_text_columns
+        self.text_columns.argtypes = (pointer,)
+        self.text_columns.restype = None
         self.blank = library.kafkasniff_blank
         self.blank.argtypes = (pointer,)
         self.blank.restype = None

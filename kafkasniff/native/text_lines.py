@@ -19,12 +19,10 @@ from kafkasniff.native.rows import grown
 from kafkasniff.native.summaries import SummaryPaint
 from kafkasniff.native.trees import TreeStyle
 
-__all__ = ["NO_DAY", "TABLE", "State", "TextFacts", "TextLines", "TextTable"]
+__all__ = ["TABLE", "TextFacts", "TextLines", "TextTable"]
 
 MAX_KEPT: Final = 64 << 10
 """Cached texts of connections and APIs; beyond that, all are requested again."""
-NO_DAY: Final = -(1 << 63)
-"""`State.day` if no line had a time so far."""
 
 _, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
 _COMPRESSED, _NEW_CONTROLS, _NEW_PAGE = range(8, 11)
@@ -42,19 +40,6 @@ TABLE: Final = np.dtype(
         ("careful", CAREFUL),
     ]
 )
-_CAPTURE: Final = np.dtype([("name", np.int64), ("line", _TEXT)])
-
-
-class State(ctypes.Structure):
-    """State that lines depend on."""
-
-    _fields_ = (
-        ("day", ctypes.c_int64),
-        ("capture", ctypes.c_int64),
-        ("exchange_width", ctypes.c_uint64),
-        ("correlation_width", ctypes.c_uint64),
-        ("client_width", ctypes.c_uint64),
-    )
 
 
 class _TextLines(ctypes.Structure):
@@ -65,10 +50,6 @@ class _TextLines(ctypes.Structure):
         ("labels", ctypes.c_void_p),
         ("captures", ctypes.c_void_p),
         ("captures_size", ctypes.c_uint64),
-        ("day_before", ctypes.c_char_p),
-        ("day_before_size", ctypes.c_uint64),
-        ("day_after", ctypes.c_char_p),
-        ("day_after_size", ctypes.c_uint64),
         ("tables", ctypes.c_void_p),
         ("summaries", SummaryCall),
         ("style", ctypes.c_void_p),
@@ -82,7 +63,6 @@ class _TextLines(ctypes.Structure):
         ("data_size", ctypes.c_uint64),
         ("used", ctypes.c_uint64),
         ("problems", ctypes.c_uint64),
-        ("state", State),
     )
 
 
@@ -112,13 +92,13 @@ class TextFacts(Protocol):
         """
 
     def label(self, key: int, version: int) -> bytes:
-        """The column of an API's version; likewise."""
+        """The column of an API's version."""
 
     def table(self, key: int, version: int, is_request: bool, /) -> TextTable:
         """How messages of an API's version are shown, in one direction, until `forget_tables`."""
 
-    def capture(self, index: int) -> tuple[int, bytes]:
-        """A number shared by captures of the same name, and the line for its beginning."""
+    def capture(self, index: int) -> bytes:
+        """What the line of a message of a capture begins with."""
 
     def inflate(self, data: memoryview, /) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of the message `data`; None for one that Python has to decode."""
@@ -127,17 +107,15 @@ class TextFacts(Protocol):
 class TextLines:
     """Lines of consecutive batches (`bind`).
 
-    `day`: text before and after the date in its line; `wordings`: of problems; `most`: the largest message whose body
-    is decoded here, in bytes; `names`: fields added to bodies; `style`: how bodies are shown below their lines;
-    `paint`: how errors and problems are shown; if None, lines with such are left to Python. `use` has to be called
-    before lines are written.
+    `wordings`: of problems; `most`: the largest message whose body is decoded here, in bytes; `names`: fields added to
+    bodies; `style`: how bodies are shown below their lines; `paint`: how errors and problems are shown; if None, lines
+    with such are left to Python. `use` has to be called before lines are written.
     """
 
     def __init__(  # noqa: PLR0917 - once for each run
         self,
         kernel: Kernel,
         facts: TextFacts,
-        day: tuple[bytes, bytes],
         wordings: LineWordings,
         most: int,
         names: LineNames | None = None,
@@ -149,7 +127,7 @@ class TextLines:
         self._names = names
         self._labels = np.zeros(KEYS * VERSIONS, _TEXT)
         self._connections = np.zeros(0, _ENDS)
-        self._captures = np.zeros(0, _CAPTURE)
+        self._captures = np.zeros(0, _TEXT)
         self._kept: list[bytes] = []
         """Texts of ends and labels whose addresses the kernel has."""
         self._kept_captures: list[bytes] = []
@@ -164,13 +142,9 @@ class TextLines:
         self._tables = np.zeros(2 * KEYS * VERSIONS, TABLE)
         lines.tables = self._tables.ctypes.data
         lines.labels = self._labels.ctypes.data
-        lines.day_before, lines.day_before_size = day[0], len(day[0])
-        lines.day_after, lines.day_after_size = day[1], len(day[1])
         lines.summaries.names = None if names is None else names.address
         self._paint = paint
         lines.summaries.paint = None if paint is None else paint.address
-        self.state: State = lines.state
-        """State that the next line depends on."""
 
     def use(self, caller: Caller) -> None:
         """Decode bodies as `caller` does, in its memory, and request again how messages are shown."""
@@ -297,5 +271,5 @@ class TextLines:
     def _new_capture(self, index: int) -> None:
         known = self._captures = grown(self._captures, index, 16)
         self._lines.captures, self._lines.captures_size = known.ctypes.data, len(known)
-        name, line = self._facts.capture(index)
-        self._captures[index] = (name, (address_of(line, self._kept_captures), len(line)))
+        mark = self._facts.capture(index)
+        self._captures[index] = (address_of(mark, self._kept_captures), len(mark))

@@ -44,12 +44,14 @@ class CsvSink:
         elif isinstance(event, Problem):
             self._lines.add(",".join(map(csv_cell, _problem(event))))
 
-    def write_headings(self, message: Message) -> None:
-        """Nothing: a row needs no heading."""
+    @property
+    def stream(self) -> ByteOutput:
+        """Where rows go. May be replaced before the first one."""
+        return self._lines.stream
 
-    def write_earlier(self, message: Message) -> None:
-        """Write a message to an earlier place: no row depends on those before it."""
-        self.write(message)
+    @stream.setter
+    def stream(self, stream: ByteOutput) -> None:
+        self._lines.stream = stream
 
     def write_lines(self, lines: Lines) -> None:
         """Write finished rows."""

@@ -55,17 +55,14 @@ class SinkSettings(NamedTuple):
 class FormatSink(Protocol):
     """Writes events. Every event is passed on once, in the order of the capture."""
 
+    stream: ByteOutput
+    """Where finished lines go; may be replaced before the first one."""
+
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write an event, if the format shows such events."""
 
     def write_lines(self, lines: Lines) -> None:
         """Write lines that the format's line maker made, in turn with events."""
-
-    def write_headings(self, message: Message) -> None:
-        """Write the lines that precede the one of a message, such as its date."""
-
-    def write_earlier(self, message: Message) -> None:
-        """Write a message to an earlier place, for which its headings were written."""
 
     def flush(self) -> None:
         """Pass everything written so far on to the stream."""

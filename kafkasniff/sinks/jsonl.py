@@ -212,12 +212,14 @@ class JsonSink:
         self._pieces = Pieces(form, payload.record if payload.hides else None)
         self._capture = capture
 
-    def write_headings(self, message: Message) -> None:
-        """Nothing: a line needs no heading."""
+    @property
+    def stream(self) -> ByteOutput:
+        """Where lines go. May be replaced before the first one."""
+        return self._lines.stream
 
-    def write_earlier(self, message: Message) -> None:
-        """Write a message to an earlier place: no line depends on those before it."""
-        self.write(message)
+    @stream.setter
+    def stream(self, stream: ByteOutput) -> None:
+        self._lines.stream = stream
 
     def write_lines(self, lines: Lines) -> None:
         """Write finished lines."""

@@ -39,13 +39,13 @@ class LineWriter:
     """Writes complete lines to `stream`.
 
     Lines are written with their line ends or not at all, as far as `stream` allows it; a long line is passed on in
-    pieces.
+    pieces. `stream` may be replaced between two blocks.
     """
 
-    __slots__ = ("_held", "_lines", "_stream")
+    __slots__ = ("_held", "_lines", "stream")
 
     def __init__(self, stream: ByteOutput) -> None:
-        self._stream = stream
+        self.stream = stream
         self._lines: list[bytes] = []
         self._held = 0
 
@@ -58,8 +58,8 @@ class LineWriter:
             # Joining it with the waiting lines would copy it.
             if self._lines:
                 self.flush()
-            self._stream.write(line)
-            self._stream.flush()
+            self.stream.write(line)
+            self.stream.flush()
             return
         self._lines.append(line)
         self._held += len(line)
@@ -71,21 +71,20 @@ class LineWriter:
         if self._lines:
             # Forgotten before they are written: a stream that fails is not retried on close.
             lines, self._lines, self._held = self._lines, [], 0
-            self._stream.write(b"".join(lines))
-        self._stream.flush()
+            self.stream.write(b"".join(lines))
+        self.stream.flush()
 
 
 class TextWriter:
-    """The same for text: lines are encoded block by block, since one by one takes longer.
+    """The same for text, in UTF-8: lines are encoded block by block, since one by one takes longer.
 
-    Characters that `encoding` lacks are written as backslash escapes.
+    `stream` may be replaced between two blocks.
     """
 
-    __slots__ = ("_blocks", "_encoding", "_held", "_lines", "_stream")
+    __slots__ = ("_blocks", "_held", "_lines", "stream")
 
-    def __init__(self, stream: ByteOutput, *, encoding: str = "utf-8") -> None:
-        self._stream = stream
-        self._encoding = encoding
+    def __init__(self, stream: ByteOutput) -> None:
+        self.stream = stream
         self._lines: list[str] = []
         self._blocks: list[bytes] = []
         """Earlier lines, encoded."""
@@ -111,7 +110,7 @@ class TextWriter:
         if self._lines:
             # The empty string adds a line feed after the last line.
             lines, self._lines = [*self._lines, ""], []
-            self._blocks.append("\n".join(lines).encode(self._encoding, "backslashreplace"))
+            self._blocks.append("\n".join(lines).encode(errors="backslashreplace"))
 
     def flush(self) -> None:
         """Write the collected lines and flush."""
@@ -119,5 +118,5 @@ class TextWriter:
         if self._blocks:
             # Forgotten before it is written, as above.
             blocks, self._blocks, self._held = self._blocks, [], 0
-            self._stream.write(b"".join(blocks))
-        self._stream.flush()
+            self.stream.write(b"".join(blocks))
+        self.stream.flush()

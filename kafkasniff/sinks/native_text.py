@@ -1,13 +1,11 @@
 """Lines of text of messages found by the native feed, between those that a `TextSink` writes.
 
-They are identical to those of the sink. Their common state, such as the growing columns, belongs to the sink, so that
-it can write any message in between.
+They are identical to those of the sink, which can write any message in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, shows_nothing, teaches
@@ -25,18 +23,15 @@ from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.native.summaries import SummaryPaint, SummaryTable
-from kafkasniff.native.text_lines import NO_DAY, TextLines, TextTable
+from kafkasniff.native.text_lines import TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_trees import NativeTrees
 from kafkasniff.sinks.session_follower import session_json
 from kafkasniff.sinks.summaries.compiled import table_of
-from kafkasniff.sinks.text import TextSink, TextState
-from kafkasniff.text.times import date_of
+from kafkasniff.sinks.text import TextSink
 
 __all__ = ["NativeText"]
-
-_DAY = 86_400
 
 
 class NativeText:
@@ -73,22 +68,16 @@ class NativeText:
         self._ends = ends
         self._capture_name = capture
         paint = sink.paint
-        day = paint.dim.encode(), paint.reset.encode()
         style = None if self._trees is None else self._trees.style
         errors = SummaryPaint(
             paint.error, paint.warn, paint.dim, paint.reset, {code: error_name(code) for code in error_codes()}
         )
         self._lines = TextLines(
-            kernel, self, day, wordings(), MAX_SIZE, names=LineNames(self.facts, known), style=style, paint=errors
+            kernel, self, wordings(), MAX_SIZE, names=LineNames(self.facts, known), style=style, paint=errors
         )
         self._problems = 0
         """Problems of bodies whose lines were written."""
         self._turn = sink.turn
-        self._captures: dict[str | None, int] = {None: 0}
-        """Names of captures, numbered."""
-        self._names: list[str | None] = [None]
-        self._day = "", NO_DAY
-        """The day of the last line, for the sink and for the kernel."""
         self._detail: Detail | None = None
         self._options: DecodeOptions | None = None
         self._kinds: dict[tuple[int, int, bool], bool] = {}
@@ -144,37 +133,15 @@ class NativeText:
         `drops`: read them only.
         """
         while first < last:
-            self._before()
+            if self._sink.turn != self._turn:
+                self._forget()
             lines, first, is_pythons = self._lines.write(first, last)
             self._problems += self._lines.problems
             if lines and not drops:
-                self._behind(lines)
+                self._sink.write_lines(Lines(lines, 0))
             if is_pythons:
                 break
         return first
-
-    def _before(self) -> None:
-        """Continue after the sink's last line."""
-        if self._sink.turn != self._turn:
-            self._forget()
-        before, state = self._sink.state, self._lines.state
-        if before.day != self._day[0]:
-            self._day = before.day, _day_number(before.day)
-        state.day = self._day[1]
-        state.capture = self._number(before.capture)
-        state.exchange_width = before.exchange_width
-        state.correlation_width = before.correlation_width
-        state.client_width = before.client_width
-
-    def _behind(self, lines: bytes) -> None:
-        """The sink continues after these lines."""
-        state = self._lines.state
-        if state.day != self._day[1]:
-            self._day = date_of(state.day * _DAY * 1_000_000_000), state.day
-        after = TextState(
-            self._day[0], self._names[state.capture], state.exchange_width, state.correlation_width, state.client_width
-        )
-        self._sink.resume(after, lines)
 
     def _forget(self) -> None:
         self._turn = self._sink.turn
@@ -192,10 +159,7 @@ class NativeText:
 
     def label(self, key: int, version: int) -> bytes:
         """The column of an API's version."""
-        label = self._sink.label(key, version, request_plan(key, version).api)
-        if self._sink.turn != self._turn:
-            self._forget()
-        return label.encode()
+        return self._sink.label(key, version, request_plan(key, version).api).encode()
 
     def table(self, key: int, version: int, is_request: bool, /) -> TextTable:
         """How messages of an API's version are shown."""
@@ -232,21 +196,10 @@ class NativeText:
             careful=careful(plan, show_secrets=shows_secrets),
         )
 
-    def capture(self, index: int) -> tuple[int, bytes]:
-        """The number of a capture's name, and the line where one begins."""
-        name = self._capture_name(index) if self._sink.shows_captures else None
-        return self._number(name), self._sink.capture_line(name).encode()
+    def capture(self, index: int) -> bytes:
+        """What the line of a message of a capture begins with."""
+        return self._sink.capture(self._capture_name(index)).encode()
 
     def inflate(self, data: memoryview) -> Callable[[WantedBatch], bytes | None]:
         """Decompresses batches of a message."""
         return self._renderer.inflate(data)
-
-    def _number(self, capture: str | None) -> int:
-        number = self._captures.setdefault(capture, len(self._names))
-        if number == len(self._names):
-            self._names.append(capture)
-        return number
-
-
-def _day_number(day: str) -> int:
-    return int(datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()) // _DAY if day else NO_DAY

@@ -1,6 +1,6 @@
-"""Output with places that are filled, or removed, later: lines of messages that a filter has yet to decide on.
+"""Output with places whose content is shown, or dropped, later: lines of messages that a filter has yet to decide on.
 
-Sinks know nothing of it: they write to the end, and a line that belongs to an earlier place while `at` is active.
+Sinks know nothing of it: they write to the end, or to a place while it is `at` hand.
 """
 
 from __future__ import annotations
@@ -15,28 +15,32 @@ from kafkasniff.sinks.lines import ByteOutput
 __all__ = ["MAX_HELD", "MAX_PLACES", "OrderedOutput"]
 
 MAX_HELD: Final = 64 << 20
-"""Bytes of lines that wait for earlier places; with more, the earliest place is given up."""
+"""Bytes that wait for a decision on earlier places; with more, the earliest place is given up. Bytes of places that
+were given up; with more, the earliest one is dropped."""
 MAX_PLACES: Final = 1 << 16
-"""Places that are open at a time; with more, the earliest one is given up."""
+"""Places that are open at a time; with more, the earliest one is given up. Likewise those that were given up."""
 
 
 class _Part:
-    """Consecutive output. `count`: its messages; `heading`: it is shown only if something follows it."""
+    """Consecutive output. `count`: its messages."""
 
-    __slots__ = ("count", "data", "heading", "is_open")
+    __slots__ = ("count", "data", "is_open")
 
-    def __init__(self, *, is_open: bool = False, heading: bool = False) -> None:
+    def __init__(self, *, is_open: bool = False) -> None:
         self.data: list[bytes] = []
         self.count = 0
         self.is_open = is_open
-        self.heading = heading
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.data))
 
 
 class OrderedOutput:
     """Passes output on to `stream` up to the first open place.
 
     `limit`: waiting output ends after this many messages, of which `counted` has to be called for each; None: it does
-    not end. A caller flushes its sink before it opens or fills a place, and before and after it counts a message.
+    not end. A caller flushes its sink before and after it fills a place or counts a message.
     """
 
     def __init__(self, stream: ByteOutput, *, limit: int | None = None) -> None:
@@ -46,23 +50,23 @@ class OrderedOutput:
         """Output that waits, the earliest first; the last one is not a place."""
         self._places: dict[int, _Part] = {}
         """The open places, the earliest first."""
-        self._heading: list[bytes] = []
-        """Headings that were passed on, but after which nothing followed."""
+        self._given_up: dict[int, _Part] = {}
+        """The contents of places for which the output did not wait."""
         self._at: _Part | None = None
-        self._held = 0
+        self._held = self._held_late = 0
         self.collects = False
         """Whether a flush only moves the output of a sink to its place."""
         self.shown = 0
         """Messages passed on, as far as they are counted."""
-
-    def __contains__(self, key: int) -> bool:
-        """Whether there is an open place for this key."""
-        return key in self._places
+        self.late = 0
+        """Places that were shown after later output."""
+        self.dropped = 0
+        """Places that were dropped without a decision."""
 
     def write(self, data: bytes | memoryview, /) -> None:
         """Take output for the current place."""
         if not self._parts:
-            self._pass(data)
+            self._stream.write(data)
             return
         part = self._parts[-1] if self._at is None else self._at
         part.data.append(bytes(data))
@@ -76,70 +80,72 @@ class OrderedOutput:
             self._stream.flush()
 
     @contextmanager
-    def headings(self) -> Iterator[None]:
-        """Output written within is shown only if something follows it."""
-        self._parts.append(_Part(heading=True))
+    def at(self, key: int) -> Iterator[None]:
+        """Open a place at the end, for the output written within."""
+        self._at = self._places[key] = _Part(is_open=True)
+        self._parts += (self._at, _Part())
         yield
-        self._parts.append(_Part())
-        self._release()
-
-    def open(self, key: int) -> None:
-        """Open a place at the end."""
-        part = self._places[key] = _Part(is_open=True)
-        self._parts += (part, _Part())
+        self._at = None
         if len(self._places) > MAX_PLACES:
             self._give_up()
 
-    @contextmanager
-    def at(self, key: int) -> Iterator[None]:
-        """Output written within is shown at this open place, which is then closed."""
-        part = self._at = self._places.pop(key)
-        yield
-        part.is_open, self._at = False, None
-        self._release()
-
-    def close(self, key: int) -> None:
-        """Nothing is shown at this place."""
+    def decide(self, key: int, *, shown: bool) -> bool:
+        """Show a place, or drop its content; returns whether it is shown."""
         part = self._places.pop(key, None)
         if part is not None:
+            if not shown:
+                self._held -= part.size
+                part.data, part.count = [], 0
             part.is_open = False
             self._release()
+            return shown
+        part = self._given_up.pop(key, None)
+        if part is None:
+            return False
+        self._held_late -= part.size
+        if shown:
+            self.late += 1
+            for data in part.data:
+                self.write(data)
+            self.counted(part.count)
+        return shown
 
-    def counted(self) -> None:
-        """The output so far, at the current place, includes another message."""
+    def counted(self, count: int = 1) -> None:
+        """The output so far, at the current place, includes more messages."""
         if not self._parts:
-            self.shown += 1
+            self.shown += count
             return
-        (self._parts[-1] if self._at is None else self._at).count += 1
+        (self._parts[-1] if self._at is None else self._at).count += count
         if self._at is None:
             self._parts.append(_Part())
 
     def finish(self) -> None:
-        """No more places are filled."""
+        """No more decisions follow."""
         for key in list(self._places):
-            self.close(key)
+            self.decide(key, shown=False)
 
     def _give_up(self) -> None:
         """Continue without the earliest places, until little waits."""
         while self._places and (self._held > MAX_HELD // 2 or len(self._places) > MAX_PLACES):
-            self.close(next(iter(self._places)))
+            key = next(iter(self._places))
+            if self._places[key] is self._at:
+                break
+            self._given_up[key] = late = _Part()
+            part = self._places[key]
+            late.data, late.count = part.data, part.count
+            self._held_late += late.size
+            self.decide(key, shown=False)
+        while self._held_late > MAX_HELD or len(self._given_up) > MAX_PLACES:
+            self._held_late -= self._given_up.pop(next(iter(self._given_up))).size
+            self.dropped += 1
 
     def _release(self) -> None:
         """Pass on the parts before the first open place."""
         while self._parts and not self._parts[0].is_open:
             part = self._parts.popleft()
-            self._held -= sum(map(len, part.data))
+            self._held -= part.size
             if self._limit is not None and self.shown >= self._limit:
                 continue
-            if part.heading:
-                self._heading += part.data
-            else:
-                for data in part.data:
-                    self._pass(data)
+            for data in part.data:
+                self._stream.write(data)
             self.shown += part.count
-
-    def _pass(self, data: bytes | memoryview) -> None:
-        if self._heading:
-            self._stream.write(b"".join(self._heading))
-            self._heading.clear()
-        self._stream.write(data)

@@ -5,38 +5,45 @@ Without it, a request that only its response selects would be shown with it, aft
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.ordered_output import OrderedOutput
 
 if TYPE_CHECKING:
+    from kafkasniff.filters import DecidedRequest
     from kafkasniff.sinks.formats import FormatSink
-    from kafkasniff.sinks.lines import ByteOutput
 
 __all__ = ["OrderedSink"]
 
 
 class OrderedSink:
-    """Writes to the sink that `make` opens for an output, up to the first request that waits.
+    """Writes to `inner`, whose output passes the first request that waits once that is decided.
 
     `limit`: messages to be shown, None for all; a caller stops once they are.
     """
 
-    def __init__(self, stream: ByteOutput, make: Callable[[ByteOutput], FormatSink], limit: int | None = None) -> None:
-        self._output = OrderedOutput(stream, limit=limit)
-        self.inner = make(self._output)
+    def __init__(self, inner: FormatSink, limit: int | None = None) -> None:
+        self.inner = inner
         """The sink of the format."""
+        self._output = inner.stream = OrderedOutput(inner.stream, limit=limit)
         self._limits = limit is not None
         self._count = 0
-        self.late = 0
-        """Requests that waited for too many others, and were shown with their responses."""
 
     @property
     def shown(self) -> int:
         """Messages shown; those that wait for a request count at once if there is no limit."""
         return self._output.shown if self._limits else self._count
+
+    @property
+    def late(self) -> int:
+        """Requests that waited for too many others, and were shown with their responses."""
+        return self._output.late
+
+    @property
+    def dropped(self) -> int:
+        """Such requests of which there were too many: they were not shown."""
+        return self._output.dropped
 
     def write(self, event: Message | SaslToken | Exchange | Problem) -> None:
         """Write an event. Hot."""
@@ -50,29 +57,19 @@ class OrderedSink:
         self._count += lines.count
 
     def hold(self, request: Message) -> None:
-        """Keep the place of a request for `decide`. The message itself is not kept."""
+        """Write a request that is shown, or not, when `decide` is called."""
         assert request.exchange is not None
         self._collect()
-        with self._output.headings():
-            self.inner.write_headings(request)
+        with self._output.at(request.exchange):
+            self.inner.write(request)
             self._collect()
-        self._output.open(request.exchange)
+            self._output.counted()
 
-    def decide(self, exchange: int, request: Message | None) -> None:
-        """Write the held request of an exchange at its place; None: it is not shown."""
-        if request is None:
-            self._output.close(exchange)
-            return
-        # May give up this place.
+    def decide(self, decided: DecidedRequest) -> None:
+        """Show a held request at its place, or do not show it."""
+        # If it is late, it follows the output so far.
         self._collect()
-        if exchange in self._output:
-            with self._output.at(exchange):
-                self.inner.write_earlier(request)
-                self._counted()
-                self._collect()
-        else:
-            self.late += 1
-            self.write(request)
+        self._count += self._output.decide(decided.exchange, shown=decided.is_selected)
 
     def flush(self) -> None:
         """Pass everything before the first held request on to the stream."""

@@ -1,32 +1,40 @@
 """Text output: one line per message, aligned; optionally with the body as a tree below it.
 
-Lines are built by plain string formatting; repeating parts (endpoints, API labels) are cached with their colours and
-padding. Columns start narrow and only grow, as their contents require. Every string from the wire goes through
+Lines are built by plain string formatting; repeating parts (endpoints, API labels) are cached with their colours.
+Columns start narrow and only grow, as their contents require (`text_columns`). Every string from the wire goes through
 `kafkasniff.text.printable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from kafkasniff.kafka.schema.body_forms import LargeBody
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.native.text_columns import LAST, column_mark, day_mark
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.sinks.summaries.sasl import message_phrase
-from kafkasniff.sinks.text_columns import FILE_COLUMNS, ColumnWidths, EndsColumn, PaddedColumn
+from kafkasniff.sinks.text_columns import (
+    FILE_COLUMNS,
+    LINE_CACHE,
+    ColumnOutput,
+    ColumnWidths,
+    EncodedOutput,
+    EndsTexts,
+)
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import printable, word
+from kafkasniff.text.printable import display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:
     from kafkasniff.sinks.hex_view import HexView
 
-__all__ = ["CLIENT_WIDTH", "PROBLEMS_SHOWN", "TextSink", "TextState"]
+__all__ = ["CLIENT_WIDTH", "PROBLEMS_SHOWN", "TextSink"]
 
 CLIENT_WIDTH: Final = 24
 """Width of the client id column."""
@@ -43,18 +51,10 @@ LATENCY_WIDTH: Final = 8
 """Width of a latency: `duration` needs 7 below 1000 s."""
 
 _NO_TIME: Final = " " * 15
+_NO_DAY: Final = day_mark(None)
+_NO_CLIENT: Final = column_mark("client", 0)
 _NO_LATENCY: Final = " " * LATENCY_WIDTH
 _INDENT: Final = " " * 17
-
-
-class TextState(NamedTuple):
-    """State that a line depends on, besides the columns of endpoints and APIs."""
-
-    day: str
-    capture: str | None
-    exchange_width: int
-    correlation_width: int
-    client_width: int
 
 
 def _label(key: int | None, version: int | None, api: str | None) -> str:
@@ -64,8 +64,8 @@ def _label(key: int | None, version: int | None, api: str | None) -> str:
     return "?" if key is None else f"API {key} v{version}"
 
 
-def _client(client_id: str | bytes | None) -> str:
-    return "-" if client_id is None else word(client_id, CLIENT_WIDTH)
+def _is_utf8(encoding: str) -> bool:
+    return encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
 
 
 def _read_as(message: Message, summary_text: str) -> str:
@@ -100,9 +100,12 @@ class TextSink:
     ) -> None:
         self._payload = payload if payload.hides else None
         self._beside = BesideRecords.of(payload)
-        self._lines = TextWriter(stream, encoding=encoding)
-        self._add = self._lines.add
+        if not _is_utf8(encoding):
+            stream = EncodedOutput(stream, encoding)
         self._paint = COLOUR if colour else PLAIN
+        self._columns = ColumnOutput(stream, self._paint, columns)
+        self._lines = TextWriter(self._columns)
+        self._add = self._lines.add
         self._verbosity = verbosity
         self._has_more = bool(verbosity or hex) or self._payload is not None
         self._hex: HexView | None = None
@@ -116,14 +119,12 @@ class TextSink:
         self._encoding = encoding
         self._width = width
         self._captures = captures
-        self._capture: str | None = None
-        self._day = ""
         arrows = ("→", "←") if self._encodable("→←") else (">", "<")
-        self._ends = EndsColumn({} if names is None else names, self._paint, arrows, columns.ends)
-        self._apis = PaddedColumn(columns.api)
-        self._exchange_width = columns.exchange
-        self._correlation_width = columns.correlation
-        self._clients = PaddedColumn(columns.client)
+        self._ends = EndsTexts({} if names is None else names, self._paint, arrows)
+        self._labels: dict[tuple[int | None, int | None], str] = {}
+        self._clients: dict[str | bytes | None, str] = {}
+        self._date = "", day_mark(None)
+        """The day of the last message, and its mark."""
 
     def _encodable(self, text: str) -> bool:
         try:
@@ -148,20 +149,14 @@ class TextSink:
             self._sasl(event)
         # Exchanges are shown by their messages, and an end without an answer by a problem.
 
-    def write_headings(self, message: Message) -> None:
-        """Write the lines for the beginning of a capture and of a day, if the message is their first."""
-        if self._captures and message.capture != self._capture:
-            self._turn_capture(message.capture)
-        self._time(message.time_ns)
+    @property
+    def stream(self) -> ByteOutput:
+        """Where lines go; their columns are not padded yet. May be replaced before the first line."""
+        return self._lines.stream
 
-    def write_earlier(self, message: Message) -> None:
-        """Write a message to an earlier place, for which its headings were written."""
-        now = self._capture, self._day
-        self._capture = message.capture
-        if message.time_ns is not None:
-            self._day = date_of(message.time_ns)
-        self.write(message)
-        self._capture, self._day = now
+    @stream.setter
+    def stream(self, stream: ByteOutput) -> None:
+        self._lines.stream = stream
 
     def _summary(self, message: Message) -> str:
         """The summary of a message."""
@@ -194,67 +189,56 @@ class TextSink:
 
     def _put(self, message: Message, text: str, below: str) -> None:
         """Write a message's line with its summary, and the first piece of the lines below it. Hot."""
-        if self._captures and message.capture != self._capture:
-            self._turn_capture(message.capture)
-        clock = self._time(message.time_ns)
+        clock = self._begin(message.capture, message.time_ns)
         api_key = (message.api_key, message.api_version)
-        api = self._apis.ready.get(api_key) or self.label(*api_key, message.api)
+        api = self._labels.get(api_key) or self.label(*api_key, message.api)
         exchange = "#?" if message.exchange is None else f"#{message.exchange}"
-        if len(exchange) <= self._exchange_width:
-            exchange = exchange.ljust(self._exchange_width)
-        else:
-            self._exchange_width = len(exchange)
         correlation = "corr ?" if message.correlation_id is None else f"corr {message.correlation_id}"
-        if len(correlation) <= self._correlation_width:
-            correlation = correlation.ljust(self._correlation_width)
-        else:
-            self._correlation_width = len(correlation)
-        number = f"{exchange} {correlation}"
+        number = (
+            f"{exchange}{column_mark('exchange', len(exchange))} "
+            f"{correlation}{column_mark('correlation', len(correlation))}"
+        )
         pair = self._ends.ready.get(message.connection)
         if pair is None or pair[0] is not message.client or pair[1] is not message.broker:
-            pair = self._ends.pad(message.connection, message.client, message.broker)
+            pair = self._ends.of(message.connection, message.client, message.broker)
         if message.type == "request":
-            client = message.client_id
-            shown = self._clients.ready.get(client) or self._clients.pad(client, _client(client))
-            line = f"{clock}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {shown}  {text}"
+            client = self._clients.get(message.client_id) or self._client(message.client_id)
+            line = f"{clock}  {pair[2]}  {api}  {number}  {_NO_LATENCY}  {client}  {text}"
         else:
             ns = message.latency_ns
             latency = _NO_LATENCY if ns is None else duration(ns).rjust(LATENCY_WIDTH)
-            line = f"{clock}  {pair[3]}  {api}  {number}  {latency}  {self._clients.blank}  {text}"
+            line = f"{clock}  {pair[3]}  {api}  {number}  {latency}  {_NO_CLIENT}  {text}"
         if not text:
-            line = line.rstrip()
+            line += LAST
         self._add(f"{line}\n{below}" if below else line)
 
-    def _time(self, time_ns: int | None) -> str:
-        """The clock time, after a line with the date if the day has changed."""
-        if time_ns is None:
-            return _NO_TIME
-        day = date_of(time_ns)
-        if day != self._day:
-            self._day = day
-            self._add(f"{self._paint.dim}{day} UTC{self._paint.reset}")
-        return clock_time(time_ns)
+    def _client(self, client_id: str | bytes | None) -> str:
+        """The column of a client id."""
+        if len(self._clients) >= LINE_CACHE:
+            self._clients.clear()
+        text = "-" if client_id is None else word(client_id, CLIENT_WIDTH)
+        made = self._clients[client_id] = f"{text}{column_mark('client', display_width(text))}"
+        return made
 
-    def _turn_capture(self, capture: str | None) -> None:
-        self._capture = capture
-        if capture is not None:
-            self._add(self.capture_line(capture))
+    def _begin(self, capture: str | None, time_ns: int | None) -> str:
+        """The beginning of the line of a message, up to its clock time."""
+        return f"{self.capture(capture)}{self._time(time_ns)}"
+
+    def _time(self, time_ns: int | None) -> str:
+        """The mark of the day, and the clock time."""
+        if time_ns is None:
+            return f"{_NO_DAY}{_NO_TIME}"
+        day = date_of(time_ns)
+        if day != self._date[0]:
+            self._date = day, day_mark(day)
+        return f"{self._date[1]}{clock_time(time_ns)}"
 
     # -- for lines written by the kernel (`native_text`) --------------------------------------------------------------
 
     @property
     def writes_plain_lines(self) -> bool:
-        """Whether messages without problems have neither bytes nor placeholders for payload below them, in UTF-8."""
-        return (
-            self._hex is None
-            and self._payload is None
-            and self._encoding.lower().replace("_", "-") in {"utf-8", "utf8"}
-        )
-
-    @property
-    def shows_captures(self) -> bool:
-        """Whether there is a line where another capture begins."""
-        return self._captures
+        """Whether messages without problems have neither bytes nor placeholders for payload below them."""
+        return self._hex is None and self._payload is None
 
     @property
     def verbosity(self) -> int:
@@ -272,41 +256,32 @@ class TextSink:
         return self._paint
 
     @property
-    def turn(self) -> tuple[int, int]:
-        """Changes when earlier results of `ends` and `label` would now be padded or named differently."""
-        return self._ends.cleared, self._apis.width
+    def turn(self) -> int:
+        """Changes when earlier results of `ends` would now be named differently."""
+        return self._ends.cleared
 
     def ends(self, connection: int, client: Endpoint | None, broker: Endpoint | None) -> tuple[str, str]:
         """The column of both ends on a request and on a response."""
-        _, _, request, response = self._ends.pad(connection, client, broker)
+        _, _, request, response = self._ends.of(connection, client, broker)
         return request, response
 
     def label(self, key: int | None, version: int | None, api: str | None) -> str:
         """The column of an API's version."""
-        return self._apis.pad((key, version), _label(key, version, api), self._paint.api, self._paint.reset)
+        text = _label(key, version, api)
+        if len(self._labels) >= LINE_CACHE:
+            self._labels.clear()
+        made = f"{self._paint.api}{text}{self._paint.reset}{column_mark('api', display_width(text))}"
+        self._labels[key, version] = made
+        return made
 
-    def capture_line(self, capture: str | None) -> str:
-        """The line for the beginning of a capture; empty if none begins."""
-        if capture is None or not self._captures:
-            return ""
-        return f"{self._paint.dim}capture {printable(capture)}{self._paint.reset}"
-
-    @property
-    def state(self) -> TextState:
-        """The state that the next line depends on."""
-        return TextState(self._day, self._capture, self._exchange_width, self._correlation_width, self._clients.width)
+    def capture(self, name: str | None) -> str:
+        """What the line of a message of a capture begins with."""
+        return self._columns.capture(name) if self._captures else ""
 
     def write_lines(self, lines: Lines) -> None:
         """Add finished lines."""
         if lines.data:
             self._lines.add_encoded(bytes(lines.data))
-
-    def resume(self, state: TextState, lines: bytes) -> None:
-        """Add lines written by the kernel, and continue after them."""
-        self._lines.add_encoded(lines)
-        self._day, self._capture, self._exchange_width, self._correlation_width, width = state
-        if width != self._clients.width:
-            self._clients.widen(width)
 
     def problem_lines(self, problems: tuple[Problem, ...]) -> Iterator[str]:
         """The lines below a message's own for its problems."""
@@ -348,11 +323,9 @@ class TextSink:
             yield f"    {paint.name}raw{paint.reset}: [{message.raw_redacted} bytes redacted]"
 
     def _sasl(self, token: SaslToken) -> None:
-        if self._captures and token.capture != self._capture:
-            self._turn_capture(token.capture)
-        time = self._time(token.time_ns)
-        pair = self._ends.pad(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
-        api = self._apis.pad("SASL", "SASL token", self._paint.api, self._paint.reset)
+        time = self._begin(token.capture, token.time_ns)
+        pair = self._ends.of(token.connection, token.client, token.broker)[2 if token.direction == "request" else 3]
+        api = f"{self._paint.api}SASL token{self._paint.reset}{column_mark('api', len('SASL token'))}"
         phrase = message_phrase(token.meaning)
         if phrase:
             phrase += ", "
@@ -369,10 +342,9 @@ class TextSink:
         paint = self._paint
         time = self._time(problem.time_ns)
         place = ""
-        if problem.connection is not None:
-            ready = self._ends.ready.get(problem.connection)
-            # The endpoints, if a message of the connection was seen before; the number in any case.
-            place = f"{ready[3 if problem.direction == 'response' else 2]}  " if ready is not None else ""
+        if problem.client is not None or problem.broker is not None:
+            ends = self._ends.of(problem.connection, problem.client, problem.broker)
+            place = f"{ends[3 if problem.direction == 'response' else 2]}  "
         facts = []
         if problem.connection is not None:
             facts.append(f"conn {problem.connection}")

@@ -1,7 +1,7 @@
-"""Columns of a line of text that grow as their contents require: padded texts, and both ends of a connection.
+"""Columns of a line of text that grow as their contents require.
 
-Padded texts are cached with their colours, since nearly every line repeats some. Widening a column clears its cache, so
-earlier results must not be kept without looking at its `width`.
+A sink marks where the text of a column ends. `ColumnOutput` pads it, in the order in which lines leave: a filter may
+decide on a line after later ones were made.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kafkasniff.model import Endpoint
+from kafkasniff.native.library import kernel
+from kafkasniff.native.text_columns import TextPadding, capture_mark, column_mark
+from kafkasniff.sinks.lines import ByteOutput
 from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import display_width, word
+from kafkasniff.text.printable import printable, word
 
-__all__ = ["FILE_COLUMNS", "LINE_CACHE", "ColumnWidths", "EndsColumn", "PaddedColumn", "PaddedEnds", "column_widths"]
+__all__ = ["FILE_COLUMNS", "LINE_CACHE", "ColumnOutput", "ColumnWidths", "EncodedOutput", "EndsTexts", "column_widths"]
 
 LINE_CACHE: Final = 4096
-"""Maximum numbers of cached connections, APIs and client ids with padded columns."""
+"""Maximum numbers of cached connections, APIs and client ids."""
 NAME_WIDTH: Final = 40
 """Maximum length of a host's name."""
 
-PaddedEnds = tuple[Endpoint | None, Endpoint | None, str, str]
+EndsText = tuple[Endpoint | None, Endpoint | None, str, str]
 """The ends of a connection, client first, and their column on a request and on a response."""
 
 
@@ -46,67 +49,81 @@ def column_widths(terminal: int) -> ColumnWidths:
     return _WIDE if terminal >= _WIDE_TERMINAL else _NARROW
 
 
-class PaddedColumn:
-    """A growing column: texts padded to the widest so far, cached by key."""
+class ColumnOutput:
+    """Pads the columns of lines on their way to `stream`, and adds the lines at the beginning of captures and days."""
 
-    __slots__ = ("blank", "ready", "width")
+    def __init__(self, stream: ByteOutput, paint: Paint, widths: ColumnWidths) -> None:
+        self._stream = stream
+        self._paint = paint
+        self._padding = TextPadding(kernel(), (paint.dim.encode(), paint.reset.encode()), widths._asdict())
+        self._captures: dict[str | None, str] = {None: capture_mark(0)}
+        """Marks of the captures so far, by name."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
-        self.blank = " " * width
-        self.ready: dict[object, str] = {}
+    def capture(self, name: str | None) -> str:
+        """The mark of a capture."""
+        mark = self._captures.get(name)
+        if mark is None:
+            line = f"{self._paint.dim}capture {printable(name or '')}{self._paint.reset}"
+            mark = self._captures[name] = capture_mark(self._padding.add_capture(line.encode()))
+        return mark
 
-    def widen(self, width: int) -> None:
-        """Pad to this width from now on."""
-        self.ready.clear()
-        self.width = width
-        self.blank = " " * width
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Write complete lines, or a piece of a long one."""
+        self._stream.write(self._padding.pad(bytes(data)))
 
-    def pad(self, key: object, text: str, before: str = "", after: str = "") -> str:
-        """`text` in its colours, padded without colour, and cached in `ready` under `key`."""
-        width = display_width(text)
-        if width > self.width or len(self.ready) >= LINE_CACHE:
-            self.widen(max(width, self.width))
-        padded = self.ready[key] = f"{before}{text}{after}{' ' * (self.width - width)}"
-        return padded
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._stream.flush()
 
 
-class EndsColumn:
-    """The column of both ends of a connection, with an arrow between them; cached by the connection's number.
+class EncodedOutput:
+    """Passes UTF-8 on in another encoding; characters that it lacks are written as backslash escapes."""
+
+    def __init__(self, stream: ByteOutput, encoding: str) -> None:
+        self._stream = stream
+        self._encoding = encoding
+
+    def write(self, data: bytes | memoryview, /) -> None:
+        """Write whole characters."""
+        self._stream.write(bytes(data).decode().encode(self._encoding, "backslashreplace"))
+
+    def flush(self) -> None:
+        """Flush what was written."""
+        self._stream.flush()
+
+
+class EndsTexts:
+    """Both ends of connections with an arrow between them; cached by the connection's number.
 
     `names`: address, or address:port, → the name shown for it; may grow. `arrows`: from client to broker and back.
-    `width`: at the beginning.
     """
 
-    __slots__ = ("_arrows", "_names", "_paint", "cleared", "ready", "width")
+    __slots__ = ("_arrows", "_names", "_paint", "cleared", "ready")
 
-    def __init__(self, names: Mapping[str, str], paint: Paint, arrows: tuple[str, str], width: int) -> None:
+    def __init__(self, names: Mapping[str, str], paint: Paint, arrows: tuple[str, str]) -> None:
         self._names = names
         self._paint = paint
         self._arrows = arrows
-        self.width = width
         self.cleared = 0
-        """How often `ready` was cleared: earlier results would now be padded or named differently."""
-        self.ready: dict[int | None, PaddedEnds] = {}
+        """How often `ready` was cleared: earlier results would now be named differently."""
+        self.ready: dict[int | None, EndsText] = {}
 
-    def pad(self, connection: int | None, client: Endpoint | None, broker: Endpoint | None) -> PaddedEnds:
-        """The column for these ends, cached in `ready` under `connection`."""
+    def of(self, connection: int | None, client: Endpoint | None, broker: Endpoint | None) -> EndsText:
+        """The text for these ends, cached in `ready` under `connection`."""
         ready = self.ready.get(connection)
         if ready is None or ready[0] != client or ready[1] != broker:
-            left, right = self._name(client), self._name(broker)
-            width = len(left) + len(right) + 3
-            if width > self.width or len(self.ready) >= LINE_CACHE:
+            if len(self.ready) >= LINE_CACHE:
                 self.ready.clear()
                 self.cleared += 1
-                self.width = max(width, self.width)
-            pad = " " * (self.width - width)
+            left, right = self._name(client), self._name(broker)
+            mark = column_mark("ends", len(left) + len(right) + 3)
             there, back = self._arrows
             paint = self._paint
             ready = self.ready[connection] = (
                 client,
                 broker,
-                f"{left} {paint.request}{there}{paint.reset} {right}{pad}",
-                f"{left} {paint.response}{back}{paint.reset} {right}{pad}",
+                f"{left} {paint.request}{there}{paint.reset} {right}{mark}",
+                f"{left} {paint.response}{back}{paint.reset} {right}{mark}",
             )
         return ready
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Problem, SaslToken
@@ -67,7 +68,7 @@ GROUPS: dict[str, list[Any]] = {
     "problems of streams": [
         (gap := Problem("tcp-gap", "1448 bytes are missing", None, 3, TIME_NS, "a.pcap", 17, "response", 1448)),
         message(),
-        gap,
+        msgspec.structs.replace(gap, client=CLIENT, broker=BROKER),
         Problem("capture-cut", "x"),
         Problem("request-unanswered", "3", connection=2, time_ns=TIME_NS, packet=9, bytes=100, exchange=4),
     ],

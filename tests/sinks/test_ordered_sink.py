@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.cli.running import pipeline
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.filters import DecidedRequest
 from kafkasniff.model import Message
 from kafkasniff.sinks import ordered_output
 from kafkasniff.sinks.jsonl import JsonSink
@@ -44,8 +45,9 @@ STEPS = st.lists(
 
 
 def request(number: int) -> Message:
-    """The request of an exchange; every third one is of the next day."""
-    return message(exchange=number, correlation_id=number, time_ns=TIME_NS + number // 3 * DAY_NS)
+    """The request of an exchange; every third one is of the next day, and each has wider columns."""
+    time_ns = TIME_NS + number // 3 * DAY_NS
+    return message(exchange=number, correlation_id=10**number, client_id="c" * number, time_ns=time_ns)
 
 
 def played(sink: OrderedSink, steps: Sequence[Any], limit: int | None = None) -> list[int]:
@@ -65,7 +67,7 @@ def played(sink: OrderedSink, steps: Sequence[Any], limit: int | None = None) ->
         elif held:
             other = held.pop(step[1] % len(held))
             shown[other] = step[0] == SHOW
-            sink.decide(other, request(other) if shown[other] else None)
+            sink.decide(DecidedRequest(other, 1, shown[other]))
     sink.close()
     return [number for number, is_shown in shown.items() if is_shown]
 
@@ -76,7 +78,7 @@ def played(sink: OrderedSink, steps: Sequence[Any], limit: int | None = None) ->
 @example(steps=[OPEN, OPEN, WRITE, (SHOW, 1), (SHOW, 0)], limit=2)
 def test_places_are_filled_in_any_order(steps: list[Any], limit: int | None) -> None:
     out = io.BytesIO()
-    sink = OrderedSink(out, JsonSink, limit)
+    sink = OrderedSink(JsonSink(out), limit)
     expected = played(sink, steps, limit)[:limit]
     assert [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()] == expected
     assert sink.shown == len(expected)
@@ -85,42 +87,48 @@ def test_places_are_filled_in_any_order(steps: list[Any], limit: int | None) -> 
 @given(steps=STEPS)
 def test_lines_of_text_are_those_of_the_shown_messages_alone(steps: list[Any]) -> None:
     out, alone = io.BytesIO(), io.BytesIO()
-    sink, plain = OrderedSink(out, TextSink), TextSink(alone)
+    sink, plain = OrderedSink(TextSink(out)), TextSink(alone)
     for number in played(sink, steps):
         plain.write(request(number))
     plain.close()
-    lines, expected = (data.getvalue().splitlines() for data in (out, alone))
-    assert [line for line in lines if b"#" in line] == [line for line in expected if b"#" in line]
-    # A date without messages may precede another one.
-    followed = [line for line, after in zip(lines, [*lines, b""][1:], strict=True) if b"#" in line or b"#" in after]
-    assert followed == expected
+    assert out.getvalue() == alone.getvalue()
 
 
 def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:
     out = io.BytesIO()
-    sink = OrderedSink(out, JsonSink)
+    sink = OrderedSink(JsonSink(out))
     sink.write(request(1))
     sink.hold(request(2))
     sink.write(request(3))
     sink.flush()
     assert out.getvalue().count(b"\n") == 1
-    sink.decide(2, None)
+    sink.decide(DecidedRequest(2, 1, False))
     sink.flush()
     assert out.getvalue().count(b"\n") == 2
 
 
-@pytest.mark.parametrize(("name", "bound"), [("MAX_HELD", 1_000), ("MAX_PLACES", 1)])
+@pytest.mark.parametrize(("name", "bound"), [("MAX_HELD", 2_000), ("MAX_PLACES", 1)])
 def test_with_too_much_waiting_a_request_is_shown_when_it_is_decided(
     name: str, bound: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ordered_output, name, bound)
     out = io.BytesIO()
-    sink = OrderedSink(out, JsonSink)
+    sink = OrderedSink(JsonSink(out))
     shown = played(sink, [OPEN, OPEN, *[WRITE] * 9, (SHOW, 0)])
     assert shown[0] == 1
     numbers = [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()]
     assert numbers == [*shown[1:], 1]
     assert sink.late == 1
+    assert not sink.dropped
+
+
+def test_requests_that_wait_without_bound_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ordered_output, "MAX_PLACES", 2)
+    out = io.BytesIO()
+    sink = OrderedSink(JsonSink(out))
+    played(sink, [*[OPEN] * 5, *[(SHOW, 0)] * 5])
+    assert (sink.shown, sink.late, sink.dropped) == (4, 2, 1)
+    assert out.getvalue().count(b"\n") == 4
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------
@@ -128,9 +136,17 @@ def test_with_too_much_waiting_a_request_is_shown_when_it_is_decided(
 FILTERS = ["latency_ms > 1", "error == 'NONE'", "topic =~ '.'", "not exists(response) or response_size > 40"]
 
 
+BATCHES = [1, 7, 1000]
+"""Packets that are processed at a time."""
+
+
 def lines_of(capture: Path, *options: str) -> list[str]:
+    """The lines of messages and problems."""
+    return kafkasniff("decode", "-q", capture, *options).lines
+
+
+def words_of(lines: Sequence[str]) -> list[str]:
     """Lines of messages: numbers and words, since columns of text grow with what is shown."""
-    lines = kafkasniff("decode", "-q", capture, *options).lines
     return [" ".join(line.split()) for line in lines if "#" in line or line.startswith("{")]
 
 
@@ -140,16 +156,22 @@ def is_message(line: str) -> bool:
 
 def check_order(capture: Path, form: str, expression: str) -> None:
     options = ("--format", form)
-    whole = lines_of(capture, *options)
-    some = lines_of(capture, *options, "--filter", expression)
-    assert is_part(some, whole)
+    exact = lines_of(capture, *options, "--filter", expression)
+    for rows in BATCHES:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(pipeline, "FIRST_ROWS", rows)
+            patch.setattr(pipeline, "MAX_ROWS", rows)
+            jobs = ("--jobs", "2") if rows == BATCHES[1] else ()
+            assert lines_of(capture, *options, "--filter", expression, *jobs) == exact
+    some = words_of(exact)
+    assert is_part(some, words_of(lines_of(capture, *options)))
     # Problems do not count.
     messages = [place for place, line in enumerate(some) if is_message(line)]
     most = messages[6] + 1 if len(messages) >= 7 else len(some)
-    assert lines_of(capture, *options, "--filter", expression, "-c", "7") == some[:most]
+    assert words_of(lines_of(capture, *options, "--filter", expression, "-c", "7")) == some[:most]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Inspector, "write_lines", lambda *_, **_named: False)
-        assert lines_of(capture, *options, "--filter", expression) == some
+        assert lines_of(capture, *options, "--filter", expression) == exact
 
 
 @pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4, with_all=4))

@@ -11,7 +11,7 @@ from kafkasniff.model import Endpoint, ErrorCode, Problem, SaslToken
 from kafkasniff.sinks import text_columns
 from kafkasniff.sinks.lines import TextWriter
 from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
-from kafkasniff.sinks.text_columns import NAME_WIDTH, EndsColumn, PaddedColumn
+from kafkasniff.sinks.text_columns import NAME_WIDTH, EncodedOutput, EndsTexts
 from kafkasniff.text.paint import PLAIN
 from kafkasniff.text.times import clock_time
 from tests.sinks.messages import PRODUCED, TIME_NS, message
@@ -72,15 +72,14 @@ ARROWS = ("→", "←")
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_columns, "LINE_CACHE", 5)
-    column, ends = PaddedColumn(4), EndsColumn({}, PLAIN, ARROWS, 0)
+    ends = EndsTexts({}, PLAIN, ARROWS)
     for number in range(50):
-        column.pad(number, "a")
-        ends.pad(number, ONE_END, OTHER_END)
-        assert len(column.ready) <= 5
+        ends.of(number, ONE_END, OTHER_END)
         assert len(ends.ready) <= 5
     assert ends.cleared >= 9
-    named = EndsColumn({"10.0.0.1": "n" * 500, "10.0.0.2:9092": "kafka-1"}, PLAIN, ARROWS, 0)
-    assert named.pad(1, ONE_END, OTHER_END)[2] == f"{'n' * NAME_WIDTH}… +{500 - NAME_WIDTH}:50000 → kafka-1:9092"
+    named = EndsTexts({"10.0.0.1": "n" * 500, "10.0.0.2:9092": "kafka-1"}, PLAIN, ARROWS)
+    text = named.of(1, ONE_END, OTHER_END)[2].partition("\x1f")[0]
+    assert text == f"{'n' * NAME_WIDTH}… +{500 - NAME_WIDTH}:50000 → kafka-1:9092"
 
 
 class Stream:
@@ -112,7 +111,7 @@ def test_text_is_encoded_in_blocks_and_whole() -> None:
 
 def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
     stream = Stream()
-    writer = TextWriter(stream, encoding="latin-1")
+    writer = TextWriter(EncodedOutput(stream, "latin-1"))
     writer.add("µ→")
     writer.add("\udcff")
     writer.flush()

@@ -166,7 +166,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
             else:
                 from kafkasniff.sinks.ordered_sink import OrderedSink
 
-                lines = ordered = late = OrderedSink(target, lambda to: open_sink(to, settings), limit)
+                lines = ordered = late = OrderedSink(open_sink(target, settings), limit)
                 sink = late.inner
                 if connections is not None:
                     selected = ordered = Selected(late, limit, connections)
@@ -249,6 +249,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
                 environment.say(
                     f"{late.late:,} requests are shown with their responses: too many lines waited for them"
                 )
+            if late is not None and late.dropped:
+                environment.say(f"{late.dropped:,} requests are not shown: too many of them waited for their responses")
         if source.broken:
             return Exit.BROKEN
         # Without a filter, problems show what the captures hold.

@@ -14,7 +14,7 @@ from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.filters import Selector
+    from kafkasniff.filters import DecidedRequest, Selector
     from kafkasniff.values.stage import ValueDecoder
 
 __all__ = [
@@ -63,10 +63,10 @@ class Ordered(LineSink, Protocol):
         """Messages shown."""
 
     def hold(self, request: Message) -> None:
-        """Keep the place of a request."""
+        """Write a request that is shown, or not, when `decide` is called."""
 
-    def decide(self, exchange: int, request: Message | None) -> None:
-        """The held request of an exchange is shown, or not if it is None."""
+    def decide(self, decided: DecidedRequest) -> None:
+        """Show a held request, or do not show it."""
 
 
 class BatchParts:
@@ -241,7 +241,7 @@ class Pipeline:
             elif kind is HeldRequest:
                 sink.hold(event.request)
             elif kind is DecidedRequest:
-                sink.decide(event.exchange, event.request)
+                sink.decide(event)
             else:
                 self.tokens += kind is SaslToken
                 sink.write(event)

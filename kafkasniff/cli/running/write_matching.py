@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
     from kafkasniff.engine.connection_stats import MessageOwner
     from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import DecidedRequest
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
     from kafkasniff.tcp.plan import Key
@@ -76,8 +77,8 @@ class Selected:
 
     def write(self, event: Event) -> None:
         """Take an event."""
-        if isinstance(event, Message | SaslToken):
-            self._note(event)
+        if isinstance(event, Message | SaslToken) and event.connection is not None:
+            self._connections.add(event.connection)
         if self._open:
             self._sink.write(event)
 
@@ -90,16 +91,12 @@ class Selected:
         if self._open:
             self._sink.hold(request)
 
-    def decide(self, exchange: int, request: Message | None) -> None:
-        """The held request of an exchange is selected, or not if it is None."""
-        if request is not None:
-            self._note(request)
+    def decide(self, decided: DecidedRequest) -> None:
+        """A held request is selected, or not."""
+        if decided.is_selected:
+            self._connections.add(decided.connection)
         if self._open:
-            self._sink.decide(exchange, request)
-
-    def _note(self, event: Message | SaslToken) -> None:
-        if event.connection is not None:
-            self._connections.add(event.connection)
+            self._sink.decide(decided)
 
     def close(self) -> None:
         """End of events."""

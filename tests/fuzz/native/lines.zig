@@ -145,11 +145,7 @@ const CHARACTERS: [256]u8 = characters: {
     break :characters found;
 };
 const PAGES: kernel.tree.Pages = @splat(.{ .characters = @ptrCast(&CHARACTERS) });
-const CAPTURES = [_]text_lines.Capture{
-    .{ .name = 0, .line = text("capture a") },
-    .{ .name = 1, .line = text("") },
-    .{ .name = 2, .line = text("capture b") },
-};
+const CAPTURES = [_]lines.Text{ text("\x1ff@@@A"), text(""), text("\x1ff@@@B") };
 
 const LONG: [300]u8 = @splat(0x74);
 const NAMED = [_][]const u8{ "orders", "", "__own", "gr\u{f6}\u{df}e", "\xff", &LONG, "a \"b\"\n" };
@@ -291,8 +287,6 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .labels = &LABELS,
         .captures = &CAPTURES,
         .captures_size = CAPTURES.len,
-        .day_before = text(""),
-        .day_after = text(""),
         .tables = run.tables,
         .summaries = .{
             .output = call.output,
@@ -312,13 +306,6 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .wanted = 0,
         .used = 0,
         .problems = 0,
-        .state = .{
-            .day = std.math.minInt(i64),
-            .capture = 2,
-            .exchange_width = random.below(30),
-            .correlation_width = random.below(30),
-            .client_width = random.below(200),
-        },
     };
     if (writer.summaries.names != null) known.follow(run, batch, random);
     const shown = writer.source.shown;
