@@ -270,18 +270,6 @@ def test_the_largest_connections_are_dropped_and_small_ones_kept() -> None:
     assert is_whole(feeder)
 
 
-def test_the_same_packets_are_dropped_each_time() -> None:
-    packets = [part for number in range(25) for part in (*opened(number), *segments(number))]
-
-    def run() -> list[Output]:
-        feeder = with_budget(1 << 19, connections=True)
-        events = [event for part in by(packets, 500) for event in feeder.feed(part)]
-        assert reported(events, "memory-bound")
-        return [*events, *feeder.inspector.close()]
-
-    assert run() == run()
-
-
 # -- open requests ----------------------------------------------------------------------------------------------------
 
 
