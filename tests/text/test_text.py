@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafkasniff.text.printable import KEPT_LENGTH, KEPT_WORDS, WORDS, display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration, milliseconds_date, rfc3339
 from kafkasniff.text.wrapping import wrapped
+from tests.choice import fewer
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -33,7 +34,8 @@ def test_what_a_terminal_would_act_on_or_hide_is_escaped() -> None:
 
 def test_every_character_that_passes_is_visible() -> None:
     dangerous = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    characters = [one for one in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(one) in dangerous]
+    every = range(0, sys.maxunicode + 1, fewer(7, 1))
+    characters = [one for one in map(chr, every) if unicodedata.category(one) in dangerous]
     for start in range(0, len(characters), 256):
         some = characters[start : start + 256]
         assert set(printable("".join(some))).isdisjoint(some), hex(ord(some[0]))
