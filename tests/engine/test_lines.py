@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,9 +14,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.kafka.schema.uuids import uuid_text
-from kafkasniff.model import Problem
 from kafkasniff.redact.payload import Payload
-from kafkasniff.tcp.packets import Note, PacketBatch
 from tests.choice import one_in
 from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
@@ -120,27 +117,6 @@ def test_the_kernel_writes_lines(said: list[str], pythons: int, form: str) -> No
         # Messages of the first part show that it is Kafka. Python shows the bytes of bodies without definitions.
         if form != "tree" or "tomorrow" not in said[0]:
             assert found.native >= found.summary.requests + found.summary.responses - pythons - 2 * 6
-
-
-@pytest.mark.parametrize("threads", [None, 1])
-@pytest.mark.parametrize("place", [0, 41, 82])
-def test_a_problem_between_lines(place: int, threads: int | None) -> None:
-    """It has no line of the kernel, and is emitted in its place between the lines."""
-    talker = talk_from(50_000, 0)
-    for number in range(1, 41):
-        talker.exchange(kafka.metadata_request(number, ["orders"]), kafka.metadata_response(number, "h", 1, ["orders"]))
-
-    def packets() -> PacketBatch:
-        found = batch([packet for packet in talker.packets if packet.payload or packet.flags & 2])
-        found.notes.append(Note(place, Problem("capture-loss", "10 packets were dropped")))
-        return found
-
-    lines = shown(Inspector, "json", [packets()], threads=threads)
-    assert lines.native == 80
-    same(lines, shown(ByPython, "json", [packets()]))
-    kinds = [orjson.loads(line).get("kind") for line in lines.out.getvalue().splitlines()]
-    assert kinds.count("capture-loss") == 1
-    assert kinds.index("capture-loss") == min(max(place - 2, 0), 80)
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------

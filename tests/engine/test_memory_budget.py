@@ -290,18 +290,6 @@ def test_unanswered_requests() -> None:
     assert feeder.inspector._memory._kept == 0
 
 
-def test_responses_make_room() -> None:
-    feeder = with_budget(3 * OPENED_BYTES)
-    packets, at, answered = [packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)], 1, 1
-    for number in range(1, 200):
-        asked, answer = kafka.api_versions_request(number, 0), kafka.api_versions_response(number, 0)
-        packets += [packet(1, at, asked, ident=number), packet(1, answered, answer, answer=True, ident=number)]
-        at, answered = at + len(asked), answered + len(answer)
-    events = feeder.feed(packets)
-    assert not reported(events, "memory-bound")
-    assert sum(isinstance(event, Exchange) for event in events) == 199
-
-
 # -- messages are decoded in their turn -------------------------------------------------------------------------------
 
 
