@@ -65,5 +65,5 @@ def fewer(count: int, whole: int) -> int:
 
 
 def examples(count: int) -> settings:
-    """A third of `count` examples, with `ALL` all of them, with `DEEP` as many as that profile has."""
-    return settings() if DEEP else settings(max_examples=fewer(count // 3, count) or 1)
+    """A fifth of `count` examples, with `ALL` all of them, with `DEEP` as many as that profile has."""
+    return settings() if DEEP else settings(max_examples=fewer(count // 5, count) or 1)

@@ -38,8 +38,7 @@ CAPTURE_SUFFIXES = (
     ".pcapng.lz4",
 )
 JAVA_NEEDED = 17
-# Imports packages of the extra `test-all`.
-collect_ignore = [] if ALL else ["test_release.py"]
+ALL_EXTENDED = re.compile(r"^pytestmark = [^]]*?pytest\.mark\.extended\b", re.M)
 
 # Let Python write bytecode even where the environment forbids it: the tests start hundreds of processes, each of which
 # would compile kafkasniff again (a second), and every worker would compile the asserts of all tests.
@@ -55,7 +54,7 @@ if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
-EXAMPLES = 40 if ALL else 10
+EXAMPLES = 40 if ALL else 7
 settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)
@@ -121,6 +120,13 @@ def group_of(item: pytest.Item) -> str:
         if isinstance(name, str) and name in capture_names():
             return f"{item.path.stem}-{name}"
     return item.nodeid.partition("::")[0]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Modules of which all tests are extended are not imported otherwise: some need packages of `test-all`."""
+    if ALL or collection_path.suffix != ".py":
+        return None
+    return True if ALL_EXTENDED.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

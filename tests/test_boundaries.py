@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import examples, in_turn, one_in
+from tests.choice import examples, one_in
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude
 from tests.craft.batches import batch
@@ -46,9 +46,6 @@ UNREST = {
     "responses-only": damage.composed(damage.responses_only, damage.late),
     "requests-only": damage.composed(damage.requests_only, damage.lossy),
 }
-
-
-REAL = [(name, 0) for name in one_in(4, list(SHIPPED)[::5])]
 
 
 @functools.cache
@@ -93,12 +90,6 @@ def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None
     same(output(cut(batch(packets), rows), enriched=True), in_one(name, seed))
 
 
-@pytest.mark.parametrize(("name", "seed"), [*one_in(4, in_turn([*UNREST, "names"], range(2), 2)), *REAL])
-def test_a_batch_for_each_packet(name: str, seed: int) -> None:
-    packets = scene(name, seed)
-    same(output(cut(batch(packets), range(1, len(packets))), enriched=True), in_one(name, seed))
-
-
 # -- the reader's chunks
 
 
@@ -124,11 +115,6 @@ def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
     if not path.exists():
         path.write_bytes(file_bytes(form))
     same(read_in_chunks(path, chunk_size), read_in_chunks(path))
-
-
-@pytest.mark.parametrize(("name", "chunk_size"), one_in(2, in_turn(list(SHIPPED)[2::9], (1, 100, 4096), 3)))
-def test_chunks_of_a_real_capture(name: str, chunk_size: int) -> None:
-    same(read_in_chunks(SHIPPED[name], chunk_size), read_in_chunks(SHIPPED[name]))
 
 
 # -- one connection alone

@@ -19,7 +19,6 @@ from kafkasniff.kafka.schema.layout import Struct, topic_fields
 from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.native import names
 from kafkasniff.native import sessions as native_sessions
-from kafkasniff.sinks.native_names import AddedNames
 from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import Shown, shown, threads_of
@@ -165,45 +164,6 @@ def test_the_same_as_one_by_one(case: Case) -> None:
     expected, theirs = _run(ByPython, case.form, batches, small=case.small, levels=case.levels)
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert (found.summary, found.left_out, sessions) == (expected.summary, expected.left_out, theirs)
-
-
-@pytest.mark.parametrize("form", ["text", "tree", "json"])
-def test_most_requests_of_a_session_need_no_answer(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    session = AddedNames.session
-
-    def count(self: AddedNames, index: int, first: int, second: int) -> Any:
-        asked.append(index)
-        return session(self, index, first, second)
-
-    monkeypatch.setattr(AddedNames, "session", count)
-    for begins, partitions in (["opens 7"], 2), ([], None):
-        asked.clear()
-        batches = packets_of(talks([[*begins, *["repeats in 7", "continues 7"] * 50]], words=WORDS), [60])
-        found, _ = _run(Inspector, form, batches)
-        assert found.native > 100
-        # Those that Python reads before it is known that this is Kafka, and the first of the session.
-        assert len(asked) < 20
-        shown = {"text": "2 partitions", "tree": "    _session:\n      partitions: 2\n"}.get(
-            form, '"_session":{"partitions":2}'
-        )
-        assert (found.out.getvalue().decode().count(shown) > 80) == (partitions is not None)
-
-
-@pytest.mark.parametrize(
-    ("form", "threads", "cut"), [("text", None, None), ("json", None, 37), ("json", 1, 50), ("text", None, 81)]
-)
-def test_the_kernel_makes_the_messages(form: str, cut: int | None, threads: int | None) -> None:
-    """All except those that teach a name, begin a session, or change one by an error."""
-    reported = ["teaches orders", "teaches pay ments"]
-    said = [*reported, *["fetches a", *reported, "asks by id", "opens 7", "continues 7", "adds to 7"] * 4]
-    batches = packets_of(talks([said] * 3, words=WORDS), [] if cut is None else [cut])
-    found, _ = _run(Inspector, form, batches, threads=threads)
-    text = found.out.getvalue().decode()
-    # Messages before the end of the first batch show that it is Kafka, and two names are learned first.
-    assert found.native >= (2 * 3 * len(said) - 3 * (2 * 4) - 2) * (1 if cut is None else 0.8)
-    assert text.count('"_session":{"partitions":5}' if form == "json" else "5 partitions") >= 3 * 4
-    assert "orders" in text
 
 
 def _structs(struct: Struct) -> list[Struct]:

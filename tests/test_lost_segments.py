@@ -120,18 +120,6 @@ def test_a_lost_message_leaves_the_other_one_of_its_exchange(depth: int, where: 
     assert split(packets, lost) == found
 
 
-@pytest.mark.parametrize(("where", "joined"), [(0, 2), (8, 2), (1, 5), (4, 8)])
-def test_as_many_orphans_as_requests_were_in_the_segment(joined: int, where: int) -> None:
-    packets = conversation(2 * joined, joined=joined)
-    lost = segments(packets, "client")[where]
-    whole, found = pairing(packets), pairing(packets, [lost])
-    gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
-    assert len(gone) == joined
-    assert Counter(pair for pair in found.pairs if pair.request) == Counter(whole.pairs) - Counter(gone)
-    assert [pair.response for pair in found.pairs if not pair.request] == [pair.response for pair in gone]
-    assert found.kinds == {"tcp-gap": 1, "orphan-response": joined}
-
-
 @pytest.mark.parametrize("ids", [rising, restarting])
 @given(size=st.sampled_from([7, 20, 33, 50, 100]), depth=st.sampled_from([3, 15]), data=st.data())
 @examples(15)
@@ -174,16 +162,6 @@ def test_a_gap_that_is_known_late() -> None:
         talk.send("broker", kb.metadata_response(number, "host", 9092, []), acknowledge=False)
     lost = segments(talk.packets, "client")[1]
     assert check(talk.packets, lost).kinds == {"tcp-gap": 1, "orphan-response": 1}
-
-
-def test_a_response_that_is_captured_before_its_request() -> None:
-    """Where ids vary, it still belongs to the request with its id, although bytes are missing."""
-    packets = [*conversation(1)]
-    lost, asked = (segments(packets, "client")[place] for place in (5, 20))
-    answered = segments(packets, "broker")[20]
-    request, response = packets[asked], packets[answered]
-    packets[asked], packets[answered] = response.but(time_ns=request.time_ns), request.but(time_ns=response.time_ns)
-    check(packets, lost)
 
 
 def test_requests_without_a_response() -> None:

@@ -77,17 +77,6 @@ def test_from_any_packet_on_pairs_are_those_of_the_whole(name: str) -> None:
         assert not missing, f"from packet {start + 1} on"
 
 
-@pytest.mark.parametrize("start", one_in(2, [12, 126, 145, 268, 287]))
-def test_only_an_odd_request_and_its_response(start: int) -> None:
-    """librdkafka-sasl.pcap: Metadata with an extra byte is the last request of its connection."""
-    out = outputs(packets_of("librdkafka-sasl.pcap"), start)
-    odd = [one for one in out if isinstance(one, Message) and one.first_packet == start + 1]
-    assert [(one.type, one.api, [problem.kind for problem in one.problems]) for one in odd] == [
-        ("request", "Metadata", ["trailing-bytes"])
-    ]
-    assert odd[0].exchange in {one.exchange for one in out if isinstance(one, Message) and one.type == "response"}
-
-
 def test_responses_before_the_first_request_are_not_paired_with_it() -> None:
     """java-0.8.2.pcap: all correlation ids are 0, so that the response to the previous request would fit."""
     assert any(pair[0][1] == 0 for pair in whole("java-0.8.2.pcap"))
@@ -234,14 +223,6 @@ def test_with_a_given_port_garbage_is_not_shown(handshake: bool) -> None:
         packets = talk(*messages, handshake=handshake)
         assert not reported(outputs(packets, ports=[PORT])), name
         assert not reported(outputs(packets)), name
-
-
-@pytest.mark.parametrize("name", ["librdkafka-codecs.pcap", "kafkajs.pcap"])
-def test_with_a_given_port_pairs_match_those_of_the_whole(name: str) -> None:
-    ports = {packet.dport for packet in packets_of(name)} & {packet.sport for packet in packets_of(name)}
-    brokers = {port for port in ports if sum(port in (one.sport, one.dport) for one in packets_of(name)) > 30}
-    for start in starts(name):
-        assert not wrong(pairs(outputs(packets_of(name), start, ports=brokers)), whole(name))
 
 
 @pytest.mark.parametrize("garbage", range(1, 10))

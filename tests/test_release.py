@@ -17,6 +17,8 @@ import hatch_build
 from tests import release
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.extended
+
 CHANGELOG = """# Changelog
 
 ## [Unreleased]

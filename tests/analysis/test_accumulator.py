@@ -234,16 +234,6 @@ def test_only_requested_columns_are_needed(name: str) -> None:
     assert question.result().to_pylist() == in_one(name)
 
 
-def test_a_state_belongs_to_one_question_and_its_parameters() -> None:
-    storms = fresh("metadata-storms")
-    with pytest.raises(ValueError, match="metadata-storms"):
-        find_question("churn").from_state(storms.state())
-    with pytest.raises(ValueError, match="same question"):
-        storms.merge(fresh("churn"))
-    with pytest.raises(ValueError, match="same question"):
-        fresh("slow-brokers").merge(find_question("slow-brokers")())
-
-
 @pytest.mark.parametrize("name", ["slow-brokers", "rebalances"])
 def test_a_damaged_state_is_refused(name: str) -> None:
     state = asked(name, pool("exchanges")[:60], **PARAMETERS.get(name, {})).state()

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
-from kafkasniff.capture import open_captures
-from kafkasniff.tables.exports.counted import CountedRows
-from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.run import export
 from kafkasniff.tables.rows import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS
-from kafkasniff.tcp.packets import PacketBatch
 from tests.analysis.tables import START_NS, Row, exchange, partition
 from tests.analysis.test_accumulator import merged_in_parts, pool_batch
-from tests.choice import examples, one_in
-from tests.conftest import ROOT
-from tests.craft import kafka_bytes as kafka
-from tests.craft.conversation import Conversation, interleaved
-from tests.craft.packet import Packet
-from tests.craft.samples import bystander
-from tests.craft.write import write_pcap
+from tests.choice import examples
 
 TABLES = ("exchanges", "records", "connections")
 SCHEMAS = {"exchanges": EXCHANGES, "records": RECORDS, "connections": CONNECTIONS, "problems": PROBLEMS}
@@ -103,94 +89,6 @@ def test_order_batches_and_merging_change_nothing(data: st.DataObject) -> None:
     for table in TABLES:
         whole.update(pool_batch(table), table)
     assert over_rows(merged_in_parts(data, TABLES, Overview, lambda part: part)) == over_rows(whole)
-
-
-def of_captures(paths: list[str], size: int | None = None, **options: Any) -> OverviewAnswer:
-    """The answer for captures. `size`: number of packets per batch."""
-    overview = Overview()
-    rows = CountedRows(ExportOptions(**options), overview.update, bodies=overview.bodies)
-    with open_captures(paths) as source:
-        for batch in source:
-            part: PacketBatch = batch
-            while size is not None and len(part) > size:
-                first, part = part.split(size)
-                rows.feed(first)
-            rows.feed(part)
-    names = rows.end()
-    for table in SCHEMAS:
-        overview.has(table)
-    return overview.answer(names=names)
-
-
-def of_export(paths: list[str], folder: Path, **options: Any) -> OverviewAnswer:
-    export(paths, folder, ExportOptions(**options))
-    made, overview = Export.open(str(folder)), Overview()
-    for table, reading in overview.reads().items():
-        overview.has(table)
-        for batch in made.batches(table, reading):
-            overview.update(batch, table)
-    return overview.answer()
-
-
-SHIPPED = (
-    "java-group-consumer.pcap",  # topic ids
-    "kraft-three-brokers.pcap",  # replication, the metadata log
-    "java-sasl.pcap",  # software that becomes known late, raw tokens
-    "old-message-formats.pcap",
-    "librdkafka-snaplen-128.pcap",  # only headers
-    "librdkafka-ipv6-ns.pcapng",
-    "zookeeper-3.9-cluster.pcap",
-)
-
-
-@pytest.mark.parametrize("name", one_in(6, SHIPPED))
-def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
-    path = str(ROOT / "captures" / name)
-    answer = of_captures([path])
-    assert answer == of_export([path], tmp_path / "out")
-    assert answer == of_captures([path], size=7)
-    assert answer.exchanges.exchanges > 10
-
-
-def late_names() -> list[Packet]:
-    """Topic, broker and software become known only after they are needed.
-
-    One of two web servers runs where Kafka was.
-    """
-    topic, place = bytes(range(16)), ("10.0.0.9", 9092)
-    reader = Conversation(("10.0.0.7", 50_001), place)
-    reader.handshake()
-    batch = kafka.record_batch([kafka.record(0, b"k", b"v" * 9)], 0)
-    reader.exchange(kafka.fetch_request_by_id(1, [(topic, [0])]), kafka.fetch_response_by_id(1, [(topic, 0, batch)]))
-    reader.exchange(kafka.api_versions_request(2, 3, ("late", "2.0")), kafka.api_versions_response(2, 3))
-    other = Conversation(("10.0.0.8", 52_000), place, start_ns=reader.time_ns + 10**9)
-    other.handshake()
-    other.exchange(
-        kafka.metadata_request_by_id(1, [(topic, None)]),
-        kafka.metadata_response_with_ids(1, [(topic, "told-late")], [(5, *place)]),
-    )
-    other.close()
-    wrong = Conversation(("10.0.0.8", 51_001), place, start_ns=other.time_ns + 10**9)
-    wrong.handshake()
-    wrong.exchange(b"GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n")
-    wrong.close()
-    # Its connection ends last; only then its statistics show that it was Kafka.
-    reader.wait(20 * 10**9)
-    reader.close()
-    return interleaved([reader, bystander(51_000), other, wrong])
-
-
-def test_names_that_become_known_late(tmp_path: Path) -> None:
-    path = str(write_pcap(tmp_path / "late.pcap", late_names()))
-    answer = of_captures([path])
-    assert answer == of_export([path], tmp_path / "out")
-    assert answer == of_captures([path], size=1)
-    assert {one.topic: one.fetched.records for one in answer.topics}["told-late"] == 1
-    assert [one.broker_id for one in answer.brokers] == [5]
-    (late,) = [one for one in answer.clients if one.address == "10.0.0.7"]
-    assert (late.software_name, late.software_version, late.requests) == ("late", "2.0", 2)
-    assert answer.problems is not None
-    assert {one.kind: one.count for one in answer.problems}.get("not-kafka") == 1
 
 
 def test_errors_and_where_they_occurred_first() -> None:

@@ -24,8 +24,6 @@ from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows.schemas import EXCHANGES, PARTITION
 from tests.choice import fewer
 
-ROOT = Path(__file__).parents[2]
-
 PATH = "exchanges/date=2026-11-21/part-00001-00000.parquet"
 
 

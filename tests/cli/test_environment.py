@@ -7,13 +7,12 @@ import io
 import os
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkasniff.cli.environment import REPEAT_SECONDS, Exit, Interrupted, Interrupts
+from kafkasniff.cli.environment import Exit, Interrupted, Interrupts
 from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
 from tests.cli.console import environment
 
@@ -49,18 +48,6 @@ def wait() -> None:
     deadline = time.monotonic() + 10
     while time.monotonic() < deadline:
         time.sleep(0.01)
-
-
-def test_other_errors_in_destructors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Wrong:
-        def __del__(self) -> None:
-            raise ValueError
-
-    seen: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda found: seen.append(found.exc_type))
-    with handling():
-        Wrong()
-    assert seen == [ValueError]
 
 
 @pytest.mark.parametrize("signum", SIGNALS)
@@ -139,28 +126,6 @@ def test_a_signal_whose_exception_is_cleared_is_repeated() -> None:
         wait()
 
     assert interrupted(work).signum == signal.SIGTERM
-
-
-@pytest.mark.extended
-def test_a_signal_that_ended_a_command_is_not_repeated() -> None:
-    """An exception that another one replaced was not accepted either, but then there is nothing left to end."""
-    interrupts = Interrupts()
-    taken: list[int] = []
-
-    def command() -> None:
-        try:
-            send(signal.SIGTERM)
-        finally:
-            raise ZeroDivisionError
-
-    before = signal.signal(signal.SIGTERM, lambda signum, _: taken.append(signum))
-    try:
-        with contextlib.suppress(ZeroDivisionError), interrupts.installed():
-            command()
-        time.sleep(10 * REPEAT_SECONDS)
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert not taken
 
 
 def test_an_accepted_exception_is_not_lost() -> None:

@@ -8,13 +8,11 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.cli.options import option_groups
 from tests.cli.console import kafkasniff
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation
 from tests.craft.write import pcap_bytes
 from tests.enrich.talks import OFFSETS, ORDERS, both
-from tests.tables.exports.exported import rows
 
 
 @pytest.fixture(scope="module")
@@ -79,16 +77,6 @@ def test_names_from_a_file(capture: Path, tmp_path: Path, form: str) -> None:
     assert fetches(capture, "--topic-ids", path)[0]["topics"][0]["_topic_name"] == "of-the-file"
 
 
-def test_files_of_names_that_cannot_be_read(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "ids"
-    path.write_text(f"{ORDERS[1]} orders\nnonsense\n")
-    assert f"{path}:2: not a topic id and a name" in kafkasniff("decode", capture, "--topic-ids", path).err
-    path.write_bytes(b"# ok\n\xff\xfe")
-    assert f"{path}:2: not UTF-8" in kafkasniff("decode", capture, "--topic-ids", path).err
-    monkeypatch.setattr(option_groups, "MAX_TOPIC_IDS", 2)
-    assert "is longer than" in kafkasniff("decode", capture, "--topic-ids", path).err
-
-
 def test_filters_find_topics_by_names_known_by_then(capture: Path) -> None:
     def found(*arguments: object) -> list[tuple[str, int]]:
         lines = kafkasniff("decode", "-q", "--format", "json", *arguments, capture).objects
@@ -98,20 +86,3 @@ def test_filters_find_topics_by_names_known_by_then(capture: Path) -> None:
     assert found("--topic", "orders") == [("Metadata", 1), ("Metadata", 2), ("Fetch", 3), ("Fetch", 4)]
     assert ("Fetch", 2) in found("--topic", "orders", "--two-pass")
     assert found("--topic", "__consumer*") == [("Metadata", 1), ("Fetch", 4)]
-
-
-def test_export_uses_names_that_become_known_late(capture: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", "-q", capture, "-o", tmp_path / "a").code == 0
-    found = rows(tmp_path / "a", "exchanges")
-    assert {row["broker_id"] for row in found} == {3}
-    fetched = [row for row in found if row["api"] == "Fetch"]
-    assert {(row["software_name"], row["software_version"]) for row in fetched} == {("craft-consumer", "1.0")}
-    assert [row["topics"] for row in fetched] == [
-        ["orders"], ["orders"], ["orders", "__consumer_offsets"], [],
-    ]  # fmt: skip
-    assert [(one["topic"], one["topic_id"], one["partition"]) for one in fetched[0]["partitions"]] == [
-        ("orders", ORDERS[1], 0),
-        ("orders", ORDERS[1], 1),
-    ]
-    assert fetched[1]["partitions"] == [], "a session's partitions are not repeated in each row"
-    assert '"_topic_name":"orders"' in fetched[0]["request_body"]

@@ -10,18 +10,6 @@ from kafkasniff.errors import OutputError
 from tests.cli.console import environment
 
 
-def test_unopenable_and_unwritable_outputs(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="Is a directory"):
-        Output(environment(), str(tmp_path))
-
-    class Full(io.BytesIO):
-        def write(self, _: object) -> int:
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(OutputError, match="to stdout: No space left"), Output(environment(stdout=Full())) as output:
-        output.write(b"x")
-
-
 def test_a_reader_that_closed_is_not_an_output_error() -> None:
     class Gone(io.BytesIO):
         def write(self, _: object) -> int:

@@ -18,7 +18,6 @@ import pytest
 from kafkasniff.cli.running.pipeline import summary_line
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem, SaslToken, StreamBytes, Summary
-from kafkasniff.tables.checkpoint import dump, load
 from tests.choice import one_in
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
@@ -194,47 +193,6 @@ def compare_summary(summary: Summary, connections: Sequence[Connection]) -> None
         assert one.broker_bytes == broker.decoded + broker.skipped
         assert one.bytes_decoded == client.decoded + broker.decoded
         assert one.bytes_lost == client.lost + broker.lost
-
-
-@pytest.mark.parametrize("name", ["everything", "late-and-lossy"])
-def test_batches_and_states_change_no_statistics(name: str) -> None:
-    packets = DISTURBANCES[name](packets_of(CRAFTED), Random(7))
-    events, summary = inspect(packets)
-    inspector = Inspector(records="skip", show_secrets=True, connections=True)
-    again: list[Output] = []
-    chance = Random(11)
-    rest = batch(packets)
-    while len(rest) > 1:
-        part, rest = rest.split(min(chance.randrange(1, 60), len(rest) - 1))
-        again += inspector.feed(part)
-        inspector = load(dump(inspector), Inspector)
-    again += inspector.feed(rest) + inspector.close()
-    assert [one for one in again if isinstance(one, Connection)] == [
-        one for one in events if isinstance(one, Connection)
-    ]
-    assert inspector.summary == summary
-
-
-def test_resumed_runs_count_waiting_bytes_once_each() -> None:
-    """The first run ends within a request, of which it has 50 bytes; the second sees the rest."""
-    packets = packets_of(CRAFTED)
-    at = next(index for index, packet in enumerate(packets) if len(packet.payload) > 900)
-    whole = packets[at]
-    first, second = whole.but(payload=whole.payload[:50]), whole.but(seq=whole.seq + 50, payload=whole.payload[50:])
-    inspector = Inspector()
-    inspector.feed(batch([*packets[:at], first]))
-    state = dump(inspector)
-    inspector.close()
-    assert inspector.summary.bytes_pending == 50
-    inspector = load(state, Inspector)
-    inspector.begin_summary()
-    rest = [second, *packets[at + 1 :]]
-    inspector.feed(batch(rest, range(at + 1, at + 1 + len(rest))))
-    inspector.close()
-    summary = inspector.summary
-    assert summary.bytes_stream == 50 + sum(len(packet.payload) for packet in rest)
-    assert summary.bytes_skipped >= 0
-    assert summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
 
 
 CLIENT, BROKER = ("10.0.0.5", 5000), ("10.0.0.9", 9092)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,19 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.row_messages import MessageRow, RowMessages
-from kafkasniff.model import Connection, Exchange, Message, Problem
+from kafkasniff.model import Connection, Exchange
 from kafkasniff.native import kernel
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tcp.segments import NO_TIME
-from tests.choice import fewer, one_in, some_pairs
-from tests.conftest import shipped_captures
+from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
-from tests.craft.conversation import START_NS, Conversation
 from tests.craft.packet import Packet
 from tests.engine.talks import (
     BEGINNINGS,
@@ -37,49 +32,27 @@ from tests.engine.talks import (
     exchange_of,
     opened,
     packets_of,
-    produce,
     said_by,
     talks,
     together,
 )
 from tests.oracle.inspector import ByPython, kept
 
-SOME = {"exchanges": True, "connections": True}
 
-
-class Counting(Inspector):
-    """Counts messages whose exchange the kernel paired."""
-
-    paired = 0
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        emit = self._emitter.emit_row
-
-        def counted(objects: RowMessages, row: MessageRow, out: list[Any]) -> None:
-            self.paired += 1
-            emit(objects, row, out)
-
-        self._emitter.emit_row = counted  # type: ignore[method-assign,assignment]
-
-
-def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -> tuple[list[Any], Inspector]:
+def run(kind: type[Inspector], batches: Sequence[PacketBatch], **options: Any) -> list[Any]:
     """Everything that an inspector yields, what it kept at the end, and its summary."""
     inspector = kind(**options)
     out = [event for one in batches for event in inspector.feed(one)]
     state = kept(inspector)
-    return [*out, state, *inspector.close(), inspector.summary], inspector
+    return [*out, state, *inspector.close(), inspector.summary]
 
 
-def same(batches: Sequence[PacketBatch], whole: Sequence[PacketBatch] = (), **options: Any) -> tuple[list[Any], int]:
-    """What both engines yield, and how many messages the kernel paired; `whole`: the batches for Python."""
-    found, inspector = run(Counting, batches, **options)
-    expected, _ = run(ByPython, whole or batches, **options)
+def same(batches: Sequence[PacketBatch], **options: Any) -> None:
+    """Both engines yield the same."""
+    found, expected = (run(kind, batches, **options) for kind in (Inspector, ByPython))
     for one, other in zip(found, expected, strict=False):
         assert one == other
     assert len(found) == len(expected)
-    assert isinstance(inspector, Counting)
-    return expected, inspector.paired
 
 
 def cut_before(packets: Sequence[Packet], cuts: Sequence[int]) -> list[PacketBatch]:
@@ -157,104 +130,6 @@ def test_gaps_anywhere(
     same(packets_of([before, left], cuts), exchanges=exchanges)
 
 
-@pytest.mark.parametrize("sender", ["client", "broker"])
-def test_the_kernel_continues_after_a_gap(sender: str) -> None:
-    before, after = talks([["heartbeat"] * 200])
-    place = next(
-        place for place, one in enumerate(after[20:], 20) if one.payload and (one.sport == 9092) == (sender == "broker")
-    )
-    batches = packets_of([before, [*after[:place], *after[place + 1 :]]], [20, 40])
-    events, paired = same(batches, exchanges=False)
-    assert any(isinstance(one, Problem) and one.kind == "tcp-gap" for one in events)
-    assert paired >= 2 * 120 - 2
-
-
-@pytest.mark.parametrize("name", USUAL)
-def test_common_exchanges_are_paired_by_the_kernel(name: str) -> None:
-    events, paired = same(packets_of(talks([[name] * 5, [name] * 3]), []), exchanges=False)
-    messages = sum(isinstance(one, Message) for one in events)
-    assert paired == messages == 2 * (5 + 3) + 2 * 6
-
-
-def test_few_entries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.engine.row_messages.ENTRIES_AT_ONCE", 1)
-    same(packets_of(talks([[*USUAL, *UNUSUAL], ["produce", *UNUSUAL], ["heartbeat"] * 9]), [30, 70]))
-
-
-@pytest.mark.parametrize("sizes", [(1, 1), (3, 1), (4, 4)])
-def test_a_buffer_of_a_few_bytes(sizes: tuple[int, int]) -> None:
-    """A caller that passes payload alone may have a batch shorter than one number of a frame."""
-    before, _ = talks([[]])
-    client, broker = (
-        next(one for one in reversed(before) if (one.sport == 9092) is is_broker) for is_broker in (False, True)
-    )
-    rest = batch(
-        [
-            one._replace(seq=one.end, payload=b"\0" * size, time_ns=one.time_ns + 10**6)
-            for one, size in zip((client, broker), sizes, strict=True)
-        ]
-    )
-    rest.order = rest.order + len(before)
-    rest.end_order += len(before)
-    assert len(rest.buffer) == sum(sizes)
-    same([batch(before), rest])
-
-
-def _disturbed(after: list[Packet]) -> list[Packet]:
-    """Every third segment of the client follows the next one, every other segment of the broker is repeated."""
-    found: list[Packet] = []
-    late: Packet | None = None
-    for place, packet in enumerate(after):
-        if late is None and place % 3 == 0 and packet.sport != 9092 and packet.payload:
-            late = packet
-            continue
-        found.append(packet)
-        if packet.sport == 9092 and place % 2:
-            found.append(packet._replace(ident=packet.ident + 1))
-        if late is not None:
-            found.append(late)
-            late = None
-    if late is not None:
-        found.append(late)
-    times = sorted(packet.time_ns for packet in found)
-    return [packet._replace(time_ns=time_ns) for packet, time_ns in zip(found, times, strict=True)]
-
-
-@pytest.mark.parametrize("exchanges", [False, True])
-def test_reordered_and_repeated_segments_stay_in_the_kernel(*, exchanges: bool) -> None:
-    talk = Conversation(("10.0.0.5", 50_000), ("10.0.0.9", 9092), start_ns=START_NS)
-    talk.handshake()
-    for number in range(3):
-        produce(talk, number)
-    known = len(talk.packets)
-    talk.send("client", beats(range(100, 160)), 50)
-    talk.send("broker", all_heard(range(100, 160)), 30)
-    packets = [talk.packets[:known], _disturbed(talk.packets[known:])]
-    for cut in (0, 50):
-        events, paired = same(packets_of(packets, [cut]), exchanges=exchanges)
-        assert events[-1].bytes_repeated == 300
-        assert paired >= (2 * (3 + 60) if not cut else 1)
-    assert exchanges == any(isinstance(one, Exchange) and one.retransmits for one in events)
-
-
-def test_later_messages_do_not_interfere() -> None:
-    """An assignment, heartbeats, a retransmission, and no interest in assignments: all in one batch."""
-    before, after = talks([["sync", *["heartbeat"] * 40, "join", "sync"]])
-    joins = next(place for place, packet in enumerate(after) if b"range" in packet.payload)
-    events, _ = same(packets_of([before, [*after[:joins], after[joins - 2], *after[joins:]]], []))
-    messages = [one for one in events if isinstance(one, Message)]
-    answers = [one.body for one in messages if one.api == "SyncGroup" and one.type == "response" and one.body]
-    assert ["_assignment" in body for body in answers] == [True, False]
-
-
-def test_a_packet_without_a_time_anywhere() -> None:
-    """A request that begins in one waits for its response like others."""
-    before, after = talks([["in pieces", "in a row", "heartbeat", "no answer", "in pieces"]])
-    for place, packet in enumerate(after):
-        timeless = [*after[:place], packet._replace(time_ns=NO_TIME), *after[place + 1 :]]
-        same(packets_of([before, timeless], [60 + place]), connections=True)
-
-
 # -- connections that begin in the kernel -----------------------------------------------------------------------------
 
 
@@ -264,10 +139,10 @@ def test_a_connection_begins_the_same_in_any_batches(name: str) -> None:
     # Some of the cuts: all beginnings together cover every cut.
     place = list(BEGINNINGS).index(name)
     for ports in one_in(2, ((), (9092,)), place % 2):
-        expected, _ = run(ByPython, [batch(packets)], connections=True, ports=ports)
+        expected = run(ByPython, [batch(packets)], connections=True, ports=ports)
         step = fewer(8, 3)
         for cut in range(place // 2 % step, min(len(packets), 16), step):
-            found, _ = run(Inspector, cut_before(packets, [cut] if cut else []), connections=True, ports=ports)
+            found = run(Inspector, cut_before(packets, [cut] if cut else []), connections=True, ports=ports)
             assert found == expected, cut
 
 
@@ -299,37 +174,6 @@ def test_openings_out_of_order(
     if close is not None:
         packets = [one._replace(flags=close) if one.flags == 0x11 else one for one in ended(packets)]
     same(cut_before(packets, sorted(one for one in cuts if one < len(packets))), exchanges=True, connections=True)
-
-
-def test_endpoints_that_remain_in_the_batch_begin_nothing() -> None:
-    """A SYN after packets of the same endpoints, which belong to an earlier connection."""
-    packets = [*opened(0, "produce", "produce")[3:], *opened(0, "fetch", "heartbeat")]
-    times = sorted(packet.time_ns for packet in packets)
-    packets = [packet._replace(time_ns=time_ns) for packet, time_ns in zip(packets, times, strict=True)]
-    for cuts in ([], [3], [len(packets) // 2]):
-        same(cut_before(packets, cuts))
-
-
-def test_connections_silent_from_the_start_end_at_their_timeout() -> None:
-    late = [one._replace(time_ns=one.time_ns + 2 * 3_600 * 10**9) for one in opened(9, "produce")]
-    packets = [*together(opened(0), opened(1, "no answer"), opened(2, "produce")), *late]
-    for cuts in ([], [6]):
-        events, _ = same(cut_before(packets, cuts), connections=True)
-        assert [one.ended for one in events if isinstance(one, Connection)].count("idle") == 2
-
-
-def test_a_connection_dropped_for_memory_gets_in_step_again() -> None:
-    """The kernel has forgotten its endpoints, so that it treats the next packets as a new connection."""
-    inspector = Counting(memory=128 << 20)
-    inspector.feed(batch(opened(0, "produce")))
-    inspector.limit_memory(1)
-    problems = inspector.feed(batch(opened(1)[:1]))
-    assert "memory-bound" in {one.kind for one in problems if isinstance(one, Problem)}
-    inspector.limit_memory(128 << 20)
-    before = inspector.paired
-    later = [one._replace(seq=one.seq + 7, ack=one.ack + 7, time_ns=one.time_ns + 10**9) for one in opened(0, "fetch")]
-    inspector.feed(batch(later))
-    assert inspector.paired == before + 2
 
 
 # -- exchanges as columns ---------------------------------------------------------------------------------------------
@@ -411,7 +255,7 @@ def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set
     before, after = talks(said, words=SAID | MORE)
     after = [one._replace(time_ns=one.time_ns - 450_000 * (at in early)) for at, one in enumerate(after)]
     batches = packets_of([before, after], cuts)
-    expected, _ = run(ByPython, batches, connections=True)
+    expected = run(ByPython, batches, connections=True)
     events, found = in_columns(batches)
     ends = [one for one in events if isinstance(one, Connection)]
     assert ends == [one for one in expected if isinstance(one, Connection)]
@@ -426,34 +270,3 @@ def test_exchanges_in_columns(said: list[list[str]], cuts: list[int], early: set
     alone = {(one.connection, one.request.time_ns, one.request.correlation_id): one for one in emitted if one.request}
     for key, one in alone.items():
         assert exchanges[key] == (one.exchange, one.latency_ns, one.behind_ns or 0, one.muted_ns or 0)
-
-
-# -- captures ---------------------------------------------------------------------------------------------------------
-
-CAPTURES = {path.name: path for path in shipped_captures()}
-WAYS: dict[str, tuple[int, dict[str, Any]]] = {
-    "whole": (1 << 20, SOME),
-    "in sixties, columns": (60, SOME | {"records": "columns", "show_secrets": True}),
-    "in sevens, without exchanges": (7, {"exchanges": False}),
-    "in forties, headers": (40, SOME | {"headers": True, "records": "skip"}),
-}
-"""Packets in a batch, and options."""
-
-
-@functools.cache
-def batches_of(name: str) -> list[PacketBatch]:
-    with open_captures([str(CAPTURES[name])]) as source:
-        return list(source)
-
-
-@pytest.mark.parametrize(("name", "way"), some_pairs(list(CAPTURES), WAYS, 12, 84))
-def test_captures(name: str, way: str) -> None:
-    size, options = WAYS[way]
-    batches: list[PacketBatch] = []
-    for whole in batches_of(name):
-        rest = whole
-        while len(rest) > size:
-            head, rest = rest.split(size)
-            batches.append(head)
-        batches.append(rest)
-    same(batches, batches_of(name), **options)

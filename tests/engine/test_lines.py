@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,19 +12,16 @@ from hypothesis import strategies as st
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.kafka.schema.uuids import uuid_text
-from kafkasniff.model import Problem
 from kafkasniff.redact.payload import Payload
-from kafkasniff.sinks import text_columns
-from kafkasniff.tcp.packets import Note, PacketBatch
 from tests.choice import one_in
+from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS
 from tests.engine.shown import agree, same, shown
-from tests.engine.talks import BEGINNINGS, SAID, TOPIC_ID, UNUSUAL, USUAL, packets_of, said_by, talk_from, talks
-from tests.engine.test_engines import CAPTURES, batches_of
+from tests.engine.talks import BEGINNINGS, SAID, TOPIC_ID, UNUSUAL, USUAL, packets_of, talk_from, talks
 from tests.filters.expressions import expressions
 from tests.oracle.inspector import ByPython
 from tests.test_boundaries import cut
@@ -121,49 +117,6 @@ def test_the_kernel_writes_lines(said: list[str], pythons: int, form: str) -> No
         # Messages of the first part show that it is Kafka. Python shows the bytes of bodies without definitions.
         if form != "tree" or "tomorrow" not in said[0]:
             assert found.native >= found.summary.requests + found.summary.responses - pythons - 2 * 6
-
-
-@pytest.mark.parametrize("form", ["text", "tree", "json"])
-@pytest.mark.parametrize("level", [Level.NO_RECORDS, Level.NO_BODIES, Level.NO_MESSAGES])
-def test_connections_stay_in_the_kernel_at_each_level(level: Level, form: str) -> None:
-    batches = packets_of(talks([["heartbeat", "produce", "fetch"] * 6] * 3, 0), [40, 60, 80])
-    found, _ = agree(form, batches, levels=[Level.ALL, Level.ALL, level, level, level])
-    assert found.left_out != LeftOut()
-    if level < Level.NO_MESSAGES:
-        assert found.native >= 3 * 3 * 2 * 5
-    else:
-        assert found.left_out.requests >= 3 * 3 * 3
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_requests_of_many_clients_wait_for_later_batches(form: str) -> None:
-    clients = {f"client {place}": said_by(f"client-{place}", place % 3 * 10**6) for place in range(30)}
-    patient = {f"patient {place}": said_by(f"patient-{place}", 10**8) for place in range(3)}
-    packets = talks([[*patient, *clients], list(clients), list(clients)[::-1]], words=clients | patient)
-    count = sum(map(len, packets))
-    found, _ = agree(form, cut(batch([*packets[0], *packets[1]]), range(len(packets[0]), count, 7)))
-    assert found.native > 100
-
-
-@pytest.mark.parametrize("threads", [None, 1])
-@pytest.mark.parametrize("place", [0, 41, 82])
-def test_a_problem_between_lines(place: int, threads: int | None) -> None:
-    """It has no line of the kernel, and is emitted in its place between the lines."""
-    talker = talk_from(50_000, 0)
-    for number in range(1, 41):
-        talker.exchange(kafka.metadata_request(number, ["orders"]), kafka.metadata_response(number, "h", 1, ["orders"]))
-
-    def packets() -> PacketBatch:
-        found = batch([packet for packet in talker.packets if packet.payload or packet.flags & 2])
-        found.notes.append(Note(place, Problem("capture-loss", "10 packets were dropped")))
-        return found
-
-    lines = shown(Inspector, "json", [packets()], threads=threads)
-    assert lines.native == 80
-    same(lines, shown(ByPython, "json", [packets()]))
-    kinds = [orjson.loads(line).get("kind") for line in lines.out.getvalue().splitlines()]
-    assert kinds.count("capture-loss") == 1
-    assert kinds.index("capture-loss") == min(max(place - 2, 0), 80)
 
 
 # -- filters ----------------------------------------------------------------------------------------------------------
@@ -320,6 +273,9 @@ WAYS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
+CAPTURES = {path.name: path for path in shipped_captures()}
+
+
 @pytest.mark.parametrize("name", one_in(8, list(CAPTURES), 1))
 def test_captures(name: str) -> None:
     """Each capture in one way, with a filter or without, and in batches of some size, chosen by its name."""
@@ -332,22 +288,12 @@ def test_captures(name: str) -> None:
         choice.choice([7, 60, 1 << 20]),
         choice.choice([None, 2 if form == "json" and not expression else 0]),
     )
-    batches = [part for whole in batches_of(name) for part in cut(whole, range(size, len(whole), size))]
+    with open_captures([CAPTURES[name]]) as source:
+        wholes = list(source)
+    batches = [part for whole in wholes for part in cut(whole, range(size, len(whole), size))]
     more: dict[str, Any] = {"expression": expression, "options": options, "sink": sink}
     found = shown(Inspector, form, batches, threads=threads, **more)
-    same(found, shown(ByPython, form, batches_of(name), **more))
-
-
-@pytest.mark.parametrize("form", ["text", "json"])
-def test_several_captures(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captures begin, and few connections are remembered."""
-    monkeypatch.setattr(text_columns, "LINE_CACHE", 2)
-    names = "java-1.1.pcap", "librdkafka-ipv6-ns.pcapng", "java-2.4.pcap"
-    with open_captures([str(CAPTURES[name]) for name in names]) as source:
-        batches = [part for whole in source for part in cut(whole, range(100, len(whole), 100))]
-    sink = {"capture": True} if form == "json" else {"captures": True}
-    found, _ = agree(form, batches, sink=sink)
-    assert found.native > 100
+    same(found, shown(ByPython, form, wholes, **more))
 
 
 LATENCIES = [10**n + off for n in range(12) for off in (-1, 0, 1)] + [995 * 10**n for n in range(9)]

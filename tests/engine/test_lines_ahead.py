@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture import open_captures
 from kafkasniff.engine import lines_ahead
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.native import caller
 from kafkasniff.sinks import native_lines
 from kafkasniff.tcp.packets import PacketBatch
-from tests.choice import DEEP, examples, one_in
+from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch, uneven
+from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.packet import Packet
-from tests.craft.write import write_rotated
 from tests.engine.shown import agree, same, shown, threads_of
 from tests.engine.talks import packets_of, talk_from, talks
 from tests.enrich.talks import OFFSETS, ORDERS
@@ -72,22 +69,6 @@ def test_disturbed(name: str, seed: int, data: st.DataObject) -> None:
     rows = data.draw(st.sets(st.integers(1, len(whole) - 1), max_size=12))
     form, threads = data.draw(st.sampled_from(["json", "text"])), data.draw(st.sampled_from([1, 2, 4]))
     ahead(cut(whole, rows), [whole], form=form, threads=threads)
-
-
-@pytest.mark.usefixtures("small_tasks")
-@pytest.mark.parametrize("name", [*one_in(4, SCENES[:-1]), "names"])
-def test_a_window_for_each_packet_or_a_few(name: str) -> None:
-    whole = batch(scene(name, 0))
-    ahead(cut(whole, range(1, len(whole)) if DEEP or name == "names" else uneven(len(whole))), [whole])
-
-
-@pytest.mark.usefixtures("small_tasks")
-def test_rotated_captures(tmp_path: Path) -> None:
-    paths = write_rotated(tmp_path, scene("skewed", 1), 3)
-    with open_captures(paths, chunk_size=4096) as source:
-        batches = list(source)
-    for form in ("json", "text"):
-        ahead(batches, batches, form=form)
 
 
 def check(packets: Sequence[Packet], *wanted: bytes) -> None:

@@ -270,18 +270,6 @@ def test_the_largest_connections_are_dropped_and_small_ones_kept() -> None:
     assert is_whole(feeder)
 
 
-def test_the_same_packets_are_dropped_each_time() -> None:
-    packets = [part for number in range(25) for part in (*opened(number), *segments(number))]
-
-    def run() -> list[Output]:
-        feeder = with_budget(1 << 19, connections=True)
-        events = [event for part in by(packets, 500) for event in feeder.feed(part)]
-        assert reported(events, "memory-bound")
-        return [*events, *feeder.inspector.close()]
-
-    assert run() == run()
-
-
 # -- open requests ----------------------------------------------------------------------------------------------------
 
 
@@ -300,18 +288,6 @@ def test_unanswered_requests() -> None:
     assert 6 < len(bare) < 14
     assert all(request.problems[-1].kind == "body-let-go" for request in bare)
     assert feeder.inspector._memory._kept == 0
-
-
-def test_responses_make_room() -> None:
-    feeder = with_budget(3 * OPENED_BYTES)
-    packets, at, answered = [packet(1, 0, b"", SYN), packet(1, 0, b"", SYN | ACK, answer=True)], 1, 1
-    for number in range(1, 200):
-        asked, answer = kafka.api_versions_request(number, 0), kafka.api_versions_response(number, 0)
-        packets += [packet(1, at, asked, ident=number), packet(1, answered, answer, answer=True, ident=number)]
-        at, answered = at + len(asked), answered + len(answer)
-    events = feeder.feed(packets)
-    assert not reported(events, "memory-bound")
-    assert sum(isinstance(event, Exchange) for event in events) == 199
 
 
 # -- messages are decoded in their turn -------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from kafkasniff.kafka.apis.dissectors import api_keys
 from kafkasniff.kafka.messages.message_header import request_header
 from kafkasniff.kafka.messages.message_spans import message_spans
 from kafkasniff.model import Exchange, Message
-from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
@@ -142,16 +141,6 @@ def test_client_ids(name: str) -> None:
     raw = [one.header["client_id"] for one in messages if one.type == "request" and one.header is not None]
     assert [one for one in raw if one is not None] == [one for one in dict.fromkeys(expected) if one is not None]
     assert results(Inspector, pieces(packets)) == found == results(ByPython, [batch(packets)])
-
-
-def test_client_ids_are_part_of_the_state() -> None:
-    packets, expected = PACKETS["the first request names the client"]
-    first = Inspector()
-    found = first.feed(batch(packets[:7]))
-    second = load(dump(first), Inspector)
-    found += second.feed(batch(packets[7:])) + second.close()
-    asked = [one.client_id for one in found if isinstance(one, Message) and one.type == "request"]
-    assert asked == expected
 
 
 def test_header_versions_do_not_follow_from_flexible_versions() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from random import Random
 from typing import Any
@@ -11,9 +10,8 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.detail import Level
 from kafkasniff.model import Connection, Exchange, Problem
-from tests.baseline.inputs import DISTURBANCES, shipped
+from tests.baseline.inputs import shipped
 from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
@@ -22,7 +20,7 @@ from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
 from tests.kernel.__main__ import case_of, difference
-from tests.kernel.followers import results, split
+from tests.kernel.followers import results
 from tests.oracle.inspector import ByPython
 
 CRAFTED = "crafted"
@@ -90,18 +88,3 @@ def test_damaged_records_do_not_show_that_a_response_answers_another_request(rec
     found = results(Inspector, [packets], records=records)
     assert [one.status for one in found[0] if isinstance(one, Exchange)] == ["answered"] * 3
     assert found == results(ByPython, [packets], records=records)
-
-
-@pytest.mark.parametrize("kind", ["reordered", "duplicated"])
-def test_at_each_level_of_detail(kind: str) -> None:
-    """The level rises and falls between batches."""
-    pieces = list(split(batch(DISTURBANCES[kind](packets_of(CRAFTED), seeded(kind))), itertools.cycle((90, 30))))
-    found = []
-    for follower in (ByPython, Inspector):
-        inspector = follower(connections=True)
-        outputs = []
-        for piece, level in zip(pieces, itertools.cycle((0, 1, 2, 3, 3, 1)), strict=False):
-            inspector.level = Level(level)
-            outputs += inspector.feed(piece)
-        found.append((outputs + inspector.close(), inspector.summary, inspector.left_out))
-    assert found[0] == found[1]

@@ -65,18 +65,18 @@ def test_the_screens(name: str, state: ViewState, width: int, height: int) -> No
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize(
-    ("width", "height"),
-    [(MIN_WIDTH, MIN_HEIGHT), (61, 13), (80, 24), (81, 12), (120, 30), (WIDE - 1, 60), (WIDE, HIGH), (300, 100)],
-)
-def test_every_size_is_filled_and_not_exceeded(view: str, width: int, height: int) -> None:
+def test_every_size_is_filled_and_not_exceeded(view: str) -> None:
     state = VIEWS[view]
-    text = drawn(shot(state.focus), state, width, height)
-    lines = text.splitlines()
-    assert len(lines) == height
-    assert max(display_width(line) for line in lines) <= width
-    assert text.startswith("kafkasniff")
-    assert "quit" in lines[-1] or width < 80
+    for width, height in (
+        *((MIN_WIDTH, MIN_HEIGHT), (61, 13), (80, 24), (81, 12), (120, 30)),
+        *((WIDE - 1, 60), (WIDE, HIGH), (300, 100)),
+    ):
+        text = drawn(shot(state.focus), state, width, height)
+        lines = text.splitlines()
+        assert len(lines) == height
+        assert max(display_width(line) for line in lines) <= width
+        assert text.startswith("kafkasniff")
+        assert "quit" in lines[-1] or width < 80
 
 
 def test_too_small_a_terminal_is_reported() -> None:

@@ -27,8 +27,10 @@ NEAR_SECONDS = 5.0
 """CPU time of the tests that run for one fault alone, the nearest first; the rest run for many faults together."""
 SILENT_SECONDS = 60
 """Without the end of a test; its usual time comes on top, ten times."""
-CPU_SECONDS = 15
+CPU_SECONDS = 5
 MEMORY = 6 << 30
+OF_KERNEL = {"native", "engine"}
+"""Rooms of which many tests compare the kernel with Python."""
 RETRIED = 12
 """Tests that failed for many faults together, and run again for each of them."""
 
@@ -61,32 +63,43 @@ class _Server:
             known = [self.items[name] for name in row["by"] if name in self.items]
             if known and self.alone(number, row, known):
                 del left[number]
-        if not left:
-            return
-        self.record(left.values())
         rest: dict[str, pytest.Item] = {}
+        for wave in self.waves(left.values()):
+            self.record(wave)
+            for number, row in [*left.items()]:
+                near, far = self.near(row["fault"]["path"], [one for one in self.reaching(number) if one in wave])
+                if self.alone(number, row, near):
+                    del left[number]
+                else:
+                    rest.update((item.nodeid, item) for item in far)
         for number, row in [*left.items()]:
-            near, far = self.near(row["fault"]["path"], self.reaching(number))
-            if self.alone(number, row, near) or (number in self.at_import and self.anew(number, row)):
+            if number in self.at_import and self.anew(number, row):
                 del left[number]
-            else:
-                rest.update((item.nodeid, item) for item in far)
         self.together(left, [item for name, item in self.items.items() if name in rest], "default")
 
-    def record(self, rows: Collection[dict[str, Any]]) -> None:
-        """Which tests reach which faults, how long they take, and which fail anyway.
+    def waves(self, rows: Collection[dict[str, Any]]) -> Iterable[set[pytest.Item]]:
+        """The tests of the mirrored rooms; all others, if these leave something.
 
-        Where an earlier run knows it of all faults, only these files and those of the mirrored rooms.
+        Where an earlier run knows which files reach the faults, only these.
         """
-        files = tuple(
-            {file for row in rows for file in [*row["files"], f"tests/{row['fault']['path'].split('/')[1]}/"]}
-        )
+        names = {row["fault"]["path"].split("/")[1] for row in rows}
+        rooms = tuple(f"tests/{name}/" for name in names | (OF_KERNEL if "kernel" in names else set()))
         if all(row["files"] for row in rows):
+            files = (*rooms, *(file for row in rows for file in row["files"]))
             self.items = {name: item for name, item in self.items.items() if name.startswith(files)}
+        own = {item for name, item in self.items.items() if name.startswith(rooms)}
+        if rows:
+            yield own
+        if rows:
+            yield {*self.items.values()} - own
+
+    def record(self, items: Collection[pytest.Item]) -> None:
+        """Which faults tests reach, how long they take, and which fail anyway."""
         path = Path(self.plan["recording"])
         lines = path.read_text().splitlines() if path.exists() else []
         known = {row["name"]: row for row in map(json.loads, lines)}
-        for group in _grouped((item for name, item in self.items.items() if name not in known), _folder):
+        new = (item for name, item in self.items.items() if name not in known and item in items)
+        for group in _grouped(new, _folder):
             rows = self.noting(group, ())
             with path.open("a") as stream:
                 stream.writelines(json.dumps(row) + "\n" for row in rows)
@@ -98,7 +111,10 @@ class _Server:
         return [self.items[name] for name, row in self.recorded.items() if row["passed"] and number in row["reached"]]
 
     def near(self, path: str, items: Sequence[pytest.Item]) -> tuple[list[pytest.Item], list[pytest.Item]]:
-        """The tests of the module that mirrors a file and of its neighbours, the quickest first; and the others."""
+        """The tests of the module that mirrors a file and of its neighbours, the quickest first; and the others.
+
+        One case of each function comes before all other cases, which likely find the same.
+        """
         parts = Path(path).with_suffix("").parts[1:]
 
         def rank(group: Sequence[pytest.Item]) -> tuple[int, float]:
@@ -108,10 +124,12 @@ class _Server:
 
         spent = 0.0
         found: tuple[list[pytest.Item], list[pytest.Item]] = ([], [])
-        for group in sorted(_grouped(items, _file), key=rank):
-            for item in sorted(group, key=lambda one: self.seconds([one]) > 1):
-                spent += self.seconds([item])
-                found[spent > NEAR_SECONDS].append(item)
+        ranked = [item for group in sorted(_grouped(items, _file), key=rank) for item in group]
+        cases = [sorted(group, key=lambda one: self.seconds([one])) for group in _grouped(ranked, _function)]
+        first, others = [group[0] for group in cases], [item for group in cases for item in group[1:]]
+        for item in (*sorted(first, key=lambda one: self.seconds([one]) > 1), *others):
+            spent += self.seconds([item])
+            found[spent > NEAR_SECONDS].append(item)
         return found
 
     def seconds(self, items: Iterable[pytest.Item]) -> float:
@@ -159,8 +177,8 @@ class _Server:
             begin = _cpu()
             # First one of each function: other cases likely fail for the same fault.
             names = [one["name"] for one in failed if number in one["reached"] or one["died"]]
-            functions = {name.partition("[")[0]: self.items[name] for name in names}
-            if not self.alone(number, row, [*functions.values()][:RETRIED], verdict):
+            cases = _grouped([self.items[name] for name in names], _function)
+            if not self.alone(number, row, [case[0] for case in cases][:RETRIED], verdict):
                 self.add(row, "nothing" if verdict == "whole" else "not default", [], begin)
 
     def add(self, row: dict[str, Any], verdict: str, by: Sequence[str], begin: float) -> None:
@@ -243,6 +261,10 @@ class _Server:
 
 def _file(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _folder(item: pytest.Item) -> str:

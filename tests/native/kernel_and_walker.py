@@ -71,11 +71,6 @@ def kinds() -> Iterator[Kind]:
             yield Kind(schema.root, None, version)
 
 
-def roots() -> Iterator[Struct]:
-    """The layouts alone."""
-    return (kind.root for kind in kinds())
-
-
 def caller(
     *, form: BytesForm = "auto", records: str = "full", show_secrets: bool = True, payload: Payload = SHOWN
 ) -> Caller:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from kafkasniff.engine.roles import ExchangeKinds
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, NO_BODY, WantedBodies
@@ -20,11 +19,9 @@ from kafkasniff.native import exchanges as module
 from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import PAIR, ExchangeColumns, ExchangeReader, Strings
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
-from kafkasniff.native.names import MessageSession
 from tests.craft import kafka_bytes as kafka
 
 TIME = 1_781_000_000_000_000_000
-TOPIC = bytes(range(16))
 CLIENT_ID = b"crafted"
 
 
@@ -36,10 +33,6 @@ PRODUCE = (kafka.produce_request(1, "orders", batch(3)), kafka.produce_response(
 FAILED = (kafka.produce_request(2, "orders", batch(1)), kafka.produce_response(2, "orders", -1, error=6))
 FETCH = (kafka.fetch_request(3, "paid", 7), kafka.fetch_response(3, "paid", batch(5, 7), 12))
 EMPTY = (kafka.fetch_request(4, "paid", 12), kafka.fetch_response(4, "paid", b"", 12))
-BY_ID = (
-    kafka.fetch_request_by_id(5, [(TOPIC, [0])]),
-    kafka.fetch_response_by_id(5, [(TOPIC, 0, batch(2))]),
-)
 
 Talk = tuple[bytes, bytes]
 
@@ -108,23 +101,6 @@ def test_rows_of_several_calls(monkeypatch: pytest.MonkeyPatch, at_once: int) ->
     assert np.concatenate([one.shared["count"] for one in found]).tolist() == whole.shared["count"].tolist()
 
 
-@pytest.mark.parametrize(
-    ("wanted", "asked", "answered"),
-    [
-        (EVERY_BODY, [1, 1, 1], [1, 1, 1]),
-        (NO_BODY, [0, 0, 0], [0, 0, 0]),
-        (WantedBodies(errors=True), [0, 0, 0], [0, 1, 0]),
-        (WantedBodies({("request", "Produce"): None}, errors=True), [1, 1, 0], [0, 1, 0]),
-        (WantedBodies({("request", "Fetch"): ("cluster_id",), ("response", "Fetch"): None}), [0, 0, 0], [0, 0, 1]),
-    ],
-)
-def test_wanted_bodies(wanted: WantedBodies, asked: list[int], answered: list[int]) -> None:
-    """Texts of other bodies are empty."""
-    found, _ = Call([PRODUCE, FAILED, FETCH]).read(reader_of(bodies=wanted))
-    assert [int(bool(text)) for text in texts(found.requests)] == asked
-    assert [int(bool(text)) for text in texts(found.responses)] == answered
-
-
 @pytest.mark.parametrize(("bound", "room"), [("MAX_TEXT", 300), ("MAX_INSIDE", 1), ("MAX_NAME_BYTES", 14)])
 def test_an_exchange_that_never_fits_is_pythons(monkeypatch: pytest.MonkeyPatch, bound: str, room: int) -> None:
     """Such an exchange is skipped; those around it have rows."""
@@ -140,51 +116,7 @@ def test_an_exchange_that_never_fits_is_pythons(monkeypatch: pytest.MonkeyPatch,
     assert pairs == ([0, 1, 2] if bound == "MAX_INSIDE" else [0, 2])
 
 
-def test_large_and_odd_messages_are_pythons() -> None:
-    for talk, most in (
-        (PRODUCE, len(EMPTY[0])),
-        ((PRODUCE[0][:-4], PRODUCE[1]), 1 << 20),
-        ((PRODUCE[0] + b"more", PRODUCE[1]), 1 << 20),
-    ):
-        found, after = Call([talk, EMPTY]).read(reader_of(most=most))
-        assert (found.rows["pair"].tolist(), after) == ([1], 2)
-
-
 def test_misuse_raises() -> None:
     """A place after the last pair, instead of memory that is not theirs."""
     with pytest.raises(RuntimeError, match="the kernel refuses to read exchanges"):
         Call([PRODUCE]).read(reader_of(), 2)
-
-
-class Facts:
-    """Names that an enricher would have learned."""
-
-    forgets = False
-
-    def __init__(self, names: dict[bytes, bytes]) -> None:
-        self.names = names
-        self.learned = 0
-
-    def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
-        name = self.names.get(bytes(topic_id))
-        return name, name is not None
-
-    def session(self, index: int, first: int, second: int, /) -> MessageSession | None:
-        return None
-
-    def continue_sessions(self, steps: NDArray[np.uint32], /) -> None:
-        raise AssertionError
-
-
-def test_names_of_topic_ids() -> None:
-    """An exchange with an unknown one is Python's until it was learned."""
-    facts = Facts({})
-    reader, call = reader_of(names=facts), Call([BY_ID, FETCH, BY_ID])
-    assert call.read(reader)[0].rows["pair"].tolist() == [1]
-    facts.names[TOPIC] = b"orders"
-    facts.learned += 1
-    found, _ = call.read(reader)
-    assert found.rows["pair"].tolist() == [0, 1, 2]
-    names = texts(found.names)
-    assert [names[one["topic"]] for one in found.partitions] == ["orders", "paid", "orders"]
-    assert '"_topic_name":"orders"' in texts(found.responses)[0]

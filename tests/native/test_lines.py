@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -26,14 +24,11 @@ from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import fewer, one_in
-from tests.cli.console import kafkasniff
-from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import agree
 from tests.engine.talks import Say, exchange_of, packets_of, talks
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan
-from tests.oracle.inspector import by_python
 
 HEARTBEAT, SASL_HANDSHAKE, UNKNOWN_API = 12, 17, 120
 TOGETHER = 60
@@ -233,31 +228,3 @@ def test_a_damaged_table_of_a_summary_is_refused() -> None:
         except ValueError:
             refused += 1
     assert refused > len(good) // 16
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        [],
-        ["--no-payload"],
-        ["--hash-payload"],
-        ["--filter", "latency_ms > 0"],
-        ["--api", "Produce"],
-        ["--bytes", "hex"],
-    ],
-    ids=lambda options: "".join(options[:1]),
-)
-def test_decode_in_any_way(options: list[str], tmp_path: Path) -> None:
-    """What `decode` prints by the kernel, by Python, and by two processes."""
-    salt = tmp_path / "salt"
-    salt.write_bytes(b"salt" * 8)
-    more = ["--hash-salt", salt] if "--hash-payload" in options else []
-    printed = []
-    for way, jobs in ((nullcontext, 1), (by_python, 1), (nullcontext, 2)):
-        with way():
-            capture = ROOT / "captures" / "librdkafka-codecs.pcap"
-            done = kafkasniff("decode", "--quiet", "--format", "json", "--jobs", jobs, *options, *more, capture)
-        assert done.code == 0, done.err
-        printed.append(done.out)
-    assert printed[0]
-    assert printed[0] == printed[1] == printed[2]

@@ -134,16 +134,6 @@ def test_batches_and_sets_are_taken(codec: int) -> None:
         both(data, records="batches")
 
 
-def test_offsets_and_timestamps_inside() -> None:
-    """KIP-31 and KIP-32: those inside count from the wrapper's, unless it is 0 or they are absolute."""
-    inside = plain([(0, 7, b"a", b"b"), (2, 8, b"c", b"d")], 1)
-    for offset in (0, 1, 2, 102, -5, (1 << 63) - 1, -(1 << 63)):
-        for attributes in (0, LOG_APPEND_TIME):
-            assert both(craft.wrapper(offset, inside, attributes=attributes, timestamp=99))
-    last = plain([((1 << 63) - 1, 7, b"a", b"b"), (-(1 << 63), 8, b"c", b"d")], 1)
-    assert both(craft.wrapper((1 << 63) - 1, last))
-
-
 def one(key: bytes | None, value: bytes | None, headers: Any = (), **more: Any) -> bytes:
     """A batch of one record."""
     return craft.batch_of([craft.Record(0, 0, key, value, headers)], **more)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
 from kafkasniff.report import ladder as module
@@ -36,18 +34,6 @@ def test_the_first_the_troubled_and_the_slowest() -> None:
     assert kept(taken(rows), 1) == [
         *range(EARLIEST), *range(500, 500 + TROUBLED), *range(1000 - SLOWEST, 1000)
     ]  # fmt: skip
-
-
-def test_order_batches_and_merging_do_not_matter() -> None:
-    rows = [row for number in (1, 2, 3) for row in connection(number, 150)]
-    rows[200] |= {"status": "open", "response_size": None, "latency_us": None}
-    expected = taken(rows)
-    mixed = Random(1).sample(rows, len(rows))
-    merged = Ladder()
-    for start in range(0, len(mixed), 37):
-        merged.merge(Ladder.from_state(taken(mixed[start : start + 37]).state()))
-    assert merged.talks() == expected.talks()
-    assert merged.rungs({1, 2, 3}) == expected.rungs({1, 2, 3})
 
 
 def test_the_note_about_missing_rows_depends_on_no_batch(monkeypatch: pytest.MonkeyPatch) -> None:

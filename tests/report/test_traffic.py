@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
-from kafkasniff.report.traffic import EDGES, ErrorsOverTime, LatenciesOverTime, TrafficOverTime
-from tests.analysis.tables import SECOND, Row, batch_of, exchange, partition
-
-KINDS = (TrafficOverTime, ErrorsOverTime, LatenciesOverTime)
+from kafkasniff.report.traffic import EDGES, LatenciesOverTime
+from tests.analysis.tables import Row, batch_of, exchange, partition
 
 
 def rows() -> list[Row]:
@@ -20,27 +16,6 @@ def rows() -> list[Row]:
     found.append({**exchange("Metadata"), "time_ns": None, "time": None})
     found.append(exchange("Produce", 150, status="open", response_size=None, latency_us=None))
     return found
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_batches_and_merging_do_not_matter(kind: type[TrafficOverTime]) -> None:
-    everything = rows()
-    whole, forwards, merged = kind(), kind(), kind()
-    whole.update(batch_of(everything))
-    parts = [everything[start : start + 23] for start in range(0, len(everything), 23)]
-    for part in parts:
-        forwards.update(batch_of(part))
-    for part in reversed(parts):
-        one = kind()
-        one.update(batch_of(part))
-        # On its way from another process.
-        merged.merge(kind.from_state(one.state()))
-    for found in (forwards, merged, kind.from_state(forwards.state())):
-        assert found.result().equals(whole.result())
-        assert found.width == 10 * SECOND
-    nothing = kind()
-    nothing.update(batch_of([]))
-    assert nothing.result().num_rows == 0
 
 
 def test_latencies_by_span_and_over_all() -> None:

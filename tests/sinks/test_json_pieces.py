@@ -126,8 +126,7 @@ class _Longest:
         pass
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("unit", ["00", "01", "ff"])
+@pytest.mark.parametrize(("form", "unit"), zip(FORMS, ["01", "00", "ff"], strict=True))
 def test_a_long_value_takes_little_memory(monkeypatch: pytest.MonkeyPatch, form: BytesForm, unit: str) -> None:
     monkeypatch.undo()
     value = bytes.fromhex(unit) * (8 << 20)

@@ -19,9 +19,8 @@ from kafkasniff.sinks import ordered_output
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
 from kafkasniff.sinks.text import TextSink
-from tests.choice import examples, in_turn, one_in
+from tests.choice import examples
 from tests.cli.console import kafkasniff
-from tests.conftest import shipped_captures
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.write import write_pcap
 from tests.engine.talks import SAID
@@ -172,13 +171,6 @@ def check_order(capture: Path, form: str, expression: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Inspector, "write_lines", lambda *_, **_named: False)
         assert lines_of(capture, *options, "--filter", expression) == exact
-
-
-@pytest.mark.parametrize(("capture", "expression"), in_turn(one_in(13, shipped_captures()), FILTERS, 4, with_all=4))
-def test_a_filter_keeps_the_order_of_lines(capture: Path, expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipeline, "FIRST_ROWS", 7)
-    monkeypatch.setattr(pipeline, "MAX_ROWS", 29)
-    check_order(capture, "json", expression)
 
 
 @examples(20)

@@ -14,10 +14,6 @@ import pytest
 
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
-from tests.cli.console import kafkasniff
-from tests.conftest import ROOT
-
-CAPTURE = ROOT / "captures" / "java-errors.pcap"
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,44 +57,6 @@ def test_java_gets_one_garbage_collector(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv(JAVA_VARIABLES[0], "-XX:+UseZGC")
     assert collectors(None) == []
     assert COLLECTOR not in _java_options(None, quick_start=True)
-
-
-def test_rows_for_lakehouse_tables_are_compressed_on_their_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[object] = []
-
-    def ready(master: str | None, **settings: object) -> None:
-        found.append(settings["packed"])
-        raise UsageError("seen")
-
-    monkeypatch.setattr("kafkasniff.spark.shipping.ready_session", ready)
-    for arguments in ([], ["--table", "local.db"]):
-        done = kafkasniff("export", "--engine", "spark", *arguments, CAPTURE, "-o", tmp_path / "out")
-        assert "seen" in done.err
-    assert found == [True, False]
-
-
-def test_room_for_new_objects(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kafkasniff.spark.session import COLLECTOR, _java_options, _young_mb
-
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    for master, megabytes in {
-        "local": 128,
-        "local[1]": 128,
-        "local[3]": 384,
-        "local[3,2]": 384,
-        "local[64]": 512,
-        "local[*]": 256,
-        "local[*,4]": 256,
-        "local-cluster[2,1,1024]": None,
-        "yarn": None,
-        "": None,
-    }.items():
-        assert _young_mb(master) == megabytes
-        words = _java_options("-Xmn9m", quick_start=True, runs_tasks=True, young_mb=megabytes).split()
-        # Java uses the last one.
-        own = [f"-Xmn{megabytes}m"] * bool(megabytes)
-        assert [word for word in words if word.startswith("-Xmn")] == [*own, "-Xmn9m"]
-        assert "-Xmn" not in _java_options(COLLECTOR, quick_start=True, runs_tasks=True, young_mb=megabytes)
 
 
 def test_unix_sockets_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:

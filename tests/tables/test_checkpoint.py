@@ -28,7 +28,7 @@ from kafkasniff.tables.checkpoint.graph import Graph
 from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.checkpoint.values import Values
 from kafkasniff.tables.checkpoint.wire import fields_of
-from tests.choice import fewer, one_in
+from tests.choice import one_in
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
 
@@ -149,29 +149,6 @@ def test_unusable_states() -> None:
 
 
 # -- hostile bytes ----------------------------------------------------------------------------------------------------
-
-
-def test_truncated_states() -> None:
-    state = small()
-    begin = state.index(b"\n") + 1
-    for end in (
-        *range(begin, begin + 500, fewer(11, 1)),
-        *range(begin + 500, len(state), fewer(131, 7)),
-        len(state) - 1,
-    ):
-        refused(state[:end])
-
-
-def test_flipped_bits() -> None:
-    """Refused, or an inspector with other numbers. The process is unchanged."""
-    before = process()
-    state = bytearray(small())
-    for place in range(state.index(b"\n") + 1, len(state), fewer(101, 11)):
-        bit = 1 << place % 8
-        state[place] ^= bit
-        loads(bytes(state))
-        state[place] ^= bit
-    assert process() == before
 
 
 OTHERS: list[Any] = [None, True, 1 << 63, "text", b"bytes", [[]], {"a": 1}]

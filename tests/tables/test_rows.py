@@ -10,25 +10,7 @@ import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.tables.rows import PARTITION, TABLES, exchange_row
-from kafkasniff.tables.rows.schemas import HEADER
 from kafkasniff.tables.rows.staged import STAGED
-
-SQL = {
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "array<header>": pa.list_(HEADER),
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "array<string>": pa.list_(pa.string()),
-    "array<struct>": pa.list_(PARTITION),
-}
-
-
-def columns(text: str) -> dict[str, pa.DataType]:
-    pairs = (column.split() for column in text.replace("\n", " ").split(", "))
-    return {name: SQL[kind] for name, kind in pairs}
 
 
 def message(kind: str = "request", **fields: Any) -> Message:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from kafkasniff.text.printable import KEPT_LENGTH, KEPT_WORDS, WORDS, display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration, milliseconds_date, rfc3339
 from kafkasniff.text.wrapping import wrapped
+from tests.choice import fewer
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
 BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
@@ -21,19 +22,20 @@ INVISIBLE = [0x00AD, 0x034F, 0x115F, 0x1160, 0x180E, *range(0x200B, 0x2010), 0x2
 INVISIBLE += [0x2800, 0x3164, 0xFE0F, 0xFEFF, 0xFFA0, 0xFFF9, 0xFFFB, 0xE0001, 0xE0041, 0xE0100, 0xE01EF]
 
 
-@pytest.mark.parametrize("code", CONTROLS + BIDI + INVISIBLE)
-def test_what_a_terminal_would_act_on_or_hide_is_escaped(code: int) -> None:
-    shown = printable(f"a{chr(code)}b")
-    assert shown.startswith("a\\")
-    assert shown.endswith("b")
-    assert shown.isprintable()
-    # The escape is Python's, so it can be read back: nothing is lost.
-    assert shown.encode("ascii").decode("unicode_escape") == f"a{chr(code)}b"
+def test_what_a_terminal_would_act_on_or_hide_is_escaped() -> None:
+    for text in map("a{:c}b".format, CONTROLS + BIDI + INVISIBLE):
+        shown = printable(text)
+        assert shown.startswith("a\\"), repr(text)
+        assert shown.endswith("b")
+        assert shown.isprintable()
+        # The escape is Python's, so it can be read back: nothing is lost.
+        assert shown.encode("ascii").decode("unicode_escape") == text
 
 
 def test_every_character_that_passes_is_visible() -> None:
     dangerous = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-    characters = [one for one in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(one) in dangerous]
+    every = range(0, sys.maxunicode + 1, fewer(7, 1))
+    characters = [one for one in map(chr, every) if unicodedata.category(one) in dangerous]
     for start in range(0, len(characters), 256):
         some = characters[start : start + 256]
         assert set(printable("".join(some))).isdisjoint(some), hex(ord(some[0]))

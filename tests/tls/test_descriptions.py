@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import ssl
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector
-from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls import descriptions, failing
 from kafkasniff.tls.waiting import MAX_FLIGHT
-from tests.choice import fewer
-from tests.conftest import ROOT
 from tests.craft.conversation import Conversation, Side
 from tests.craft.outcome import Line, packets_outcome
 from tests.craft.packet import Packet
@@ -276,35 +270,6 @@ def test_a_client_that_leaves_without_an_alert(version: ssl.TLSVersion) -> None:
     assert line["detail"].endswith(f"; {failing.CLIENT_LEFT}")
     (line,) = packets_outcome(ended(*hellos(version), by="broker")).lines
     assert "without an alert" not in line["detail"]
-
-
-def run(capture: Path, *, every: int = 0) -> list[object]:
-    """An inspector's output packet by packet; after every `every` packets, another inspector resumes from its state."""
-    inspector = Inspector()
-    events: list[object] = []
-    with open_captures([str(capture)]) as source:
-        for batch in source:
-            rest, fed = batch, 0
-            while len(rest) > 1:
-                part, rest = rest.split(1)
-                events += inspector.feed(part)
-                fed += 1
-                if every and fed % every == 0:
-                    inspector = load(dump(inspector), Inspector)
-            events += inspector.feed(rest)
-    return events + inspector.close()
-
-
-@pytest.mark.parametrize("name", ["tls-no-client-certificate", "tls-works", "tls-client-killed"])
-def test_batches_and_states_change_nothing(name: str) -> None:
-    """Handshakes of real clients and brokers that failed, worked and were abandoned."""
-    capture = ROOT / "captures" / "faults" / f"{name}.pcap"
-    inspector = Inspector()
-    with open_captures([str(capture)]) as source:
-        whole = [event for batch in source for event in inspector.feed(batch)]
-    whole += inspector.close()
-    assert run(capture) == whole
-    assert run(capture, every=fewer(12, 1)) == whole
 
 
 def certificate(*names: str, end: datetime.datetime = datetime.datetime(2030, 1, 1)) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import random
 import ssl
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.choice import examples, one_in
 from tests.craft.batches import batch
-from tests.craft.disturb import duplicated, overlapped, reordered, resegmented, retransmitted
 from tests.craft.outcome import outcome, output, packets_outcome
 from tests.craft.packet import Packet
 from tests.tls.endpoints import NO_ENCRYPT_THEN_MAC, Pair, Talk, kafka_talk, new_folder, packets_of
@@ -109,16 +107,6 @@ def test_a_resumed_session(version: ssl.TLSVersion) -> None:
     assert second.resumed
     # Nothing of the first connection is needed.
     check(second, second.key_log)
-
-
-@pytest.mark.parametrize("version", [V12, V13])
-@pytest.mark.parametrize("disturb", [resegmented, reordered, duplicated, retransmitted, overlapped])
-def test_disturbances_that_lose_nothing(version: ssl.TLSVersion, disturb: object) -> None:
-    made = talk(version)
-    packets = disturb(packets_of(made.flights), random.Random(7))  # type: ignore[operator]
-    found = decrypted(packets, made.key_log)
-    assert sorted(map(repr, contents(found))) == sorted(map(repr, clear_contents(made.clear)))
-    assert [kind for kind in kinds(found) if kind.startswith("tls")] == []
 
 
 # -- places and times ----------------------------------------------------------------------------------------------

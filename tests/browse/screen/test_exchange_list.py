@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 
 import numpy as np
 import pytest
@@ -172,31 +170,3 @@ def test_a_jump_does_not_move_a_cursor_that_was_moved_meanwhile(monkeypatch: pyt
         assert (rows.cursor, missed) == (40, ["next"])
 
     drive(steps)
-
-
-@pytest.mark.extended
-def test_orders_and_indexes_go_when_they_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the garbage collector, which in long lists runs every few minutes: they are large."""
-    monkeypatch.setattr(module, "SORTED_AT_ONCE", 10)
-    monkeypatch.setattr(module, "NEAR", (0, 0))
-
-    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
-        rows = listed(app)
-        at_first = weakref.ref(rows._order)
-        for key in ("]", "r"):
-            await pilot.press(key)
-            await settled(app, pilot)
-        assert at_first() is None
-        kept = weakref.ref(rows._order), weakref.ref(rows.index)
-        for key in ("enter", "p", "o", "escape", "f"):
-            await pilot.press(key)
-            await settled(app, pilot)
-            await settled(app, pilot)
-        assert len(rows.index) < 49
-        assert [one() for one in kept] == [None, None]
-
-    gc.disable()
-    try:
-        drive(steps)
-    finally:
-        gc.enable()

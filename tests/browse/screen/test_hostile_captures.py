@@ -20,9 +20,31 @@ from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.write import write_pcap
 from tests.kafka.records_craft import Record, batch_of
-from tests.test_hostile import damaged
 
 HUGE = 100_000_000 if ALL else 3_000_000
+
+
+def damaged(data: bytes, chance: random.Random, times: int) -> bytes:
+    """Flip, overwrite, remove, duplicate or insert bytes at some places."""
+    out = bytearray(data)
+    for _ in range(times):
+        at = chance.randrange(len(out) + 1)
+        match chance.randint(0, 5):
+            case 0 if at < len(out):
+                out[at] ^= 1 << chance.randrange(8)
+            case 1:
+                out[at : at + 4] = chance.choice((b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0", b"\x80\0\0\0"))
+            case 2:
+                del out[at : at + chance.randint(1, 50)]
+            case 3:
+                out[at:at] = out[at : at + chance.randint(1, 200)]
+            case 4:
+                out[at:at] = chance.randbytes(chance.randint(1, 50))
+            case 5:
+                del out[max(at, len(out) // 2) :]
+        if not out:
+            out += b"\0"
+    return bytes(out)
 
 
 @pytest.mark.extended

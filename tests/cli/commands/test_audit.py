@@ -159,21 +159,6 @@ def exported(capture: Path, folder: Path, *options: str) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "name", one_in(2, ["java-0.10.2", "java-0.9", "old-raw-sasl", "librdkafka-sasl", "zookeeper-3.9-cluster", "sarama"])
-)
-def test_a_capture_and_its_export_agree(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And columns and objects."""
-    path = ROOT / "captures" / f"{name}.pcap"
-    folder = exported(path, tmp_path / "tables")
-    for target in ("4.0", "2.0"):
-        whole = audited(path, "--target", target)
-        assert audited(folder, "--target", target) == whole
-        with monkeypatch.context() as patch:
-            patch.setattr("kafkasniff.cli.running.capture_usage.ExchangeFinder", lambda *_, **_named: None)
-            assert audited(path, "--target", target) == whole
-
-
 def test_a_capture_and_its_export_agree_on_crafted_clients(capture: Path, tmp_path: Path) -> None:
     whole = audited(capture, "--target", "4.0", "--from", "3.0")
     assert audited(exported(capture, tmp_path / "whole"), "--target", "4.0", "--from", "3.0") == whole

@@ -47,12 +47,6 @@ def test_records_can_be_omitted(capture: Path) -> None:
     assert {key: value for key, value in batches()[0].items() if key != "records"} == without
 
 
-def test_count_stops_after_that_many_messages(capture: Path) -> None:
-    everything = messages(kafkasniff("decode", "--format", "json", capture))
-    for count in (1, 2, 7, MESSAGES, MESSAGES + 5):
-        assert messages(kafkasniff("decode", "--format", "json", "-c", count, capture)) == everything[:count]
-
-
 def test_an_output_is_not_touched_when_the_capture_cannot_be_opened(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("precious")

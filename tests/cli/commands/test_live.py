@@ -3,26 +3,18 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from kafkasniff.cli.commands.live import LOOK_SECONDS
 from kafkasniff.cli.environment import Exit, Interrupted
-from kafkasniff.cli.running.delays import MAX_SAMPLES, TimedSink
-from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingPartError
-from kafkasniff.model import Message
-from kafkasniff.tcp.packets import PacketBatch
 from tests.cli.console import kafkasniff
 from tests.cli.real_live import conversation, running
 from tests.cli.wire import Wire
@@ -84,73 +76,6 @@ def test_a_full_ring_skips_bodies_and_reports_it(wire: Wire) -> None:
     assert without
     assert {item["body"] is None for item in without} == {True}
     assert f"0 bytes lost, 77 bytes skipped, {len(without)} messages without body, lines " in result.err
-
-
-class Writes(io.BytesIO):
-    """Stdout that records how many lines each write has."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[int] = []
-
-    def write(self, data: Any, /) -> int:
-        self.lines.append(bytes(data).count(b"\n"))
-        return super().write(data)
-
-
-@pytest.mark.parametrize("options", [(), ("--format", "json"), ("--filter", "size > 0"), ("--count", 40)])
-def test_the_lines_of_a_slice_are_written_together(
-    options: tuple[object, ...], wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not one by one, which costs a system call each, and not together with the next slice, which may be much later.
-
-    With the kernel, the first two slices contain lines that it writes.
-    """
-    stdout = Writes()
-    written: list[int] = []
-
-    def watched(feed: Callable[[Inspector, PacketBatch], Iterator[Any]]) -> Any:
-        def watch(inspector: Inspector, packets: PacketBatch) -> Iterator[Any]:
-            for events in feed(inspector, packets):
-                yield events
-                written.append(len(stdout.lines))
-
-        return watch
-
-    for name in ("feed_slices", "feed_lines"):
-        monkeypatch.setattr(Inspector, name, watched(getattr(Inspector, name)))
-    monkeypatch.setattr("kafkasniff.engine.emitting.SLICE", 5)
-    result = kafkasniff("live", "-i", "eth0", "-q", "--duration", "50ms", *options, stdout=stdout)
-    assert (result.code, len(stdout.lines)) == (0, written[-1])
-    assert all(after - before <= 1 for before, after in pairwise([0, *written]))
-    assert len(stdout.lines) > 3
-    assert sum(stdout.lines) >= 40
-    assert max(stdout.lines) > 2
-
-
-class Ignoring:
-    def write(self, event: object) -> None:
-        """Nothing is written."""
-
-    write_lines = write
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def test_delays_are_sampled_evenly() -> None:
-    now = 0
-    sink = TimedSink(Ignoring(), now=lambda: now)
-    assert sink.line() == ""
-    message = next(one for one in Inspector().feed(batch(mixed())) if isinstance(one, Message))
-    message = msgspec.structs.replace(message, time_ns=0)
-    for number in range(5 * MAX_SAMPLES):
-        now = number * 1_000
-        sink.write(message)
-    assert len(sink._delays) <= MAX_SAMPLES
-    # Delays increase by a microsecond with each message: the median is half of the last.
-    found = [float(one) for one in re.findall(r"([\d.]+) ms", sink.line())]
-    assert found == pytest.approx([5 * MAX_SAMPLES / 2_000, 0.99 * 5 * MAX_SAMPLES / 1_000], rel=0.02)
 
 
 def test_missing_privileges_are_code_5(monkeypatch: pytest.MonkeyPatch) -> None:

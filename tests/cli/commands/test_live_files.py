@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 import stat
 import subprocess
@@ -17,7 +16,6 @@ from typing import Any
 import pytest
 
 from kafkasniff.capture.live.interfaces import list_interfaces
-from kafkasniff.capture.live.ring import BLOCK_COUNT, BLOCK_SIZES, blocks_of
 from kafkasniff.cli.environment import Exit
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff
@@ -178,15 +176,6 @@ def test_an_interface_by_its_number(interfaces: Interfaces) -> None:
     assert "live -D" in result.err
 
 
-@pytest.mark.parametrize("mib", [1, 7, 8, 65, 4_096])
-def test_rings_have_the_requested_size(mib: int) -> None:
-    block, count = blocks_of(mib << 20)
-    assert block * count == mib << 20
-    assert block <= BLOCK_SIZES[0]
-    assert block & (block - 1) == 0
-    assert count >= min(BLOCK_COUNT, 8 * mib) // 2
-
-
 # -- a real interface
 
 
@@ -225,24 +214,6 @@ def test_a_real_interface(
     link = "Linux cooked-mode capture v2" if "any" in options else "Ethernet"
     assert link in info
     assert f"Name = {options.split()[1]}" in info
-
-
-@pytest.mark.extended
-@pytest.mark.root
-def test_a_file_that_reaches_its_size_limit(require_root: Callable[[], None], tmp_path: Path) -> None:
-    """The kernel refuses a write in the middle of a block."""
-    require_root()
-    path = tmp_path / "kept.pcapng"
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (3_000, 3_000))
-
-    code, said, lines = run_live(["--write-all", "-w", str(path)], signal.SIGINT, preexec_fn=limit)
-    assert code == Exit.UNAVAILABLE
-    assert said.count("cannot write") == 1
-    assert len(lines) == 40
-    assert path.stat().st_size <= 3_000
-    assert kafkasniff("decode", path).code == Exit.NOTHING
 
 
 @pytest.mark.root

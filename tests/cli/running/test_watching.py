@@ -199,17 +199,6 @@ def test_metrics_beside_messages(wire: Wire) -> None:
     assert re.search(r"^kafkasniff: metrics at http://127\.0\.0\.1:\d+/metrics$", result.err, re.M)
 
 
-def test_watching_changes_no_line(wire: Wire) -> None:
-    unwatched = threading.Timer(0.5, wire.stop)
-    unwatched.start()
-    expected = kafkasniff("live", "-i", "eth0", "--format", "json")
-    unwatched.join()
-    wire.stopped.clear()
-    result, _ = measured(wire, "--format", "json", wanted=("kafkasniff_connections_open 1.0",))
-    assert result.out == expected.out
-    assert result.out.count(b"\n") > 40
-
-
 @pytest.mark.extended
 def test_addresses_reachable_by_others_cause_a_warning(wire: Wire, tmp_path: Path) -> None:
     def said(*arguments: str) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,7 +28,6 @@ from tests.kafka.records_craft import ZSTD, Record, batch, batch_of, record
 from tests.vectors.matching import compare
 from tests.vectors.reader import Vector, vectors
 
-CAPTURE = Path(__file__).parents[3] / "captures" / "kraft-two-brokers.pcap"
 SHOWN = DecodeOptions(show_secrets=True)
 
 SECRETS = (b"SALT-of-carol", b"STORED-key-of-carol", b"SERVER-key-of-carol")

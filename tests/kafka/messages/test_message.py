@@ -38,48 +38,11 @@ def kinds(decoded: Decoded) -> list[str]:
 # Headers
 
 
-def test_header_1_and_2() -> None:
-    decoded = whole_request(request(12, 3, b"\x00\x01g\x00\x00\x00\x02\x00\x01m\xff\xff", tags=b""))
-    names = ("request_api_key", "request_api_version", "correlation_id", "client_id")
-    assert decoded.header == dict(zip(names, (12, 3, 7, "app"), strict=True))
-    assert (decoded.api_key, decoded.api, decoded.api_version, decoded.correlation_id) == (12, "Heartbeat", 3, 7)
-    assert decoded.body == {"group_id": "g", "generation_id": 2, "member_id": "m", "group_instance_id": None}
-    assert decoded.problems == ()
-    flexible = whole_request(request(12, 4, b"\x02g\x00\x00\x00\x02\x02m\x00\x00"))
-    assert flexible.body == decoded.body
-    assert flexible.problems == ()
-
-
-def test_client_ids() -> None:
-    """They keep their int16 length in header 2, may be null, and need not be UTF-8."""
-    for client, shown in ((None, None), (b"", "")):
-        decoded = whole_request(request(18, 3, b"\x02a\x02b\x00", client=client))
-        assert (decoded.client_id, decoded.body) == (
-            shown,
-            {"client_software_name": "a", "client_software_version": "b"},
-        )
-    decoded = whole_request(request(18, 2, b"", client=b"\xff\xfe", tags=b""))
-    assert decoded.header is not None
-    assert (decoded.client_id, decoded.header["client_id"], decoded.body) == (b"\xff\xfe", b"\xff\xfe", {})
-    assert [(problem.kind, problem.offset) for problem in decoded.problems] == [("string-not-utf8", 10)]
-
-
 def test_controlled_shutdown_0_has_no_client_id() -> None:
     decoded = whole_request(struct.pack(">hhii", 7, 0, 5, 1001))
     assert decoded.header == {"request_api_key": 7, "request_api_version": 0, "correlation_id": 5}
     assert decoded.body == {"broker_id": 1001}
     assert decoded.problems == ()
-
-
-def test_header_tags() -> None:
-    decoded = whole_request(request(18, 3, b"\x02a\x02b\x00", tags=b"\x02\x00\x01x\x81\x01\x00"))
-    assert decoded.header_tags == ((0, b"x"), (129, b""))
-    assert decoded.problems == ()
-    odd = request(18, 3, b"\x02a\x02b\x00", tags=b"\x02\x01\x01x\x00\x00")
-    assert kinds(whole_request(odd)) == ["tags-not-ascending"]
-    response = whole_response(struct.pack(">i", 9) + b"\x01\x05\x02ab" + bytes(7), 12, 4)
-    assert response.header_tags == ((5, b"ab"),)
-    assert response.body == {"throttle_time_ms": 0, "error_code": 0}
 
 
 def test_header_cut() -> None:

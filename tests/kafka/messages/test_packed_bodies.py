@@ -5,18 +5,14 @@ It is None if there is more to report than error codes.
 
 from __future__ import annotations
 
-import random
-
-import msgspec
 import numpy as np
 import pytest
 
 from kafkasniff.kafka.messages import ahead
 from kafkasniff.kafka.messages.ahead import Programs
-from kafkasniff.kafka.messages.message_body import decode_body, read_body
+from kafkasniff.kafka.messages.message_body import decode_body
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
-from kafkasniff.kafka.schema.body_forms import BodyWithErrors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
@@ -81,28 +77,6 @@ def made(chosen: list[tuple[Kind, bytes]], options: DecodeOptions) -> tuple[list
     while len(found) < len(items):
         found += maker.bodies(bytes(data), np.ascontiguousarray(items[len(found) :]), bases[len(found) :])
     return found, maker
-
-
-@pytest.mark.parametrize("records", ["full", "batches", "skip", "metadata", "columns"])
-def test_each_body_equals_the_one_read_alone(records: str) -> None:
-    options = DecodeOptions(records=records)  # type: ignore[arg-type]
-    rng = random.Random(records)
-    for _ in range(20):
-        chosen = rng.choices(bodies(), k=rng.randrange(1, 40))
-        for (kind, body), found in zip(chosen, made(chosen, options)[0], strict=True):
-            if isinstance(found, BodyWithErrors):
-                context = DecodeContext(options)
-                assert (found.body, True) == read_body(_plan(kind), body, 0, len(body), context, False)
-                assert found.errors == tuple(context.errors) != ()
-                assert context.problems == []
-                continue
-            context = DecodeContext(options)
-            alone = decode_body(_plan(kind), body, 0, len(body), context)
-            # The next body may have the same context.
-            assert msgspec.structs.asdict(context) == msgspec.structs.asdict(DecodeContext(options))
-            if found is not None or kind[0] in {0, 12}:
-                assert found == alone
-                assert found is None or list(found) == list(alone)  # type: ignore[call-overload, arg-type]
 
 
 def test_memory_stays_bounded() -> None:

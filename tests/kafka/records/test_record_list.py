@@ -77,16 +77,6 @@ def test_varints_longer_than_they_need_be():
     ]
 
 
-def test_header_key_that_is_not_utf8():
-    body = b"\0\0\0\1\1" + varint(2) + sized(b"\xff\xfe") + sized(b"x") + sized("ключ".encode()) + sized(b"y")
-    out, where = decode(batch(varint(len(body)) + body, 1))
-    assert kinds(where) == ["string-not-utf8"]
-    assert out["batches"][0]["records"][0]["headers"] == [
-        {"key": b"\xff\xfe", "value": b"x"},
-        {"key": "ключ", "value": b"y"},
-    ]
-
-
 def test_a_bomb_of_records(monkeypatch):
     """A record without content takes seven bytes that compress to nothing: the number of records is bounded."""
     monkeypatch.setattr(record_list, "MAX_RECORD_RATE", 1_000)

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.records import record_sets
-from kafkasniff.kafka.records.record_batch import Batch
-from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
+from kafkasniff.kafka.records.record_sets import decode_records, decode_unaligned, find_batches
 from tests.kafka.records_craft import GZIP, ZSTD, Record, batch, batch_of, context, kinds, message
 
 BATCHES = [
@@ -117,14 +116,3 @@ def test_a_length_without_a_magic(length, reported):
     where = context()
     assert find_batches(bytes(8) + length.to_bytes(4, "big") + bytes(2), 0, 14, where) == ([], 14)
     assert kinds(where) == (["batch-length"] if reported else [])
-
-
-@pytest.mark.parametrize("data", [BATCHES[1], BATCHES[3], message(7, b"k", b"v")])
-def test_held_batches_are_decoded_later(data):
-    whole = decode_records(data, 0, len(data), context())["batches"][0]
-    (held,) = decode_records(data, 0, len(data), context("columns"))["batches"]
-    assert isinstance(held, Batch)
-    assert held.get("records") is None or whole["magic"] < 2
-    records, left = decode_held(held, context(), 100)
-    assert records == whole["records"]
-    assert left == (100 - len(records) if whole["magic"] == 2 else 100)

@@ -90,13 +90,6 @@ def test_later_runs_ignore_what_is_in_quarantine_until_its_bytes_change(folder: 
     assert len(manifest(out)["quarantined"]) == 3
 
 
-@pytest.mark.extended
-def test_rows_do_not_depend_on_processes(folder: Path, tmp_path: Path) -> None:
-    for jobs in (1, 3):
-        export(folder, tmp_path / str(jobs), "--on-bad-capture", "skip", "--jobs", str(jobs))
-    assert tables(tmp_path / "1") == tables(tmp_path / "3")
-
-
 @pytest.mark.parametrize("policy", ["skip", "quarantine"])
 def test_nothing_but_bad_ones(policy: OnBadCapture, folder: Path, tmp_path: Path) -> None:
     (folder / "b.pcap").unlink()

@@ -17,7 +17,6 @@ from kafkasniff.kafka.schema.layout import Field
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
 from tests.choice import DEEP, fewer, in_turn, one_in
-from tests.conftest import shipped_captures
 from tests.craft import kafka_bytes as kafka
 from tests.craft.conversation import Conversation, interleaved
 from tests.craft.write import write_pcap
@@ -294,12 +293,6 @@ def test_records_of_all_sorts(
 ) -> None:
     count = check(made["records"], tmp_path, options)
     assert sum(columns) > 0.3 * count
-
-
-@pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(25, 5)], ids=lambda path: path.name)
-def test_shipped_captures(capture: Path, tmp_path: Path) -> None:
-    check(capture, tmp_path, ExportOptions())
 
 
 EXPRESSIONS = (

@@ -8,8 +8,6 @@ import pytest
 
 from kafkasniff.errors import UsageError
 from tests.choice import DEEP, fewer, in_turn, one_in
-from tests.craft.samples import mixed
-from tests.craft.write import pcap_bytes
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables, without_software
 
 SOME = (
@@ -39,18 +37,6 @@ def test_several_runs_equal_one(name: str, places: tuple[float, ...], tmp_path: 
         assert all(row["software_name"] in {None, later[row["connection_id"]]} for row in many["exchanges"])
         many, one = without_software(many), without_software(one)
     assert many == one
-
-
-def test_cut_at_many_packets(tmp_path: Path) -> None:
-    capture = tmp_path / "mixed.pcap"
-    packets = mixed()
-    capture.write_bytes(pcap_bytes(packets, nanoseconds=True))
-    for number in range(1, len(packets), 1 if DEEP else fewer(150, 53)):
-        parts = cut(capture, ((number + 0.5) / len(packets),), tmp_path / str(number))
-        run(parts, tmp_path / str(number) / "one")
-        for part in parts:
-            run([part], tmp_path / str(number) / "two")
-        assert tables(tmp_path / str(number) / "two") == tables(tmp_path / str(number) / "one")
 
 
 def test_a_repeated_run_does_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, partitio
 from kafkasniff.tables.exports.staged import StagedFiles, StagedTable
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
 from tests.fuzz.costs.streams import dates_rows
-from tests.tables.exports.exported import CAPTURES, Rows, by_partition, files, named_files, rows, run, tables
+from tests.tables.exports.exported import Rows, by_partition, files, named_files, rows, run, tables
 
 FEW = 5
 SIZE = 9 << 10
@@ -84,27 +84,6 @@ def test_partitions_are_bounded_and_no_row_is_lost(capture: Path, whole: dict[st
         f"{len(moved)} rows of exchanges, from {len(dates) - FEW} dates between {first} and {last}, are in the "
         f"partition {undated}: more than {FEW} dates have rows, and those with the most are partitioned"
     )
-
-
-@pytest.mark.extended
-@pytest.mark.usefixtures("few_dates")
-def test_neither_processes_nor_interruptions_change_a_partition(
-    capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    captures = [capture, CAPTURES / "java-codecs.pcap"]
-    run(captures, tmp_path / "one")
-    run(captures, tmp_path / "two", jobs=2)
-    assert by_partition(tmp_path / "two") == by_partition(tmp_path / "one")
-
-    def killed(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.tables.exports.finalise.TableWriter.write_all", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(captures, tmp_path / "three", jobs=2)
-    assert run(captures, tmp_path / "three").resumed
-    assert by_partition(tmp_path / "three") == by_partition(tmp_path / "one")
 
 
 @pytest.mark.usefixtures("few_dates")

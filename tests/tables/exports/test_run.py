@@ -200,36 +200,6 @@ def test_rows_match_the_requests_in_the_clients_log(name: str, exports: Exports)
     assert {row["broker_port"] for row in found} <= set(MANIFEST[name]["broker_ports"])
 
 
-@pytest.mark.parametrize("name", one_in(2, SOME))
-def test_connections_add_up(name: str, exports: Exports) -> None:
-    folder, result = exports(name)
-    found, summary = rows(folder, "connections"), result.summary
-    exchanges = rows(folder, "exchanges")
-    assert (
-        sum(row["requests"] for row in found)
-        == summary.requests
-        == sum(r["request_size"] is not None for r in exchanges)
-    )
-    assert sum(row["responses"] for row in found) == summary.responses
-    assert sum(row["client_bytes"] + row["broker_bytes"] + row["bytes_lost"] for row in found) == summary.bytes_stream
-    assert sum(row["bytes_decoded"] for row in found) == summary.bytes_decoded
-    assert sum(row["bytes_lost"] for row in found) == summary.bytes_lost
-    assert sum(row["bytes_skipped"] for row in found) == summary.bytes_skipped
-    assert sum(row["verdict"] == "kafka" for row in found) == summary.kafka_connections
-    assert sum(row["packets"] for row in found) <= summary.tcp_packets
-    by_id = {row["connection_id"]: row for row in found}
-    assert len(by_id) == len(found)
-    for row in exchanges:
-        connection = by_id[row["connection_id"]]
-        assert (row["client_port"], row["broker_port"]) == (connection["client_port"], connection["broker_port"])
-        assert row["client_id"] is None or row["client_id"] in connection["client_ids"]
-        assert row["software_name"] == connection["software_name"]
-    if name == "java-sasl.pcap":
-        assert {row["sasl_mechanism"] for row in found} >= {"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}
-    unanswered = Counter(row["connection_id"] for row in exchanges if row["status"] in {"unanswered", "open", "lost"})
-    assert {key: row["unanswered"] for key, row in by_id.items() if row["unanswered"]} == unanswered
-
-
 def test_the_files(tmp_path: Path) -> None:
     run([CAPTURES / "java-codecs.pcap", CAPTURES / "old-raw-sasl.pcap"], tmp_path)
     reported = manifest(tmp_path)

@@ -93,25 +93,6 @@ def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> N
     assert seen == {0, 1}
 
 
-@pytest.mark.extended
-def test_leftovers_are_removed_by_the_next_run(memory: str, tmp_path: Path) -> None:
-    parts = cut(CAPTURE, (0.4, 0.7), tmp_path)
-    address = memory.format("left")
-    run(parts[:1], address)
-    folder = "exchanges/date=2026-11-21"
-    dead = f"{folder}/part-00002-0123456789ab-00000.parquet"
-    later = f"{folder}/part-00003-0123456789ab-open-00007-00000.parquet"
-    foreign = f"{folder}/notes.txt"
-    put(address, dict.fromkeys((dead, later, foreign, "state/run-00001-0123456789ab.state"), b"left"))
-    run(parts[:2], address)
-    found = objects(address)
-    # A run with a higher number may still be writing: it began after this one was published.
-    assert (dead in found, later in found, foreign in found) == (False, True, True)
-    run(parts, address)
-    copy = fetched(address, tmp_path / "copy")
-    assert files(copy) - named_files(copy) == {foreign}
-
-
 @pytest.mark.parametrize("before", one_in(2, [1, 0]))
 def test_of_two_writers_the_first_one_wins(place: str, before: int, tmp_path: Path) -> None:
     parts = cut(CAPTURE, (0.5,), tmp_path)
@@ -179,26 +160,6 @@ def test_an_unknown_outcome(memory: str, tmp_path: Path, monkeypatch: pytest.Mon
             run([CAPTURE], address)
     assert any(path.startswith("exchanges/") for path in objects(address))
     run([CAPTURE], address)
-    copy = fetched(address, tmp_path / "copy")
-    assert files(copy) == named_files(copy)
-
-
-@pytest.mark.extended
-def test_leftovers_that_cannot_be_removed(memory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is there, and the message says so."""
-    parts = cut(CAPTURE, (0.5,), tmp_path)
-    address = memory.format("kept")
-    run(parts[:1], address)
-
-    def refuses(self: ObjectStore, path: str) -> None:
-        raise PermissionError(13, "Forbidden")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, "names", refuses)
-        with pytest.raises(OutputError, match="Forbidden; the run was added, but files that it replaces are left"):
-            run(parts, address)
-    assert run(parts, address).new == 0
-    run([*parts, OTHER], address)
     copy = fetched(address, tmp_path / "copy")
     assert files(copy) == named_files(copy)
 
