@@ -22,6 +22,8 @@ from tests.conftest import ROOT
 CODECS = str(ROOT / "captures" / "librdkafka-codecs.pcap")
 PROGRAM = [sys.executable, "-m", "kafkasniff", "mcp"]
 
+pytestmark = pytest.mark.extended
+
 
 def asked(transport: Any) -> tuple[dict[str, Any], list[Any]]:
     """The tools of a server, and its answers to a right and to a wrong question."""

@@ -23,6 +23,7 @@ def answers() -> Iterator[ToolAnswers]:
         yield found
 
 
+@pytest.mark.extended
 def test_an_answer_is_that_of_the_command(answers: ToolAnswers) -> None:
     wanted = kafkasniff("stats", "--quiet", "--format", "json", "--filter", 'api == "Fetch"', CODECS)
     assert answers.overview('api == "Fetch"', CODECS) == wanted.text
@@ -70,6 +71,7 @@ def test_errors_are_those_of_the_command(answers: ToolAnswers, ask: object, mess
     assert message in str(error.value)
 
 
+@pytest.mark.extended
 def test_a_query_reads_no_files(answers: ToolAnswers, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
