@@ -178,14 +178,15 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Rendered lines of messages, as written by a sink."""
 
     data: bytes | memoryview
-    """Whole lines, each with its line feed; empty if the sink already has them. A view is only valid until the next
-    lines are requested."""
+    """Whole lines, each with its line feed. A view is only valid until the next lines are requested."""
     count: int
     """Number of messages."""
     time_ns: int | None = None
     """Time of the last one."""
     problems: int = 0
     """Number of problems of their bodies."""
+    held: int | None = None
+    """Number of the exchange whose request this is, if a filter decides later whether it is shown."""
 
     def first(self, count: int) -> Self:
         """The lines of the first messages, one for each; `count`: at most this many."""
@@ -193,6 +194,14 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
             return self
         lines = bytes(self.data).split(b"\n", count)[:count]
         return type(self)(b"".join(line + b"\n" for line in lines), count, self.time_ns)
+
+
+class DecidedRequest(msgspec.Struct, frozen=True, gc=False):
+    """A filter's decision on a request of an exchange that was held before."""
+
+    exchange: int
+    connection: int
+    is_selected: bool
 
 
 class Exchange(msgspec.Struct, frozen=True, gc=False):

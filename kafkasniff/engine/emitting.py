@@ -18,6 +18,7 @@ from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.message_table import Collected, Output, Outputs, stops_of
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.row_messages import MessageRow, RowMessages, decoded_message
+from kafkasniff.engine.stream_messages import HeldExchange
 from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.connection.events import (
     Event,
@@ -28,8 +29,8 @@ from kafkasniff.kafka.connection.events import (
     VerdictEvent,
 )
 from kafkasniff.kafka.connection.waits import delays_without
-from kafkasniff.model import Direction, Exchange, Problem, SaslToken
-from kafkasniff.native.feed import NONE
+from kafkasniff.model import Direction, Exchange, Message, Problem, SaslToken
+from kafkasniff.native.feed import MESSAGE, NONE
 from kafkasniff.tcp.plan import end_index
 from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
 
@@ -174,6 +175,8 @@ class Emitter:
         assert connection is not None
         account, wants, summary = connection.account, state.want_exchanges and ends, state.summary
         capture = state.only_capture or state.capture_of(row[8])
+        if wants:
+            objects.recall(row[1], state.capture_of)
         message, asked, weight = objects.message(row, capture, problems, keeps=wants)
         if message.problems:
             summary.problems += len(message.problems)
@@ -259,7 +262,8 @@ class Emitter:
         if account is not None:
             account.exchange(event)
         if self._state.want_exchanges:
-            request, behind, muted = exchange.request, event.behind_ns, event.muted_ns
+            request = self._held_request(exchange) if isinstance(exchange, HeldExchange) else exchange.request
+            behind, muted = event.behind_ns, event.muted_ns
             if event.status in _UNANSWERED:
                 behind, muted, connection.open_until = delays_without(request, connection.open_until, muted)
             elif request is None or exchange.response is None:
@@ -286,6 +290,13 @@ class Emitter:
         for problem in event.problems:
             capture = self._state.capture_of(event.packet)
             self.emit_problem(exchange_problem(connection, exchange, event, problem, capture), out)
+
+    def _held_request(self, exchange: HeldExchange) -> Message:
+        """A request that has its line already, for the filter."""
+        alone = exchange.messages._replace(rows=np.array([exchange.row], MESSAGE), here=1)
+        objects = RowMessages(alone, self._state.detail.decode)
+        entry = objects.row(0)
+        return objects.message(entry, self._state.capture_of(entry[8]), (), keeps=False)[0]
 
     def _emit_token(self, connection: MessageOwner, event: TokenEvent, out: Outputs) -> None:
         # Imported on first use: few connections have raw tokens.

@@ -16,7 +16,7 @@ from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.selected_messages import SelectedMessages, SelectsLines
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.model import Lines, Problem
+from kafkasniff.model import DecidedRequest, Lines, Problem
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch
 
@@ -98,6 +98,10 @@ class LineRun:
         self.bound = selected.bind(self.bound)
         owners = [self.owners[index] for index in selected.connections()]
         return [owner.number for owner in owners if owner is not None]
+
+    def decided(self, first: int, last: int) -> list[DecidedRequest]:
+        """The decisions of these messages on requests of earlier batches."""
+        return [] if self._selected is None else self._selected.decided(first, last)
 
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, if decided."""

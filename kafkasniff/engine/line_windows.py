@@ -114,6 +114,7 @@ class LineWindows:
         assert run is not None
         began = run.requests(first, last)
         others = 0
+        out += run.decided(first, last)
         if out:
             yield taken(out)
         at = first

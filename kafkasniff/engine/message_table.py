@@ -17,7 +17,7 @@ from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.followed import FollowedEnd
 from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.connection.events import Event, MessageEvent
-from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.native.feed import ARENA, NONE, REQUEST
 from kafkasniff.native.rows import joined
 
@@ -42,7 +42,7 @@ EVENTS: Final = 4
 """Largest number of events of one message, for numbering their places."""
 
 Output = Message | SaslToken | Exchange | Problem | Connection
-Shown = Output | Lines
+Shown = Output | Lines | DecidedRequest
 
 Outputs = list[Any]
 """Receives outputs: a list of `Output` or of `Shown`."""

@@ -5,7 +5,7 @@ They are those of `decode_request` and `decode_response`, which are called if th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.message_table import HEADER, Messages
+from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
 from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
@@ -20,7 +21,7 @@ from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_reque
 from kafkasniff.kafka.schema.body_forms import BodyWithErrors, RenderedBody
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Direction, ErrorCode, Message, Problem
-from kafkasniff.native.feed import ARENA, KEYS, REQUEST, TAGS, VERSIONS
+from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
 from kafkasniff.tcp.segments import PACKET_NUMBER
 
 __all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
@@ -94,6 +95,12 @@ class RowMessages:
         """One row."""
         row = self.messages.rows[index]
         return index, *(row[name].item() for name in _FIELDS)
+
+    def recall(self, pair: int, capture_of: Callable[[int], str | None]) -> None:
+        """Keep the request of a response, if it came in an earlier batch and has its line already."""
+        if pair != NONE and pair >= self.messages.here and self.messages.rows["mark"][pair] & HELD:
+            row = self.row(pair)
+            self.message(row, capture_of(row[8]), (), keeps=True)
 
     def message(
         self, row: MessageRow, capture: str | None, problems: tuple[Problem, ...], *, keeps: bool

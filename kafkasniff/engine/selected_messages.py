@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -10,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.engine.versions import distinct
-from kafkasniff.model import Lines
+from kafkasniff.model import DecidedRequest, Lines
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
 from kafkasniff.native.rows import joined
@@ -20,14 +22,18 @@ __all__ = ["DEFERRED", "REJECTED", "SELECTED", "UNDECIDED", "SelectedMessages", 
 
 REJECTED, SELECTED, DEFERRED, UNDECIDED = range(4)
 """The filter's decision on an exchange. Deferred: it is selected, and its request is shown with the response, which
-decided. Undecided: Python has to look at its messages."""
+decided. Undecided: Python has to look at its messages. `HELD`: its response is not there yet and will decide; its
+request has its line by then."""
 
 
 class SelectsLines(Protocol):
     """Decides which exchanges a filter selects (`selection.Selection`). Messages are indices into a batch."""
 
     def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> NDArray[np.uint8]:
-        """The decision on each message; all but requests that are answered later are `UNDECIDED`."""
+        """The decision on each message; all but requests that are answered later are `UNDECIDED`.
+
+        Those that are `UNDECIDED` need Python, with their responses.
+        """
 
     def exchanges(
         self,
@@ -89,12 +95,17 @@ class SelectedMessages:
         assert messages.lines is not None
         rows = self._rows = messages.rows[: messages.here]
         self._requests = messages.rows[messages.here :]
+        self._owners = messages.owners
         is_request = self._is_request = (rows["flags"] & REQUEST) > 0
         known = self._answers = np.full(len(rows), UNDECIDED, np.uint8)
         known[messages.lines.places] = messages.lines.selected
-        of_earlier = (rows["pair"] != NONE) & (rows["pair"] >= messages.here)
-        known[of_earlier] = messages.rows["mark"][rows["pair"][of_earlier]] & SELECTED
+        of_earlier = np.flatnonzero((rows["pair"] != NONE) & (rows["pair"] >= messages.here))
+        marks = messages.rows["mark"][rows["pair"][of_earlier]]
+        known[of_earlier] = marks & SELECTED
+        held = of_earlier[(marks & HELD) > 0]
         answers = np.flatnonzero(~is_request & (rows["pair"] < messages.here))
+        if len(held):
+            answers = np.sort(np.concatenate([answers, held]))
         found = selects.exchanges(messages, answers, capture)
         asked = rows["pair"][answers].astype(np.intp)
         deferred = np.flatnonzero(found == DEFERRED)
@@ -103,16 +114,26 @@ class SelectedMessages:
         for code in distinct(codes) if len(codes) else ():
             can_move[code] = selects.can_move(code)
         found[deferred[~(can_move[codes] & native[asked[deferred]])]] = UNDECIDED
-        known[answers] = known[asked] = found
+        known[answers] = found
+        here = asked < messages.here
+        known[asked[here]] = found[here]
+        self._decided = held[known[held] != UNDECIDED].tolist()
+        """Responses that decide on requests of earlier batches."""
         deferred = np.flatnonzero(found == DEFERRED)
         order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
-        is_selected = (known == SELECTED) | ((known == DEFERRED) & ~is_request)
+        is_selected = (known == SELECTED) | (known == HELD) | ((known == DEFERRED) & ~is_request)
         state = np.where(known == UNDECIDED, LEFT, np.where(is_selected, WRITTEN, READ)).astype(np.uint8)
         shown = self._shown = state[order.source]
         self._is_copy = np.ones(len(shown), bool)
         self._is_copy[order.place] = False
         shown[self._is_copy] = AGAIN
-        self._is_native: list[bool] = (native & (state != LEFT))[order.source].tolist()
+        is_native, held = (native & (state != LEFT))[order.source], np.zeros(len(shown), bool)
+        held[order.place[known == HELD]] = True
+        turns = np.ones(len(shown) + 1, bool)
+        turns[1:-1] = (is_native[1:] != is_native[:-1]) | held[1:] | held[:-1]
+        self._turns: list[int] = np.flatnonzero(turns).tolist()
+        """Where the output is written otherwise than before; each held request is written alone."""
+        self._is_native: list[bool] = is_native.tolist()
 
     def bind(self, batch: LineBatch) -> LineBatch:
         """All messages of the batch in the order of their lines."""
@@ -132,7 +153,18 @@ class SelectedMessages:
 
     def answer(self, index: int) -> bool | None:
         """Whether a message is selected, if decided."""
-        return None if self._answers[index] == UNDECIDED else bool(self._answers[index] != REJECTED)
+        return None if self._answers[index] in {UNDECIDED, HELD} else bool(self._answers[index] != REJECTED)
+
+    def decided(self, first: int, last: int) -> list[DecidedRequest]:
+        """The decisions of these responses on requests of earlier batches."""
+        begin, end = bisect_left(self._decided, first), bisect_left(self._decided, last)
+        found = []
+        for index in self._decided[begin:end]:
+            owner = self._owners[int(self._rows["connection"][index])]
+            assert owner is not None
+            number, answer = int(self._rows["number"][index]), self._answers[index] == SELECTED
+            found.append(DecidedRequest(number, owner.number, bool(answer)))
+        return found
 
     def write(
         self, first: int, last: int, take: Callable[[int, int], Iterator[Lines | int]]
@@ -145,9 +177,7 @@ class SelectedMessages:
         order, native, shown = self._order, self._is_native, self._shown
         at, last = int(order.begin[first]), int(order.begin[last])
         while at < last:
-            stop = at + 1
-            while stop < last and native[stop] == native[at]:
-                stop += 1
+            stop = min(last, self._turns[bisect_right(self._turns, at)])
             if not native[at]:
                 others = order.source[at:stop][~self._is_copy[at:stop]]
                 if (self._answers[others] == UNDECIDED).all():
@@ -160,8 +190,10 @@ class SelectedMessages:
                 if isinstance(piece, Lines):
                     begin, at = at, at + piece.count
                     count = int(np.count_nonzero(shown[begin:at] & WRITTEN))
-                    time = int(self._rows["time"][order.source[at - 1]])
-                    yield Lines(piece.data, count, time, piece.problems)
+                    index = int(order.source[at - 1])
+                    time = int(self._rows["time"][index])
+                    number = int(self._rows["number"][index]) if self._answers[index] == HELD else None
+                    yield Lines(piece.data, count, time, piece.problems, number)
                 else:
                     at = piece + 1
                     index = int(order.source[piece])
@@ -179,5 +211,8 @@ class SelectedMessages:
             return
         answer = int(self._rows["pair"][index])
         self._answers[[index, answer]] = UNDECIDED
-        for place in range(int(self._order.begin[answer]), int(self._order.place[answer]) + 1):
+        begin, end = int(self._order.begin[answer]), int(self._order.place[answer]) + 1
+        insort(self._turns, begin)
+        insort(self._turns, end)
+        for place in range(begin, end):
             self._is_native[place] = False

@@ -17,6 +17,8 @@ from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS, AskedBat
 from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
+from kafkasniff.engine.stream_messages import HELD
+from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
@@ -31,6 +33,9 @@ __all__ = ["FactReader", "Selection", "asks_columns"]
 
 LEAST_TOPIC: Final = 18
 """Fewest bytes of a message that name a topic: its id, and a name of one character."""
+
+NAMED_FIELDS: Final = frozenset({"topic", "partition"})
+"""Fields with values that earlier messages add to a request: names of topic ids, topics of a fetch session."""
 
 Answers = NDArray[np.uint8]
 
@@ -51,12 +56,15 @@ def asks_columns(predicate: Predicate) -> bool:
 class FactReader:
     """Reads the values of fields that are in headers and in bodies.
 
-    `names`: of topic ids, as far as earlier batches named them; exchanges with other ids have no facts, and without
-    names none with ids has.
+    `names`: of topic ids, as far as earlier batches named them; exchanges with other ids have no facts, unless topics
+    are not asked for (`unnamed`), and without names none with ids has.
     """
 
-    def __init__(self, kernel: Kernel, names: RoomForNames | None, *, show_secrets: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, names: RoomForNames | None, *, show_secrets: bool, unnamed: bool = False
+    ) -> None:
         self._kernel = kernel
+        self._unnamed = unnamed
         self._names = names
         self._show_secrets = show_secrets
         self.kinds = ExchangeKinds(kernel, show_secrets=show_secrets, names=names is not None)
@@ -99,6 +107,7 @@ class FactReader:
                 show_secrets=self._show_secrets,
                 most=MAX_FRAME,
                 names=None if headers else self._names,
+                unnamed=self._unnamed,
                 problems=None if headers else (wordings(), self.kinds.careful),
             )
         return found
@@ -127,7 +136,8 @@ class Selection:
         fields = fields_of(predicate)
         self._asks_client_id = "client_id" in fields
         self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
-        self._facts = FactReader(kernel, names, show_secrets=show_secrets)
+        self._ignores_names = fields <= (HEADER_FIELDS | BODY_FIELDS) - NAMED_FIELDS
+        self._facts = FactReader(kernel, names, show_secrets=show_secrets, unnamed=self._ignores_names)
         self._movable: dict[int, bool] = {}
 
     def pin(self, exchange: int, answer: bool) -> None:
@@ -146,15 +156,21 @@ class Selection:
         return found
 
     def requests(self, messages: Messages, capture: Callable[[int], str | None]) -> Answers:
-        """The answers for requests whose responses come later: `SELECTED`, `REJECTED` or `UNDECIDED`.
+        """The answers for requests whose responses come later: `SELECTED`, `REJECTED`, `HELD` or `UNDECIDED`.
 
         There is an entry for each message; those of other messages have no answer.
         """
         rows = messages.rows
         found = np.full(len(rows), UNDECIDED, np.uint8)
         index = np.flatnonzero((rows["pair"] == NONE) & ((rows["flags"] & REQUEST) > 0))
-        if len(index):
-            found[index] = self._answers(AskedColumns(self._batch(messages, capture), index, None))
+        if not len(index):
+            return found
+        found[index] = self._answers(AskedColumns(self._batch(messages, capture), index, None))
+        if self._selector.holds and self._writes:
+            # If the response leaves it open, too, the request is decoded by then, without what was added to it.
+            codes = rows["code"][index].astype(np.int64)
+            waits = {code: self._ignores_names or self.can_move(code) for code in distinct(codes)}
+            found[index[(found[index] == UNDECIDED) & np.array([waits[code] for code in codes.tolist()])]] = HELD
         return found
 
     def exchanges(self, messages: Messages, answers: NDArray[np.intp], capture: Callable[[int], str | None]) -> Answers:

@@ -22,15 +22,16 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ENDED, KEYS, MESSAGE, NONE, REQUEST, SILENT, VERSIONS
 from kafkasniff.native.streams import StreamEngine
 
-__all__ = ["StreamMessages"]
+__all__ = ["HELD", "HeldExchange", "StreamMessages"]
 
 MAX_BEGUN: Final = 16 << 10
 MAX_BEGUN_BYTES: Final = 16 << 20
 """Bytes of a request that is kept with its body, and of all of them; larger ones are events."""
 HIDDEN: Final = -1
 """Number of an exchange that is counted but not shown; 0: it has no number yet."""
-SELECTED, SHOWN = 1, 2
-"""Marks of kept requests: a filter selects it; it is shown, and kept without its body."""
+SELECTED, SHOWN, HELD = 1, 2, 4
+"""Marks of kept requests: a filter selects it; it has a line, and is kept without its body; unless a filter decides on
+it later."""
 ORDINAL_BITS: Final = 40
 """Bits of a key for the ordinal of an exchange within its connection. The rest is the index of the connection."""
 
@@ -42,6 +43,20 @@ def _keys_of(rows: NDArray[np.void]) -> Ints:
     """The keys of the exchanges of messages (`feed.MESSAGE`)."""
     keys: Ints = (rows["connection"].astype(np.int64) << ORDINAL_BITS) + rows["ordinal"]
     return keys
+
+
+class HeldExchange(OpenExchange):
+    """An exchange that ends with an event, whose request has its line already: a filter decides on it now.
+
+    `row`, `messages`: the request, and those that have its bytes.
+    """
+
+    __slots__ = ("messages", "row")
+
+    def __init__(self, number: int, row: np.void, messages: Messages) -> None:
+        super().__init__(number)
+        self.row = row
+        self.messages = messages
 
 
 class StreamMessages:
@@ -75,8 +90,8 @@ class StreamMessages:
     def lines(self, messages: Messages, selected: NDArray[np.uint8] | None) -> tuple[Messages, Bools]:
         """The messages that can have lines; which of `messages` are events instead.
 
-        `selected`: whether a filter selects a request that is answered later, by message. Above 1 the decision is open:
-        such requests and their responses are events.
+        `selected`: whether a filter selects a request that is answered later, by message: 0, 1, or `HELD`: its response
+        decides. Otherwise they are events.
         """
         rows, hides = messages.rows, self._state.detail.hides
         alone, is_request = rows["pair"] == NONE, (rows["flags"] & REQUEST) > 0
@@ -84,7 +99,8 @@ class StreamMessages:
         plain = _of_codes(rows, alone & ~is_ended, answers_alone)
         if selected is not None:
             # Exchanges without a response also need an `Exchange`.
-            plain &= (~is_request | (selected <= 1)) & ((rows["flags"] & SILENT) == 0)
+            is_held = self._may_be_kept(rows, plain & is_request & (selected == HELD))
+            plain &= (~is_request | (selected <= SELECTED) | is_held) & ((rows["flags"] & SILENT) == 0)
         asked = messages.asked.compress((messages.asked["mark"] & SHOWN) > 0)
         answered = asked.compress(asked["pair"] != NONE)
         answers = answered["pair"].astype(np.intp)
@@ -143,10 +159,9 @@ class StreamMessages:
             return messages.only(~alone), alone
         is_event = alone.copy()
         # Requests that expect no response are events, and so are their ends.
-        begun = alone & is_request & ((rows["flags"] & (SILENT | ENDED)) == 0) & (rows["size"] <= MAX_BEGUN)
+        begun = alone & is_request & ((rows["flags"] & (SILENT | ENDED)) == 0)
         begun = _of_codes(rows, begun, lambda code: answers_alone(code) and takes(code))
-        sizes = np.cumsum(np.where(begun, rows["size"], 0), dtype=np.int64)
-        begun &= sizes + self._engine.kept <= MAX_BEGUN_BYTES
+        begun = self._may_be_kept(rows, begun)
         self._begun = rows.compress(begun)
         is_event &= ~begun
         asked = messages.asked
@@ -155,6 +170,13 @@ class StreamMessages:
         is_event[answers] = False
         place = np.cumsum(~is_event) - 1
         return messages.only(~is_event).with_requests(asked, place[answers]), is_event
+
+    def _may_be_kept(self, rows: NDArray[np.void], requests: Bools) -> Bools:
+        """Which of these requests may be kept with their bodies."""
+        requests = requests & (rows["size"] <= MAX_BEGUN)
+        sizes = np.cumsum(np.where(requests, rows["size"], 0), dtype=np.int64)
+        found: Bools = requests & (sizes + self._engine.kept <= MAX_BEGUN_BYTES)
+        return found
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
@@ -175,7 +197,11 @@ class StreamMessages:
             asked = np.flatnonzero((here["flags"] & REQUEST) > 0)
             begun = messages.begun
             is_over = np.array([key in self._recalled for key in _keys_of(rows.take(begun)).tolist()], np.bool_)
-            opened = [self._open(rows[index], messages) for index in begun[is_over].tolist()]
+            is_held = (self._begun["mark"].compress(is_over) & HELD).astype(np.bool_).tolist()
+            opened = [
+                self._open(rows[index], messages, is_held=held)
+                for index, held in zip(begun[is_over].tolist(), is_held, strict=True)
+            ]
         begins = [
             place
             for place, (_, _, _, connection, event) in enumerate(keyed)
@@ -194,19 +220,23 @@ class StreamMessages:
         rows["number"][answers] = rows["number"][rows["pair"][answers]]
         if len(begun):
             self._begun["number"] = rows["number"][begun]
-            self._engine.keep(self._begun, messages.buffer, messages.arena, whole=messages.lines is None)
+            is_whole = (self._begun["mark"] & (SHOWN | HELD)) != SHOWN
+            for whole in (False, True):
+                kept = self._begun.compress(is_whole == whole)
+                self._engine.keep(kept, messages.buffer, messages.arena, whole=whole)
         for exchange, row in zip(opened, self._begun.compress(is_over), strict=True) if len(begun) else ():
             exchange.number = int(row["number"])
-            if row["mark"] & SHOWN and self.pin is not None:
+            if row["mark"] & SHOWN and not row["mark"] & HELD and self.pin is not None:
                 self.pin(exchange.number, bool(row["mark"] & SELECTED))
                 pinned.add(exchange.number)
         return collected._replace(stops=stops, pinned=frozenset(pinned))
 
     @staticmethod
-    def _open(row: np.void, messages: Messages) -> OpenExchange:
+    def _open(row: np.void, messages: Messages, *, is_held: bool) -> OpenExchange:
         """The exchange of a request that ends with an event of the same batch."""
         version = version_of(int(row["code"]))
-        exchange = messages.owner(row).exchanges[int(row["ordinal"])] = OpenExchange(0)
+        exchange = HeldExchange(0, row, messages) if is_held else OpenExchange(0)
+        messages.owner(row).exchanges[int(row["ordinal"])] = exchange
         exchange.api, exchange.api_version = version.api, version.version
         exchange.correlation_id = int(row["correlation"])
         return exchange
@@ -231,14 +261,14 @@ class StreamMessages:
         self._recalled.add(key)
         row, messages = found
         number, shown = int(row["number"]), bool(row["mark"] & SHOWN)
-        exchange = OpenExchange(number)
+        exchange = HeldExchange(number, row, messages) if row["mark"] & HELD else OpenExchange(number)
         if number > 0:
             connection.exchanges[ordinal] = exchange
         if not shown:
             return found
         version, correlation_id = version_of(int(row["code"])), int(row["correlation"])
         exchange.api, exchange.api_version, exchange.correlation_id = version.api, version.version, correlation_id
-        if number > 0 and self.pin is not None:
+        if number > 0 and not row["mark"] & HELD and self.pin is not None:
             self.pin(number, bool(row["mark"] & SELECTED))
         client_id, time_ns = messages.client_id_of(row), int(row["time"])
         return Asked(version.key, version.version, correlation_id, client_id, time_ns, None, number == HIDDEN)

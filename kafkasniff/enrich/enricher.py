@@ -22,6 +22,7 @@ from kafkasniff.kafka.schema.uuids import ZERO_UUID
 from kafkasniff.model import (
     Body,
     Connection,
+    DecidedRequest,
     Direction,
     Endpoint,
     Exchange,
@@ -41,7 +42,8 @@ MAX_UNKNOWN: Final = 1 << 16
 MAX_KINDS: Final = 4096
 """Kinds of messages whose `_LearningPlan` is cached; the bound is needed because versions come from the wire."""
 
-_Events = TypeVar("_Events", bound=Iterable[Message | Lines | SaslToken | Exchange | Problem | Connection])
+_Event = Message | Lines | DecidedRequest | SaslToken | Exchange | Problem | Connection
+_Events = TypeVar("_Events", bound=Iterable[_Event])
 
 
 class _LearningPlan(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ language of `--filter`: `syntax.py`, `literals.py`, `paths.py`) build it; `closu
 
 from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
-from kafkasniff.filters.selector import MAX_DECIDED, DecidedRequest, HeldRequest, Selector
+from kafkasniff.filters.selector import MAX_DECIDED, HeldRequest, Selector
 from kafkasniff.filters.short_forms import api_filter, client_filter, error_filter, host_filter, topic_filter
 from kafkasniff.filters.time_parsing import Moment, parse_duration, parse_moment
 from kafkasniff.filters.tree import (
@@ -34,7 +34,6 @@ __all__ = [
     "And",
     "Candidate",
     "Compare",
-    "DecidedRequest",
     "HeldRequest",
     "Moment",
     "Not",

@@ -11,19 +11,17 @@ from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
 from kafkasniff.filters.fields import LATE, unknown_fields
 from kafkasniff.filters.tree import Predicate
-from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.model import DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.tcp.segments import NO_TIME
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["MAX_DECIDED", "DecidedRequest", "HeldRequest", "Selector"]
+__all__ = ["MAX_DECIDED", "HeldRequest", "Selector"]
 
 MAX_DECIDED: Final = 1 << 20
 """Exchanges whose result is remembered until they end; the inspector's own bounds allow far fewer open ones."""
-
-Event = Message | Lines | SaslToken | Exchange | Problem
 
 
 class HeldRequest(msgspec.Struct, frozen=True, gc=False):
@@ -32,12 +30,7 @@ class HeldRequest(msgspec.Struct, frozen=True, gc=False):
     request: Message
 
 
-class DecidedRequest(msgspec.Struct, frozen=True, gc=False):
-    """The decision on a held request of an exchange."""
-
-    exchange: int
-    connection: int
-    is_selected: bool
+Event = Message | Lines | SaslToken | Exchange | Problem | DecidedRequest
 
 
 class Selector:
@@ -75,8 +68,8 @@ class Selector:
         for event in events:
             if isinstance(event, Message):
                 self._message(event, out)
-            elif isinstance(event, Lines):
-                out.append(event)  # belongs to events selected before
+            elif isinstance(event, Lines | DecidedRequest):
+                out.append(event)  # decided before
             elif isinstance(event, Exchange):
                 self._exchange(event, out)
             elif isinstance(event, Problem) and self._last is not None and event.exchange == self._last[0]:

@@ -75,8 +75,6 @@ class NativeText:
         self._lines = TextLines(
             kernel, self, wordings(), MAX_SIZE, names=LineNames(self.facts, known), style=style, paint=errors
         )
-        self._problems = 0
-        """Problems of bodies whose lines were written."""
         self._turn = sink.turn
         self._detail: Detail | None = None
         self._options: DecodeOptions | None = None
@@ -117,31 +115,16 @@ class NativeText:
         """Write the lines of these messages, one or more at a time; yields the index of one that is left to Python."""
         while first < last:
             left = None if self._left is None else self._left()
-            stop = min(last, first + left) if left else last
-            before = self._problems
-            at = self.write(first, stop, drops=left == 0)
-            if at > first:
-                yield Lines(b"", at - first, problems=self._problems - before)
-            first = at
-            if at < stop:
-                yield at
-                first += 1
-
-    def write(self, first: int, last: int, *, drops: bool = False) -> int:
-        """Write the lines of these messages; returns the index of the first one that Python has to write, or `last`.
-
-        `drops`: read them only.
-        """
-        while first < last:
             if self._sink.turn != self._turn:
                 self._forget()
-            lines, first, is_pythons = self._lines.write(first, last)
-            self._problems += self._lines.problems
-            if lines and not drops:
-                self._sink.write_lines(Lines(lines, 0))
-            if is_pythons:
-                break
-        return first
+            stop = min(last, first + left) if left else last
+            lines, at, is_pythons = self._lines.write(first, stop)
+            if at > first:
+                yield Lines(b"" if left == 0 else lines, at - first, problems=self._lines.problems)
+            first = at
+            if is_pythons and at < stop:
+                yield at
+                first += 1
 
     def _forget(self) -> None:
         self._turn = self._sink.turn

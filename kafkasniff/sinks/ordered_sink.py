@@ -5,13 +5,14 @@ Without it, a request that only its response selects would be shown with it, aft
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.model import DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.ordered_output import OrderedOutput
 
 if TYPE_CHECKING:
-    from kafkasniff.filters import DecidedRequest
     from kafkasniff.sinks.formats import FormatSink
 
 __all__ = ["OrderedSink"]
@@ -53,15 +54,25 @@ class OrderedSink:
 
     def write_lines(self, lines: Lines) -> None:
         """Write lines that the format's line maker made; without a limit only."""
-        self.inner.write_lines(lines)
-        self._count += lines.count
+        if lines.held is None:
+            self.inner.write_lines(lines)
+            self._count += lines.count
+        else:
+            with self._place(lines.held):
+                self.inner.write_lines(lines)
 
     def hold(self, request: Message) -> None:
         """Write a request that is shown, or not, when `decide` is called."""
         assert request.exchange is not None
-        self._collect()
-        with self._output.at(request.exchange):
+        with self._place(request.exchange):
             self.inner.write(request)
+
+    @contextmanager
+    def _place(self, exchange: int) -> Iterator[None]:
+        """Output written within is shown, or not, when `decide` is called."""
+        self._collect()
+        with self._output.at(exchange):
+            yield
             self._collect()
             self._output.counted()
 

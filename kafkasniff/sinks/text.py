@@ -280,8 +280,7 @@ class TextSink:
 
     def write_lines(self, lines: Lines) -> None:
         """Add finished lines."""
-        if lines.data:
-            self._lines.add_encoded(bytes(lines.data))
+        self._lines.add_encoded(bytes(lines.data))
 
     def problem_lines(self, problems: tuple[Problem, ...]) -> Iterator[str]:
         """The lines below a message's own for its problems."""

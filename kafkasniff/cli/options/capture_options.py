@@ -244,6 +244,9 @@ def kept_line(environment: Environment, keeper: Keeper, name: str) -> str:
             f"{keeper.missing:,} packets of Kafka connections are not in {name}: while their connections were still "
             f"unrecognized, more than {MAX_WAITING_BYTES >> 20} MiB were waiting (--write-all keeps all)"
         )
+    from kafkasniff.capture.write.rotation import CaptureFiles
+
     files = keeper.files
+    assert isinstance(files, CaptureFiles)
     count = "" if files.made == 1 else f" and {files.made - 1:,} more"
     return f"{files.packets:,} packet{'' if files.packets == 1 else 's'} in {files.first}{count}"

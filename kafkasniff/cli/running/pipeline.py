@@ -9,12 +9,12 @@ from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector, Shown
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.model import Connection, Exchange, Lines, Message, Problem, SaslToken, Summary
+from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.filters import DecidedRequest, Selector
+    from kafkasniff.filters import Selector
     from kafkasniff.values.stage import ValueDecoder
 
 __all__ = [
@@ -230,7 +230,7 @@ class Pipeline:
             self._flush()
 
     def _take_ordered(self, events: Sequence[Any], sink: Ordered) -> None:
-        from kafkasniff.filters import DecidedRequest, HeldRequest
+        from kafkasniff.filters import HeldRequest
 
         for event in events:
             if self.full:

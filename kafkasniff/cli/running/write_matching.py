@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.model import Lines, Message, SaslToken
+from kafkasniff.model import DecidedRequest, Lines, Message, SaslToken
 
 if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
     from kafkasniff.engine.connection_stats import MessageOwner
     from kafkasniff.enrich import Catalog
-    from kafkasniff.filters import DecidedRequest
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
     from kafkasniff.tcp.plan import Key
