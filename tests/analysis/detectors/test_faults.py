@@ -44,6 +44,7 @@ CAUSES = [
     ("warning stuck-stable-offsets", "stuck-stable-offsets", "transaction-left-open"),
     ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
     ("warning not-leader", "not-leader", "leaders-move"),
+    ("warning not-leader", "not-leader", "leaders-move-old-client"),
     ("warning late-answers", "late-answers", "broker-pauses"),
     ("warning late-answers", "late-answers", "broker-throttled"),
 ]
