@@ -32,6 +32,7 @@ from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from kafkasniff.tls.certificates import ShownCertificate
+from tests.analysis.detectors.kinds import kinds
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "captures" / "faults"
@@ -223,15 +224,18 @@ def _detectors() -> Iterator[str]:
 
     yield "\n## Captures of trouble"
     yield "\nRecorded from real brokers and clients (`captures/faults/`), with what `check` reports first and its exit"
-    yield "code. The last column names captures that only look like it; they have at most a note for this."
+    yield "code. The last column names captures that only look like it; they have at most a note for this. Kinds"
+    yield "without a capture were only seen with a real cluster."
     yield ""
-    yield from table_head("capture", "what happened", "first finding", "exit code", "only looks like it")
+    yield from table_head("kind", "capture", "what happened", "first finding", "exit code", "only looks like it")
     facts = {path.name: msgspec.json.decode(path.read_bytes()) for path in sorted(FAULTS.glob("*.json"))}
-    for fact in facts.values():
-        if not fact["looks_like"]:
-            alike = [f"`{one['file']}`" for one in facts.values() if one["looks_like"] == fact["file"]]
-            first, code = _verdict(fact["file"])
-            yield table_row(f"`{fact['file']}`", fact["shows"], first, code, ", ".join(alike))
+    for kind in kinds():
+        if kind.capture is None:
+            yield table_row(kind.name, "", kind.shows, kind.first, kind.code, "")
+            continue
+        fact = facts[f"{kind.capture}.pcap.json"]
+        alike = [f"`{one['file']}`" for one in facts.values() if one["looks_like"] == fact["file"]]
+        yield table_row(kind.name, f"`{fact['file']}`", fact["shows"], *_verdict(fact["file"]), ", ".join(alike))
 
 
 def _verdict(capture: str) -> tuple[str, str]:
@@ -298,8 +302,8 @@ def _problems() -> Iterator[str]:
         "\n`kind` is for programs and stays the same between releases. `detail` is for people, may change, and never "
         "contains secrets. `kafkasniff help problems` shows the same."
     )
-    for about, kinds in PROBLEM_KINDS.items():
-        yield from _listed(about, kinds.items(), "kind")
+    for about, named in PROBLEM_KINDS.items():
+        yield from _listed(about, named.items(), "kind")
 
 
 def _tables() -> Iterator[str]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..distribution import DEFAULT_VERSION
+from ..distribution import DEFAULT_VERSION, POM, class_path
+from ..distribution import java as java_launcher
+from ..programs import java_classes
 from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import java, rdkafka
@@ -14,6 +16,7 @@ from .positions import groups
 from .waits import java_waits
 
 _OPEN = SniffOptions(until_quiet=False)
+_OLD = "2.0.1"
 
 
 def _moves(times: int) -> Callable[[Stage], None]:
@@ -34,6 +37,23 @@ def _moves(times: int) -> Callable[[Stage], None]:
             time.sleep(2)
 
     return play
+
+
+def _moves_unseen(stage: Stage) -> None:
+    """Leaders move while a client asks for metadata without leader epochs; who moves them is not recorded."""
+    first = stage.broker(properties=QUICK_SESSIONS)
+    brokers = [first, *(stage.broker(properties=QUICK_SESSIONS, controller=first) for _ in range(2))]
+    stage.run(java_waits("topic", first.bootstrap(), "orders", "2,3"))
+    stage.clients.append(f"Apache Kafka's Java client {_OLD}")
+    classes = java_classes(DEFAULT_VERSION, "java-faults")
+    jars = class_path(_OLD, POM.with_name("kafka-zookeeper-pom.xml"))
+    program = [java_launcher(), "-cp", f"{classes}:{jars}", "Tries"]
+    settings = ("client.id=old-writer", "acks=1", "retries=5", "max.block.ms=2000", "metadata.max.age.ms=1000")
+    with stage.recording(*(broker.port() for broker in brokers)):
+        stage.start([*program, "25", first.bootstrap(), "orders", *settings])
+        time.sleep(3)
+        stage.run(java_waits("moves", f"127.0.0.1:{first.port('INTERNAL')}", "orders", "8", "2,3"))
+        time.sleep(2)
 
 
 def _controller(stage: Stage, reached: bool) -> None:
@@ -100,6 +120,13 @@ FAULTS = [
         "leaders-move.pcap",
         "the leaders of two topics move between two brokers, once a second",
         _moves(8),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "leaders-move-old-client.pcap",
+        "the leader of a topic moves between two brokers, once a second; its writer asks for metadata without leader "
+        "epochs (Metadata v6)",
+        _moves_unseen,
         sniff=_OPEN,
     ),
     Fault(

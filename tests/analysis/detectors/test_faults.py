@@ -11,6 +11,7 @@ import pytest
 from kafkasniff.analysis.detectors import Detectors, run
 from kafkasniff.analysis.export import Export
 from tests.analysis.detectors.faults import CAPTURES, FOLDER, ROOT, answer_file, answers, captures
+from tests.analysis.detectors.kinds import LAYERS, MANNERS, kinds
 from tests.cli.console import kafkasniff
 
 CAUSES = [
@@ -43,6 +44,7 @@ CAUSES = [
     ("warning stuck-stable-offsets", "stuck-stable-offsets", "transaction-left-open"),
     ("warning transport-trouble", "transport-trouble", "link-narrow-large"),
     ("warning not-leader", "not-leader", "leaders-move"),
+    ("warning not-leader", "not-leader", "leaders-move-old-client"),
     ("warning late-answers", "late-answers", "broker-pauses"),
     ("warning late-answers", "late-answers", "broker-throttled"),
 ]
@@ -137,6 +139,18 @@ def test_every_trouble_is_named() -> None:
         serious = [one for one in named(name) if not one.startswith("note ")]
         assert name in harmless or serious, name
         assert name not in NO_TROUBLE or not serious, name
+
+
+def test_every_trouble_has_its_kind() -> None:
+    """Layer and manner; the reference lists them."""
+    every = list(kinds())
+    assert {one.layer for one in every} <= {*LAYERS}
+    assert {one.manner for one in every} <= {*MANNERS}
+    found = sorted(one.capture for one in every if one.capture is not None)
+    harmless = {name for name, _ in LOOK_ALIKES}
+    assert sorted({*found}) == found
+    assert {capture.stem for capture in captures()} - harmless == {*found} - harmless
+    assert len(every) > 60
 
 
 def without_numbers(findings):
