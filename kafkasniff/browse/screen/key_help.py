@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+from rich.console import Group
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -25,6 +27,8 @@ from kafkasniff.browse.screen.row_pane import RowPane
 
 __all__ = ["KeyHelp"]
 
+KEYS_WIDTH: Final = 18
+"""Columns for keys; longer lists of them wrap."""
 _KEYS: Final = {
     "percent_sign": "%",
     "plus": "+",
@@ -47,7 +51,7 @@ class KeyHelp(ModalScreen[None]):
 
     CSS = """
     KeyHelp { align: center middle; }
-    KeyHelp VerticalScroll { width: 70; height: 90%; border: solid $foreground; }
+    KeyHelp VerticalScroll { width: 78; height: 90%; border: solid $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
 
@@ -57,7 +61,7 @@ class KeyHelp(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The list of keys."""
-        lines = Text()
+        parts: list[Text | Table] = []
         for title, bindings in (
             ("Everywhere", self._everywhere),
             ("In the list", ExchangeList.BINDINGS),
@@ -73,9 +77,11 @@ class KeyHelp(ModalScreen[None]):
             ("In its reports", ReportPane.BINDINGS),
             ("In the filter", FilterLine.BINDINGS),
         ):
-            lines.append(f"{title}\n", "bold")
+            table = Table.grid(padding=(0, 0, 0, 2))
+            table.add_column(width=KEYS_WIDTH)
             for one in bindings:
                 assert isinstance(one, Binding)
                 keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
-                lines.append(f"  {keys:<24} {one.description}\n")
-        yield VerticalScroll(Static(lines))
+                table.add_row(Text(keys), Text(one.description))
+            parts += [Text(title, "bold"), table]
+        yield VerticalScroll(Static(Group(*parts)))

@@ -19,8 +19,8 @@ from kafkasniff.browse.list_columns import ListColumn, cell, fitted
 
 __all__ = ["LineWindow", "row_line", "title_line"]
 
-_APIS: Final = tuple(Style(color=one) for one in ("magenta", "bright_blue", "bright_magenta", "green", "cyan"))
-"""Colours of APIs, by their names: errors and problems have the others."""
+_APIS: Final = tuple(Style(color=one) for one in ("bright_blue", "green", "cyan"))
+"""Colours of APIs, by their names. Errors and problems have red and yellow, and themes show magenta as red."""
 _PLAIN: Final = Style.null()
 _ERROR: Final = Style(color="red")
 _WARNING: Final = Style(color="yellow")
