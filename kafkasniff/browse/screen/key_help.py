@@ -25,6 +25,8 @@ from kafkasniff.browse.screen.row_pane import RowPane
 
 __all__ = ["KeyHelp"]
 
+KEYS_WIDTH: Final = 16
+"""Columns for keys, so that descriptions fit into 80 columns."""
 _KEYS: Final = {
     "percent_sign": "%",
     "plus": "+",
@@ -47,7 +49,7 @@ class KeyHelp(ModalScreen[None]):
 
     CSS = """
     KeyHelp { align: center middle; }
-    KeyHelp VerticalScroll { width: 70; height: 90%; border: solid $foreground; }
+    KeyHelp VerticalScroll { width: 78; height: 90%; border: solid $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
 
@@ -77,5 +79,5 @@ class KeyHelp(ModalScreen[None]):
             for one in bindings:
                 assert isinstance(one, Binding)
                 keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
-                lines.append(f"  {keys:<24} {one.description}\n")
+                lines.append(f"  {keys:<{KEYS_WIDTH}} {one.description}\n")
         yield VerticalScroll(Static(lines))
