@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -27,8 +25,8 @@ from kafkasniff.browse.screen.row_pane import RowPane
 
 __all__ = ["KeyHelp"]
 
-KEYS_WIDTH: Final = 18
-"""Columns for keys; longer lists of them wrap."""
+KEYS_WIDTH: Final = 16
+"""Columns for keys, so that descriptions fit into 80 columns."""
 _KEYS: Final = {
     "percent_sign": "%",
     "plus": "+",
@@ -61,7 +59,7 @@ class KeyHelp(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The list of keys."""
-        parts: list[Text | Table] = []
+        lines = Text()
         for title, bindings in (
             ("Everywhere", self._everywhere),
             ("In the list", ExchangeList.BINDINGS),
@@ -77,11 +75,9 @@ class KeyHelp(ModalScreen[None]):
             ("In its reports", ReportPane.BINDINGS),
             ("In the filter", FilterLine.BINDINGS),
         ):
-            table = Table.grid(padding=(0, 0, 0, 2))
-            table.add_column(width=KEYS_WIDTH)
+            lines.append(f"{title}\n", "bold")
             for one in bindings:
                 assert isinstance(one, Binding)
                 keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
-                table.add_row(Text(keys), Text(one.description))
-            parts += [Text(title, "bold"), table]
-        yield VerticalScroll(Static(Group(*parts)))
+                lines.append(f"  {keys:<{KEYS_WIDTH}} {one.description}\n")
+        yield VerticalScroll(Static(lines))
