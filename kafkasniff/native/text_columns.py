@@ -13,8 +13,8 @@ from kafkasniff.native.rows import grown
 
 __all__ = ["LAST", "TextPadding", "capture_mark", "column_mark", "day_mark"]
 
-OUTPUT: Final = 256 << 10
-"""Bytes padded at a time."""
+OUTPUT: Final = 1 << 20
+"""Bytes padded at a time: most blocks of lines fit."""
 MAX_WIDTH: Final = 1023
 """Width of the widest column: two digits."""
 LAST: Final = "\x1fl"
@@ -74,6 +74,7 @@ class TextPadding:
     def __init__(self, kernel: Kernel, day: tuple[bytes, bytes], widths: dict[str, int]) -> None:
         self._function = kernel.text_columns
         self._output = ctypes.create_string_buffer(OUTPUT)
+        self._view = memoryview(self._output).cast("B")
         self._captures = np.zeros(1, _TEXT)
         self._count = 1
         self._kept: list[bytes] = []
@@ -91,13 +92,17 @@ class TextPadding:
         self._columns.captures, self._columns.captures_size = known.ctypes.data, self._count
         return number
 
-    def pad(self, data: bytes) -> bytes:
-        """The next lines, or a piece of one that has no marks, as they are shown."""
-        columns, pieces = self._columns, []
+    def pad(self, data: bytes) -> bytes | memoryview:
+        """The next lines, or a piece of one without marks, as they are shown; a view is valid until the next call."""
+        columns = self._columns
+        pieces: list[bytes] = []
         columns.input, columns.input_size = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)
         columns.read = 0
         while columns.read < len(data):
             columns.written = 0
             self._function(self._pointer)
-            pieces.append(ctypes.string_at(columns.output, columns.written))
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            if not pieces and columns.read == len(data):
+                # Copying large blocks takes as long as padding them.
+                return self._view[: columns.written]
+            pieces.append(bytes(self._view[: columns.written]))
+        return b"".join(pieces)
