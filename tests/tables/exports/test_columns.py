@@ -337,6 +337,7 @@ def often_open(path: Path) -> Path:
     return write_pcap(path, interleaved(talks), nanoseconds=True)
 
 
+@pytest.mark.extended
 def test_exchanges_that_do_not_fit_are_read_one_by_one(
     tmp_path: Path, columns: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

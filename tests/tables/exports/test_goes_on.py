@@ -83,6 +83,7 @@ def test_a_fresh_start_next_to_existing_rows(tmp_path: Path) -> None:
     assert tables(tmp_path / "out") == after
 
 
+@pytest.mark.extended
 def test_several_processes_equal_one(tmp_path: Path) -> None:
     """Each run divides connections among any number of processes."""
     parts = cut(CAPTURES / "zookeeper-3.9-cluster.pcap", (0.5,), tmp_path)
