@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.definitions_option import definitions_option
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import OutputError
 
@@ -16,6 +17,7 @@ __all__ = ["wireshark_command"]
 
 @click.command("wireshark", cls=SectionedCommand)
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder; the files in it are replaced.")
+@definitions_option
 @click.pass_obj
 def wireshark_command(environment: Environment, /, output: str) -> int:
     """Write a Lua dissector and an extcap interface for Wireshark.

@@ -156,6 +156,7 @@ METHODS = {"mkdir", "rename", "unlink", "rmdir", "write_bytes", "write_text", "t
     "open",
 }
 ALLOWED = {
+    "analysis/compaction.py": "a temporary folder for DuckDB, and an export, which opens its files confined",
     "analysis/detectors/running.py": "the same captures",
     "analysis/sql/question.py": "texts of the package, and a temporary folder for DuckDB",
     "tables/exports/captures.py": "captures, which the user names",
