@@ -46,6 +46,7 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     "late-answers": ("broker-gone", *_NETWORK, "follower"),
     "follower": ("broker-gone", *_NETWORK),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
+    "encrypted-trouble": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
     "metadata-storms": ("broker-gone", "unreached-listeners", "hidden-errors", "not-leader", "connection-churn"),
     "still-members": ("broker-gone", *_NETWORK, "late-answers"),
@@ -75,6 +76,7 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "unanswered-requests": _ANY,
     "late-answers": ("broker-gone", *_NETWORK, "follower"),
     "slow-broker": ("broker-gone", *_NETWORK),
+    "encrypted-trouble": ("broker-gone", *_NETWORK),
     "metadata-storms": ("connection-churn",),
     "blocked-streams-groups": ("missing-topics",),
     "hidden-errors": (
