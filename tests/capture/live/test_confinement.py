@@ -103,20 +103,8 @@ STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
 NOT_OF_LIVE = {
-    *(
-        "aiohttp",
-        "deltalake",
-        "duckdb",
-        "grpc",
-        "jinja2",
-        "markupsafe",
-        "py4j",
-        "pyiceberg",
-        "pyspark",
-        "textual",
-        "textual_serve",
-    ),
-    "vl_convert",
+    *("aiohttp", "anyio", "deltalake", "duckdb", "grpc", "jinja2", "markupsafe", "mcp"),
+    *("mcp_types", "py4j", "pyiceberg", "pyspark", "textual", "textual_serve", "uvicorn", "vl_convert"),
 }
 
 
