@@ -70,7 +70,7 @@ USAGE = [
     ("audit x --target 3.0 --from 4.0", "--from 4.0 is not older"),
     ("help filter", "no such command or topic: filter; did you mean filters?"),
     ("help nope", "no such command or topic: nope; the topics are filters, json, problems, tables, tls, exit-codes"),
-    ("help api metrics", "no such section: metrics; `kafkasniff api` has Input, Names and schemas, Answer, Output, Options"),
+    ("help api metrics", "no such section: metrics; `kafkasniff api` has Input, Names and schemas, Answer, Output"),
     ("help tls metrics", "tls is a topic without sections"),
     # -- api and decode-bytes
     ("api Produc", "no API is called 'Produc'; did you mean Produce?"),
