@@ -64,7 +64,7 @@ def test_an_incomplete_export(capture: Path, tmp_path: Path) -> None:
     answer = answered(tmp_path / "few")
     assert (answer["connections"], answer["problems"]) == (None, None)
     # Three of the lists, the decoded share, and the detectors that need a missing table.
-    assert len(answer["notes"]) == 9
+    assert len(answer["notes"]) == 10
     reported = kafkasniff("stats", tmp_path / "few")
     assert reported.err.count("\n") == 9
     assert "connections" not in reported.lines[2]
