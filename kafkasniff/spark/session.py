@@ -42,13 +42,10 @@ DEFAULTS: Final = {
     # `CREATE TABLE … USING parquet LOCATION 'export/exchanges'` finds the folders of days, even those of later runs.
     "spark.sql.hive.manageFilesourcePartitions": "false",
 }
-LOCAL: Final = {
-    # A session on this machine alone need not be reachable from others.
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.python.daemon.module": "kafkasniff.spark.worker_daemon",
-}
-"""Settings of a session on this machine alone."""
+LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""A session on this machine alone need not be reachable from others."""
+QUIET_WORKERS: Final = {"spark.python.daemon.module": "kafkasniff.spark.worker_daemon"}
+"""For workers that have kafkasniff from their start, unlike those of other processes, to which it is shipped."""
 QUICK_START: Final = "-XX:TieredStopAtLevel=1"
 """Lets Java compile with the fast compiler only, for the session of a command: Java has little to do, since packets and
 rows pass through it in pieces, and its other compiler took more CPU time than that."""
@@ -148,7 +145,8 @@ def get_session(
         if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere links may need privileges
             home = make_home()
             os.environ["SPARK_HOME"] = str(home)
-        settings = {**DEFAULTS, **(LOCAL if local else {}), **_memory(master), **conf}
+        quiet = QUIET_WORKERS if _LOCAL.fullmatch(master) else {}
+        settings = {**DEFAULTS, **(LOCAL if local else {}), **quiet, **_memory(master), **conf}
         if master:
             settings["spark.master"] = master
         if quick_start:
