@@ -36,16 +36,13 @@ from kafkasniff.tables.parquet import TableWriter
 from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows.file_names import date_of
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tables.rows.staged import UNDATED, day_of
+from kafkasniff.tables.rows.staged import SORT_KEYS, UNDATED, day_of
 
 __all__ = ["ORDERS", "Compaction", "compact"]
 
 ORDERS: Final = {
-    "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
+    **SORT_KEYS,
     "records": ("api", "topic", "partition", "offset", "time", "connection_id", "exchange_id"),
-    "connections": ("time_ns", "connection_id"),
-    "transport": ("time_ns", "connection_id"),
-    "problems": ("time_ns", "connection_id", "exchange_id", "packet", "offset", "kind", "detail"),
 }
 """The order of rows in files that a compaction has written; null is first."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from abc import ABC, abstractmethod
 from typing import Final
 
 import msgspec
@@ -23,7 +24,7 @@ _FIN_ACK: Final = 0x11
 _DATA: Final = 0x18
 
 
-class Converter:
+class Converter(ABC):
     """Bytes of a file in, bytes of a capture out. `give` takes a block, then `take` returns pieces of that."""
 
     failure: str | None = None
@@ -37,17 +38,17 @@ class Converter:
     times: BrokerTimes | None = None
     """Those of a request log, at its end."""
 
+    @abstractmethod
     def give(self, data: bytes) -> None:
         """More bytes of the file."""
-        raise NotImplementedError
 
+    @abstractmethod
     def take(self) -> bytes:
         """The next bytes of the capture; none: more of the file is needed, or it has ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self) -> None:
         """The file has ended; what is left can be taken."""
-        raise NotImplementedError
 
 
 class Conversation(msgspec.Struct):
