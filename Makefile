@@ -178,7 +178,7 @@ manual: $(VENV)/.installed-test-all
 bench: $(VENV)/.installed-test-all
 	$(BIN)/python -m benchmarks.generate --missing $(filter --quick,$(BENCH))
 	$(BIN)/python -m benchmarks.compare $(BENCH)
-	$(BIN)/python -m benchmarks.growth $(filter --quick --resume --report-only,$(BENCH))
+	$(BIN)/python -m benchmarks.growth $(filter --quick,$(BENCH))
 
 bench-live: $(VENV)/.installed-test-all
 	$(BIN)/python -m benchmarks.live_load $(BENCH)

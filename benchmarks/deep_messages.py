@@ -1,8 +1,9 @@
 """Messages for form C-deep: requests and responses of clients of four releases, nearly all with different bodies.
 
-They are written by the dissectors' own layouts, as those of `newest_messages`. Topics, partitions, offsets, records,
-generations and coordinators are drawn at random for each exchange. Two kinds of responses repeat because they hold
-nothing that could differ: those to Heartbeat, and those to FindCoordinator that name only a broker (up to version 3).
+They are written by the dissectors' own layouts, which tests/vectors compares with Kafka's classes. Topics, partitions,
+offsets, records, generations and coordinators are drawn at random for each exchange. Two kinds of responses repeat
+because they hold nothing that could differ: those to Heartbeat, and those to FindCoordinator that name only a broker
+(up to version 3).
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from benchmarks.newest_messages import newest
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.layout import Struct
 from tests.craft import kafka_bytes as kafka
@@ -24,11 +24,18 @@ KEYS: Final = (PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FET
 SHARES: Final = (25, 21, 5, 6, 30, 8, 3, 2)
 """How often each of `KEYS` is sent, in percent."""
 
+
+def _newest(key: int) -> int:
+    api = dissectors.api(key)
+    assert api is not None
+    return api.versions[-1]
+
+
 ERAS: Final[tuple[tuple[int, ...], ...]] = (
     (5, 6, 2, 5, 3, 3, 1, 1),  # Kafka 1.0
     (7, 11, 5, 8, 7, 5, 2, 3),  # 2.3, the last before flexible versions
     (9, 12, 7, 12, 8, 8, 4, 4),  # 3.0, flexible
-    tuple(newest(key) for key in KEYS),  # by topic id where there is one
+    tuple(_newest(key) for key in KEYS),  # by topic id where there is one
 )
 """Versions of `KEYS` that clients of a release use."""
 
@@ -150,7 +157,7 @@ def _fetch(rng: Random, client: Client) -> tuple[Values, Values]:
         "max_wait_ms": 500,
         "min_bytes": 1,
         "max_bytes": 52_428_800,
-        # Without a session: see `newest_messages`.
+        # Without a session: each request stands for itself.
         "session_epoch": -1,
         "topics": wanted,
     }

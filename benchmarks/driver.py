@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from benchmarks.event_log import CONF, read_event_log
 from benchmarks.generate import DATA
-from benchmarks.machine import hardware, today
+from benchmarks.pages import hardware, today
 from benchmarks.planning import DriverClock, Step
 from benchmarks.scale_captures import Form, captures
 from kafkasniff.spark.export import export

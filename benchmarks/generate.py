@@ -15,17 +15,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from benchmarks import deep_messages, deep_traffic, newest_messages, small_messages, trouble_messages
+from benchmarks import deep_messages, deep_traffic, small_messages, trouble_messages
 from benchmarks.disturbed_segments import disturbed
 from benchmarks.mixed_recording import record as record_mixed
-from benchmarks.pcap_files import count_packets, write_copies, write_pcapng
+from benchmarks.pcap_files import count_packets, write_copies
 from benchmarks.recorded_answers import without_refusals
 from benchmarks.recording import RecordingError, client_python, record_with
 from benchmarks.resegment import resegmented, write_packets
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.craft.write import as_ipv6, write_pcap
+from tests.craft.write import write_pcap
 
 DATA: Final = Path(__file__).parent / "data"
 FORMAT: Final = 1
@@ -33,16 +33,9 @@ FORMAT: Final = 1
 
 FORMS: Final = {
     "A": "clients of librdkafka, all codecs, segments of up to 64 kB; recorded from loopback, which needs root",
-    "A-pcapng": "A as pcapng",
     "B": "A in segments of 1,448 bytes",
-    "B-ipv6": "B over IPv6",
     "Bx": "B with 1.5% of the segments reordered, twice or late",
     "C": "many connections of small messages",
-    "C-pcapng": "C as pcapng",
-    "A-new": "A in the newest versions that librdkafka knows; A, B, Bx and C are in those that tshark 4.0 decodes",
-    "B-new": "the same in segments of 1,448 bytes",
-    "Bx-new": "the same disturbed",
-    "C-new": "C in the newest versions that kafkasniff knows",
     "C-deep": "many connections that pipeline small messages whose bodies differ, of clients of four releases",
     "E": "C in trouble: errors in most responses, topic ids, fetch sessions, odd messages, lost and late segments",
     "mixed": "clients of Java, librdkafka and franz-go with a broker of Kafka 4, groups and fetch sessions; recorded "
@@ -103,7 +96,7 @@ MADE_OF: Final = {
     "mixed": ("mixed_mb", "mixed_copies", "format"),
     "start": ("format",),
 }
-"""Which sizes a form depends on; the same for its variants that are not listed."""
+"""Which sizes a form depends on."""
 
 COPIES: Final = {"A": "large_copies", "B": "segment_copies", "Bx": "disturbed_copies"}
 
@@ -118,7 +111,7 @@ class Capture(NamedTuple):
 
 
 def path_of(data: Path, form: str) -> Path:
-    return data / (f"{form}.pcapng" if form.endswith("-pcapng") else f"{form}.pcap")
+    return data / f"{form}.pcap"
 
 
 def captures(data: Path) -> dict[str, Capture]:
@@ -160,38 +153,31 @@ class Maker:
 
     def made_with(self, form: str) -> dict[str, int]:
         """What a capture depends on."""
-        return {name: getattr(self.sizes, name) for name in MADE_OF.get(form) or MADE_OF[form.partition("-")[0]]}
+        return {name: getattr(self.sizes, name) for name in MADE_OF[form]}
 
     def make(self, form: str) -> None:
         """Raises RecordingError."""
-        kind, _, rest = form.partition("-")
+        sizes = self.sizes
         if form == "start":
             self._write(form, [9092], _start)
         elif form == "mixed":
             self._copy_mixed()
         elif form == "C-deep":
             self._write(form, [deep_messages.BROKER_PORT], self._deep)
-        elif form == "E":
-            sizes = self.sizes
+        elif form in {"C", "E"}:
+            write = small_messages.write if form == "C" else trouble_messages.write_trouble
+            # One round more than necessary: at least this many packets.
+            wanted = sizes.packets + 3 * sizes.connections
             self._write(
-                form,
-                [small_messages.BROKER_PORT],
-                lambda path: trouble_messages.write_trouble(path, sizes.connections, sizes.packets, sizes.seed),
+                form, [small_messages.BROKER_PORT], lambda path: write(path, sizes.connections, wanted, sizes.seed)
             )
-        elif rest == "pcapng":
-            if not self.is_there(kind):
-                self.make(kind)
-            source = captures(self.data)[kind]
-            self._write(form, source.ports, lambda path: write_pcapng(source.path, path), packets=source.packets)
-        elif kind == "C":
-            self._write(form, [small_messages.BROKER_PORT], lambda path: self._small(path, newest=rest == "new"))
         else:
-            copies = getattr(self.sizes, COPIES[kind])
+            copies = getattr(sizes, COPIES[form])
             base = self._base(form)
-            ports = self._ports(newest=rest == "new")
+            ports = self._ports()
             self._write(form, ports, lambda path: write_copies(base.read_bytes(), path, copies, ports))
 
-    def _write(self, form: str, ports: list[int], write: Callable[[Path], object], packets: int | None = None) -> None:
+    def _write(self, form: str, ports: list[int], write: Callable[[Path], object]) -> None:
         path = path_of(self.data, form)
         facts = path.with_suffix(".json")
         facts.unlink(missing_ok=True)
@@ -201,17 +187,10 @@ class Maker:
         known = {
             "made_with": self.made_with(form),
             "ports": ports,
-            "packets": count_packets(path) if packets is None else packets,
+            "packets": count_packets(path),
         }
         facts.write_text(json.dumps(known, indent=1) + "\n")
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB, {known['packets']:,} packets", flush=True)
-
-    def _small(self, path: Path, *, newest: bool) -> None:
-        sizes = self.sizes
-        pairs = newest_messages.templates(sizes.seed) if newest else None
-        # One round more than necessary: at least this many packets.
-        wanted = sizes.packets + 3 * sizes.connections
-        small_messages.write(path, sizes.connections, wanted, sizes.seed, pairs)
 
     def _deep(self, path: Path) -> None:
         deep_traffic.write(path, self.sizes.connections, self.sizes.deep_exchanges, self.sizes.seed)
@@ -226,9 +205,9 @@ class Maker:
         ports: list[int] = json.loads(facts.read_text())["ports"]
         self._write("mixed", ports, lambda path: write_copies(base.read_bytes(), path, self.sizes.mixed_copies, ports))
 
-    def _recording(self, *, newest: bool) -> Path:
+    def _recording(self) -> Path:
         sizes = self.sizes
-        name = f"recorded-{'newest' if newest else 'capped'}-{sizes.base_mb}-{sizes.seed}-{sizes.format}.pcap"
+        name = f"recorded-capped-{sizes.base_mb}-{sizes.seed}-{sizes.format}.pcap"
         path = self.data / "bases" / name
         facts = path.with_suffix(".json")
         if not facts.exists():
@@ -236,29 +215,28 @@ class Maker:
             path.parent.mkdir(parents=True, exist_ok=True)
             for old in path.parent.glob(f"*-of-{path.name}"):
                 old.unlink()
-            ports = record_with(self.python, path, sizes.base_mb, sizes.seed, capped=not newest)
+            ports = record_with(self.python, path, sizes.base_mb, sizes.seed)
             write_packets(path, without_refusals(read_packets(path)))
             facts.write_text(json.dumps({"ports": ports}) + "\n")
         return path
 
-    def _ports(self, *, newest: bool) -> list[int]:
-        found: list[int] = json.loads(self._recording(newest=newest).with_suffix(".json").read_text())["ports"]
+    def _ports(self) -> list[int]:
+        found: list[int] = json.loads(self._recording().with_suffix(".json").read_text())["ports"]
         return found
 
     def _base(self, form: str) -> Path:
         """The traffic that is repeated in copies."""
-        kind, _, rest = form.partition("-")
-        recording = self._recording(newest=rest == "new")
-        if kind == "A":
+        recording = self._recording()
+        if form == "A":
             return recording
         base = self.data / "bases" / f"{form}-of-{recording.name}"
         if not base.exists():
             packets: Sequence[Packet] = list(resegmented(recording))
-            if kind == "Bx":
+            if form == "Bx":
                 packets, counts = disturbed(packets, Random(self.sizes.seed))
                 print(f"{base.name}: {', '.join(f'{count:,} {name}' for name, count in sorted(counts.items()))}")
             aside = base.with_suffix(".part")
-            write_packets(aside, as_ipv6(packets) if rest == "ipv6" else packets)
+            write_packets(aside, packets)
             aside.rename(base)
         return base
 

@@ -15,23 +15,21 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from benchmarks.generate import DATA, Capture, captures
-from benchmarks.growth_report import section
-from benchmarks.growth_runs import Endless, Sample, Step
+from benchmarks.generate import DATA, FORMS, Capture, captures
 from benchmarks.growth_traffic import Traffic, churn, idle, one_connection, unanswered
-from benchmarks.machine import compile_package, hardware, load_average, today, versions
-from benchmarks.measures import KAFKASNIFF, ours
+from benchmarks.pages import PAGE, compile_package, hardware, load_average, table, today, versions, write_section
 from benchmarks.pcap_files import write_beginning
 from benchmarks.processes import TOLD_BYTES, CommandFailedError
-from benchmarks.results_page import PAGE, write_section
 from benchmarks.timing import in_turn, median
 
 SECTION: Final = "growth"
-RESULTS: Final = "growth.json"
+DECODE: Final = (sys.executable, "-m", "kafkasniff", "decode", "--quiet", "--color", "never")
+FLAT: Final = 0.10
 TIMED: Final = ("B", "C")
 """Forms whose beginnings are timed."""
 
@@ -43,6 +41,27 @@ SAMPLE_S: Final = 0.2
 LIMIT_S: Final = 4 * 3600
 """Seconds after which a run is given up."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+FIRST: Final = (0.25, 0.5)
+"""By what was written: the part of a run whose memory stands for what it had come to by then."""
+
+MB: Final = 1e6
+SHARES: Final = (0.1, 0.25, 0.5, 0.75, 1.0)
+
+TIMES: Final = """
+`decode` to text on beginnings of the same capture, one process; the first is next to empty and is taken off as what
+starting up takes. An exponent of 1 is growth in proportion to the packets.
+"""
+
+MEMORY: Final = f"""
+`decode -` to text, while traffic is made and written to its stdin: nothing is on disk. Memory is the resident set,
+sampled five times per second: the peak until this share of the traffic was written. A run is *flat* if the peak of its
+second half is at most {FLAT:.0%} above that of its second quarter.
+
+- Short connections open and close, each with a handshake, one exchange and an end.
+- The one connection produces and fetches batches of half a megabyte.
+- Idle connections have had one exchange; then one other continues for most of an hour of capture time.
+- Requests without an answer come on two connections; a broker acknowledges their bytes and says nothing.
+"""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -69,15 +88,50 @@ QUICK: Final = Settings(
 )
 
 
-class Results(msgspec.Struct):
-    """The content of `growth.json`."""
+class Step(NamedTuple):
+    """`decode` on a beginning of a capture: medians."""
 
-    machine: list[str]
-    made_by: str
-    settings: Settings
-    versions: str
-    steps: list[Step] = []
-    endless: list[Endless] = []
+    form: str
+    bytes: int
+    packets: int
+    cpu_s: float
+    resident: float
+
+
+class Sample(NamedTuple):
+    """A look at a process: seconds since its start, bytes that were written to it, bytes resident."""
+
+    after_s: float
+    fed: int
+    resident: int
+
+
+class Endless(NamedTuple):
+    """A run over traffic from stdin."""
+
+    name: str
+    bytes: int
+    packets: int
+    connections: int
+    requests: int
+    cpu_s: float
+    wall_s: float
+    samples: list[Sample]
+
+    @property
+    def peak(self) -> int:
+        return max((sample.resident for sample in self.samples), default=0)
+
+    def resident_at(self, share: float) -> int | None:
+        """The peak until this share of all bytes was written; None if there is no earlier sample."""
+        return max((sample.resident for sample in self.samples if sample.fed <= share * self.bytes), default=None)
+
+    def growth(self) -> float | None:
+        """How far the peak of the second half is above that of the second quarter; None without samples."""
+        low, high = (edge * self.bytes for edge in FIRST)
+        first = max((one.resident for one in self.samples if low <= one.fed < high), default=None)
+        second = max((one.resident for one in self.samples if one.fed >= high), default=None)
+        return None if first is None or second is None else second / first - 1
 
 
 def endless(settings: Settings) -> dict[str, Callable[[], Traffic]]:
@@ -92,7 +146,7 @@ def endless(settings: Settings) -> dict[str, Callable[[], Traffic]]:
 
 def feed(name: str, traffic: Traffic) -> Endless:
     """Write all of `traffic` to `kafkasniff decode -` and look at its memory meanwhile. Raises CommandFailedError."""
-    command = [*KAFKASNIFF, "decode", "--quiet", "--color", "never", "-"]
+    command = [*DECODE, "-"]
     fed, samples, over = 0, [], threading.Event()
     with tempfile.TemporaryFile() as errors:
         begin = time.perf_counter()
@@ -162,18 +216,77 @@ def time_beginnings(capture: Capture, folder: Path, settings: Settings) -> list[
     for wanted in sizes:
         path = folder / f"{capture.form}-{wanted}.pcap"
         packets = write_beginning(capture.path, path, wanted)
-        runs = in_turn({"text": ours(path, "text")}, folder / "run", settings.runs)["text"]
+        runs = in_turn({"text": [*DECODE, str(path)]}, folder / "run", settings.runs)["text"]
         steps.append(Step(capture.form, path.stat().st_size, packets, median(runs, "cpu"), median(runs, "resident")))
         path.unlink()
         print(f"{capture.form}, {packets:,} packets: {steps[-1].cpu_s:.2f} s of CPU", flush=True)
     return steps
 
 
+def exponent(steps: Sequence[Step]) -> float | None:
+    """The e of CPU time ≈ c · packets^e, start-up taken off: least squares over the logarithms.
+
+    The first step, which is next to empty, is what starting up takes. None for fewer than two others.
+    """
+    start, *rest = steps
+    usable = [(step.packets, step.cpu_s - start.cpu_s) for step in rest if step.cpu_s > start.cpu_s]
+    if len(usable) < 2:
+        return None
+    sizes, times = zip(*usable, strict=True)
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def section(steps: Sequence[Step], endless: Sequence[Endless], notes: Sequence[str]) -> str:
+    """Markdown; `notes` say where and how the figures were taken."""
+    parts = ["## Growth", "\n".join(f"- {line}" for line in notes)]
+    if steps:
+        parts += ["### Time over packets", TIMES.strip()]
+        for form in dict.fromkeys(step.form for step in steps):
+            mine = [step for step in steps if step.form == form]
+            power = exponent(mine)
+            reported = "too few sizes for an exponent" if power is None else f"exponent **{power:.2f}**"
+            parts += [f"`{form}`, {FORMS[form]}: {reported}", _times(mine)]
+    if endless:
+        parts += ["### Memory over time", MEMORY.strip(), _memory(endless)]
+    return "\n\n".join(parts)
+
+
+def _times(steps: Sequence[Step]) -> str:
+    start, rows = steps[0].cpu_s, []
+    for step in steps:
+        each = max(0.0, step.cpu_s - start) / step.packets * 1e6
+        cells = (f"{step.bytes / MB:.3g}", f"{step.packets:,}", f"{step.cpu_s:.2f}")
+        rows.append([*cells, "" if step is steps[0] else f"{each:.2f}", f"{step.resident / MB:.0f}"])
+    return table(["MB", "packets", "CPU s", "µs a packet", "peak MB"], rows)
+
+
+def _memory(endless: Sequence[Endless]) -> str:
+    rows: list[list[object]] = []
+    for one in endless:
+        at = [one.resident_at(share) for share in SHARES]
+        growth = one.growth()
+        rows.append(
+            [
+                *(one.name, f"{one.bytes / 1e9:.2f}", f"{one.packets:,}", f"{one.connections:,}", f"{one.requests:,}"),
+                *(f"{one.wall_s:.0f}", f"{one.cpu_s:.0f}"),
+                *("" if resident is None else f"{resident / MB:,.0f}" for resident in at),
+                f"{one.peak / MB:,.0f}",
+                *(("", "too short to judge") if growth is None else (f"{growth:+.0%}", _verdict(growth))),
+            ]
+        )
+    head = ["traffic", "GB", "packets", "connections", "requests", "wall s", "CPU s"]
+    return table([*head, *(f"MB at {share:.0%}" for share in SHARES), "peak MB", "growth", "flat"], rows)
+
+
+def _verdict(growth: float) -> str:
+    return "yes" if growth <= FLAT else "**no**"
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    reported = {
+    described = {
         "largest_mb": "of the beginnings that are timed",
         "runs": "of each beginning",
         "connections": "short ones, one after the other",
@@ -182,102 +295,48 @@ def parser() -> argparse.ArgumentParser:
         "idle_minutes": "by the packets' clock",
         "unanswered": "requests without an answer",
     }
-    for name, text in reported.items():
+    for name, text in described.items():
         default = getattr(Settings(), name)
         made.add_argument(f"--{name.replace('_', '-')}", type=type(default), help=f"{text} [{default:g}]")
-    made.add_argument("--resume", action="store_true", help=f"keep what {RESULTS} has")
-    made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
-    made.add_argument("--quick", action="store_true", help="a trial with little traffic; nothing is kept")
-    made.add_argument("--data", type=Path, default=DATA, help=f"folder of captures and {RESULTS} [benchmarks/data]")
-    made.add_argument(
-        "--report",
-        type=Path,
-        default=PAGE,
-        help="the page whose section is written; figures for another page are stored with it [benchmarks/RESULTS.md]",
-    )
+    made.add_argument("--quick", action="store_true", help="a trial with little traffic; the page is not written")
+    made.add_argument("--data", type=Path, default=DATA, help="folder of captures [benchmarks/data]")
+    made.add_argument("--report", type=Path, default=PAGE, help="the page with the section [benchmarks/RESULTS.md]")
     return made
-
-
-def _measure(results: Results, data: Path, store: Callable[[], None]) -> bool:
-    """Run all missing measurements; return whether all succeeded."""
-    good = True
-    there = captures(data)
-    try:
-        for form in TIMED:
-            if form in there and all(step.form != form for step in results.steps):
-                results.steps += time_beginnings(there[form], data / "growth", results.settings)
-                store()
-    except CommandFailedError as error:
-        print(error, file=sys.stderr)
-        good = False
-    for name, make in endless(results.settings).items():
-        if any(one.name == name for one in results.endless):
-            continue
-        try:
-            found = feed(name, make())
-        except CommandFailedError as error:
-            # The other measurements are still useful, and the page lists only existing figures.
-            print(error, file=sys.stderr)
-            good = False
-            continue
-        results.endless.append(found)
-        store()
-        print(f"{name}: {found.cpu_s:.1f} s of CPU, {found.peak / 1e6:,.0f} MB at most", flush=True)
-    return good
-
-
-def _made_by(settings: Settings) -> str:
-    words = ["python -m benchmarks.growth"]
-    for name in Settings.__struct_fields__:
-        if (value := getattr(settings, name)) != getattr(Settings(), name):
-            words.append(f"--{name.replace('_', '-')} {value:g}")
-    return " ".join(words)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
     data: Path = (options.data / "quick" if options.quick else options.data).resolve()
-    # A separate page has separate figures, too.
-    stored = data / RESULTS if options.report == PAGE else options.report.with_suffix(".json").resolve()
     given = {name: value for name in Settings.__struct_fields__ if (value := getattr(options, name)) is not None}
     settings = msgspec.structs.replace(QUICK if options.quick else Settings(), **given)
     if any(getattr(settings, name) <= 0 for name in Settings.__struct_fields__):
         made.error("numbers are positive")
-    before, good = None, True
-    if (options.resume or options.report_only) and not options.quick and stored.exists():
-        before = msgspec.json.decode(stored.read_bytes(), type=Results)
-    if options.report_only:
-        if before is None:
-            made.error(f"there is no {stored}")
-        results = before
-    else:
-        if not Path("/proc/self/statm").exists():
-            made.error("this needs Linux: memory is read from /proc")
-        data.mkdir(parents=True, exist_ok=True)
-        compile_package()
-        machine = [f"{today()}; load average at the start {load_average():.2f}", hardware(), versions()]
-        results = Results(machine, _made_by(settings), settings, versions())
-        if before is not None:
-            if (before.settings, before.versions) != (settings, results.versions):
-                made.error(f"{stored} was measured with other settings or versions: omit --resume")
-            results.steps, results.endless = before.steps, before.endless
-
-        def store() -> None:
-            if not options.quick:
-                aside = stored.with_suffix(".part")
-                aside.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-                aside.rename(stored)
-
-        good = _measure(results, data, store)
-    if not results.steps and not results.endless:
-        return 1
-    text = section(results.steps, results.endless, results.machine, results.made_by)
-    if options.quick:
-        print(f"\n{text}")
-    else:
-        write_section(SECTION, text, options.report)
-        print(f"written: {options.report}")
+    if not Path("/proc/self/statm").exists():
+        made.error("this needs Linux: memory is read from /proc")
+    compile_package()
+    notes = [f"{today()}; load average at the start {load_average():.2f}", hardware(), versions()]
+    steps: list[Step] = []
+    runs: list[Endless] = []
+    good = True
+    there = captures(data)
+    try:
+        for form in TIMED:
+            if form in there:
+                steps += time_beginnings(there[form], data / "growth", settings)
+        for name, make in endless(settings).items():
+            runs.append(feed(name, make()))
+            print(f"{name}: {runs[-1].cpu_s:.1f} s of CPU, {runs[-1].peak / MB:,.0f} MB at most", flush=True)
+    except CommandFailedError as error:
+        print(error, file=sys.stderr)
+        good = False
+    if steps or runs:
+        text = section(steps, runs, notes)
+        if options.quick:
+            print(f"\n{text}")
+        else:
+            write_section(SECTION, text, options.report)
+            print(f"written: {options.report}")
     return int(not good)
 
 

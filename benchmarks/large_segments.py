@@ -38,15 +38,12 @@ def values(seed: int, size: int = 1000) -> Iterator[bytes]:
         yield f'{{"id":{number},"amount":{rng.random():.6f},"text":"{text}"}}'.encode()
 
 
-def record(path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) -> list[int]:
-    """Record `megabytes` of traffic to `path`; returns the brokers' ports. Needs the right to capture on loopback.
-
-    `capped`: in versions that tshark 4.0 decodes, else in the newest that librdkafka and its mock cluster know.
-    """
+def record(path: Path, megabytes: int, seed: int = 1) -> list[int]:
+    """Record `megabytes` of traffic to `path`; returns the brokers' ports. Needs the right to capture on loopback."""
     tcpdump = shutil.which("tcpdump", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if tcpdump is None:
         raise SystemExit("recording needs tcpdump")
-    with MockCluster(capped=capped) as cluster:
+    with MockCluster() as cluster:
         for codec in CODECS:
             cluster.create_topic(f"bench-{codec}", PARTITIONS)
         ports = " or ".join(f"port {port}" for port in cluster.ports)
@@ -72,7 +69,7 @@ def record(path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) ->
         try:
             if not reported:
                 raise SystemExit("tcpdump did not start: capturing on loopback needs root")
-            _talk(cluster.bootstraps, path, megabytes << 20, seed, capped=capped)
+            _talk(cluster.bootstraps, path, megabytes << 20, seed)
         finally:
             recorder.terminate()
             rest = recorder.communicate(timeout=60)[1]
@@ -82,9 +79,9 @@ def record(path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) ->
     return cluster.ports
 
 
-def _talk(bootstraps: str, path: Path, size: int, seed: int, *, capped: bool) -> None:
+def _talk(bootstraps: str, path: Path, size: int, seed: int) -> None:
     # tshark 4.0 does not know the APIs of client metrics (KIP-714).
-    common = {"bootstrap.servers": bootstraps, "log_level": 3, "enable.metrics.push": not capped}
+    common = {"bootstrap.servers": bootstraps, "log_level": 3, "enable.metrics.push": False}
     producers = {
         codec: Producer(
             {
@@ -92,7 +89,7 @@ def _talk(bootstraps: str, path: Path, size: int, seed: int, *, capped: bool) ->
                 "client.id": f"producer-{codec}",
                 "compression.type": codec,
                 "linger.ms": 20,
-                "batch.size": ZSTD_BATCH if capped and codec == "zstd" else LARGE_BATCH,
+                "batch.size": ZSTD_BATCH if codec == "zstd" else LARGE_BATCH,
                 "queue.buffering.max.kbytes": 20_000,
             }
         )
@@ -108,11 +105,8 @@ def _talk(bootstraps: str, path: Path, size: int, seed: int, *, capped: bool) ->
         }
     )
     topics = [f"bench-{codec}" for codec in CODECS]
-    if capped:
-        # Without a group: tshark 4.0 goes wrong in JoinGroup and SyncGroup, whatever the version.
-        consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)])
-    else:
-        consumer.subscribe(topics)
+    # Without a group: tshark 4.0 goes wrong in JoinGroup and SyncGroup, whatever the version.
+    consumer.assign([TopicPartition(topic, number, 0) for topic in topics for number in range(PARTITIONS)])
     source = values(seed)
     deadline = time.monotonic() + SECONDS
     try:

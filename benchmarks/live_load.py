@@ -1,314 +1,211 @@
-"""`kafkasniff live` beside tshark while the load rises: `python -m benchmarks.live_load --help`, README.md.
+"""`kafkasniff live` while packets come faster and faster: `python -m benchmarks.live_load --help`, README.md.
+
+tcpreplay sends a part of form C or E at each rate. A rate is held when no packet is lost, every request that `decode`
+finds in that part is shown, nothing is skipped, and the program is at work for at most half a second afterwards.
 
 Needs Linux, root, iproute2, tcpreplay, and tshark where it is compared. Everything happens in a network namespace that
-is gone with the process; nothing is sent to, or seen of, the machine's own network. Each run is bounded in time.
-
-A load is NAME=RATE,RATE…: `C` replays many connections of small messages (packets a second), `A` large segments
-(megabytes a second); `small` and `large` are clients of librdkafka, with one record a request or large batches (records
-a second, or `max`).
+is gone with the process. The program has one core of its own, and the sender has the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import dataclasses
+import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from benchmarks import live_captures
 from benchmarks.generate import DATA
-from benchmarks.live_captures import MaterialError
-from benchmarks.live_latency import Latency, measure_latency
-from benchmarks.live_loads import Clients, Load, LoadError, Replay
-from benchmarks.live_network import NetworkError, leave_for_own_network, program
-from benchmarks.live_report import section
-from benchmarks.live_run import STOP_S, Result, ToolError, run
-from benchmarks.live_tools import TOOLS, Tool, make_tools
-from benchmarks.machine import compile_package, hardware, load_average, today, versions
-from benchmarks.results_page import PAGE, write_section
-from captures.record.distribution import SetupError, kafka_jars, python_with
-from captures.record.programs import CONFLUENT
-
-FORMS: Final = ("C", "A", "small", "large")
-LOADS: Final = ("C=5000,10000,20000,40000,80000", "A=10,50,100,200", "small=500,2000,max", "large=max")
-DEFAULT_TOOLS: Final = "text,json,write,tshark,tshark-ek"
-LINE_TOOLS: Final = {"text", "json", "tshark", "tshark-ek"}
-"""What prints lines of messages."""
+from benchmarks.live_network import LISTENS, SENDS, NetworkError, counters, leave_for_own_network, program
+from benchmarks.live_run import Offered, Result, ToolError, run
+from benchmarks.live_tools import TOOLS, Target, make_tools
+from benchmarks.pages import compile_package, hardware, load_average, table, today, versions, write_section
+from benchmarks.pcap_files import RECORD_HEADER, packet_places
+from benchmarks.processes import CommandFailedError
+from benchmarks.small_messages import BROKER_PORT, write
+from benchmarks.timing import timed
+from benchmarks.trouble_messages import write_trouble
 
 SECTION: Final = "live-load"
-RESULTS: Final = "live_load.json"
-PACKETS_AN_EXCHANGE: Final = 3
-"""Packets of an exchange in form C: request, response, acknowledgement."""
-
-PACKETS_A_HANDSHAKE: Final = 3
-LATENCY_CONNECTIONS: Final = 20
-ROOM: Final = 4e9
-"""Bytes of disk beside the captures: what programs print, above all `-T ek`, and tshark's packets."""
-
-Step = tuple[str, float | None]
-"""Form and rate of a load."""
-
-
-class Results(msgspec.Struct):
-    """The content of `live_load.json`: enough to write the section again."""
-
-    machine: list[str]
-    notes: list[str]
-    made_by: str
-    runs: list[Result] = []
-    latencies: list[Latency] = []
+RATES: Final = "20000,40000,80000,120000,160000,200000,250000,300000"
+TARGET_RATE: Final = 200_000.0
+"""Packets a second that have to be held."""
+PROMPT_S: Final = 0.5
+"""A program keeps up when it is at work no longer than this after the load."""
+LATE: Final = 3.0
+SLACK_S: Final = 30.0
+"""A load may take `LATE` times what it should, and this long, until it is given up."""
+READ_BYTES: Final = 1 << 24
+HEAD: Final = ("form", "program", "packets/s", "lost", "shown", "lag s", "CPU s", "CPU µs/packet", "peak MB", "held")
 
 
-def _steps(text: str) -> list[Step]:
-    """Raises ArgumentTypeError."""
-    form, equals, rates = text.partition("=")
-    if form not in FORMS or not equals:
-        raise argparse.ArgumentTypeError(f"{text}: a load is one of {', '.join(FORMS)}, then =RATE,RATE…")
-    found: list[Step] = []
-    for rate in rates.split(","):
-        if rate == "max" and form in {"small", "large"}:
-            found.append((form, None))
-            continue
+class LoadError(Exception):
+    """A load did not go through; the message says why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Replay:
+    """The beginning of a capture, sent by tcpreplay."""
+
+    form: str
+    rate: float
+    """Packets a second."""
+    seconds: float
+    path: Path
+    packets: int
+    requests: int
+
+    @property
+    def limit_s(self) -> float:
+        """It does not take longer."""
+        return self.seconds * LATE + SLACK_S
+
+    def send(self) -> Offered:
+        """Send all of it. Raises LoadError."""
+        before = counters(LISTENS)
+        command = [program("tcpreplay"), "-i", SENDS, "--quiet", "--no-flow-stats", "--pps", f"{self.rate:g}"]
         try:
-            number = float(rate)
-        except ValueError:
-            number = 0.0
-        if not 0 < number < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text}: {rate} is not a rate")
-        found.append((form, number))
+            done = subprocess.run(
+                [*command, str(self.path)], capture_output=True, text=True, timeout=self.limit_s, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise LoadError(f"tcpreplay was not through after {self.limit_s:.0f} s") from None
+        sent = re.search(r"Actual: (\d+) packets \(\d+ bytes\) sent in ([\d.]+) seconds", done.stdout)
+        if done.returncode != 0 or sent is None:
+            raise LoadError(f"tcpreplay: {(done.stdout + done.stderr)[-1000:]}")
+        arrived = counters(LISTENS) - before
+        lost = max(0, self.packets - arrived.packets) + arrived.dropped
+        return Offered(float(sent[2]), arrived.packets, lost, self.requests)
+
+
+def replays(form: str, rates: Sequence[float], seconds: float, connections: int, folder: Path) -> list[Replay]:
+    """Parts of one capture, which is made; no part is sent twice to a program. Raises CommandFailedError."""
+    whole = folder / f"{form}.pcap"
+    made = write if form == "C" else write_trouble
+    made(whole, connections, int(max(rates) * seconds) + 3 * connections)
+    data = whole.read_bytes()
+    places, lengths = packet_places(data)
+    found = []
+    for rate in rates:
+        last = min(int(rate * seconds), len(places)) - 1
+        path = folder / f"{form}-{rate:g}.pcap"
+        path.write_bytes(memoryview(data)[: int(places[last] + RECORD_HEADER + lengths[last])])
+        found.append(Replay(form, rate, seconds, path, last + 1, _requests(path, folder / "decoded")))
+    whole.unlink()
     return found
 
 
-def _tools(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := set(found) - set(TOOLS):
-        raise argparse.ArgumentTypeError(f"no such program: {', '.join(sorted(unknown))}")
-    return found
+def _requests(path: Path, output: Path) -> int:
+    timed([sys.executable, "-m", "kafkasniff", "decode", "--quiet", "--format", "json", str(path)], output)
+    with output.open("rb") as lines:
+        count = sum(line.startswith(b'{"type":"request"') for line in lines)
+    output.unlink()
+    return count
+
+
+def separate_cores() -> int | None:
+    """A core for the program; this process and all that it starts keep to the others. None where there is one only."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) == 1:
+        return None
+    os.sched_setaffinity(0, set(cores[1:]))
+    return cores[0]
+
+
+def is_held(found: Result) -> bool:
+    """Whether nothing of a load was lost on its way or in the program, skipped, or late."""
+    reported, offered = found.reported, found.offered
+    if reported.lost or offered.lost_before or not found.caught_up or found.killed or found.behind_s > PROMPT_S:
+        return False
+    if any(kind.startswith("live-") for kind in reported.problems):
+        return False
+    return reported.requests is None or reported.requests >= offered.requests
+
+
+def row(form: str, found: Result) -> list[object]:
+    """A line of the table."""
+    reported, offered = found.reported, found.offered
+    if reported.kept is None:
+        shown, whole = reported.requests or 0, offered.requests
+    else:
+        shown, whole = reported.kept, offered.packets
+    # 100% means all of them.
+    share = "100%" if shown == whole else f"{min(shown / max(1, whole), 0.9999):.2%}"
+    return [
+        *(form, found.tool, f"{offered.packets / offered.seconds:,.0f}"),
+        "?" if reported.lost is None else f"{reported.lost + offered.lost_before:,}",
+        f"{share} of {whole:,}",
+        f"{'' if found.caught_up else '>'}{found.behind_s:.1f}",
+        *(f"{found.usage.cpu_s:.1f}", f"{found.usage.cpu_s / max(1, offered.packets) * 1e6:.2f}"),
+        *(f"{found.usage.peak / 1e6:.0f}", "yes" if is_held(found) else "no"),
+    ]
 
 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.live_load", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument(
-        "--loads", type=_steps, nargs="*", default=[_steps(one) for one in LOADS], help=f"[{' '.join(LOADS)}]"
-    )
-    made.add_argument(
-        "--tools", type=_tools, default=_tools(DEFAULT_TOOLS), help=f"{', '.join(TOOLS)} [{DEFAULT_TOOLS}]"
-    )
-    made.add_argument("--runs", type=int, default=3, help="of each program under each load, in turn [3]")
+    made.add_argument("--forms", default="C,E", help="C, E or both [C,E]")
+    made.add_argument("--tools", default="text,json", help=f"of {', '.join(TOOLS)} [text,json]")
+    made.add_argument("--rates", default=RATES, help=f"packets/s, rising [{RATES}]")
     made.add_argument("--seconds", type=float, default=10, help="how long a load lasts [10]")
-    made.add_argument("--drain", type=float, default=30, help="seconds after the load to catch up [30]")
-    made.add_argument(
-        "--latency-rate", type=float, default=200, help="requests/s for the delay of a line; 0: none [200]"
-    )
-    made.add_argument("--latency-seconds", type=float, default=20, help="[20]")
-    made.add_argument("--connections", type=int, default=2000, help="of form C [2000]")
-    made.add_argument("--base-mb", type=int, default=20, help="of form A, recorded once and then copied [20]")
-    brokers = "librdkafka's mock cluster, whose versions tshark knows, or Apache Kafka (needs Java)"
-    made.add_argument("--broker", choices=("mock", "real"), default="mock", help=f"for clients: {brokers} [mock]")
-    made.add_argument("--option", action="append", default=[], help="handed on to `live`, as --option=--port=9092")
-    made.add_argument(
-        "--tshark-option", action="append", default=[], help="handed on to tshark, as --tshark-option=-B64"
-    )
-    made.add_argument("--data", type=Path, default=DATA, help=f"folder for captures, runs and {RESULTS}")
-    made.add_argument(
-        "--report", type=Path, default=PAGE, help="the page whose section is written [benchmarks/RESULTS.md]"
-    )
-    made.add_argument("--report-only", action="store_true", help=f"write the section from {RESULTS}, measure nothing")
+    made.add_argument("--drain", type=float, default=15, help="seconds after it to catch up in [15]")
+    made.add_argument("--connections", type=int, default=2000, help="[2000]")
+    made.add_argument("--all-rates", action="store_true", help="continue after a rate that is not held")
+    made.add_argument("--option", action="append", default=[], help="passed to `live`, as --option=--buffer=256")
+    made.add_argument("--data", type=Path, default=DATA, help="folder for captures and runs")
+    made.add_argument("--report", type=Path, help="write the section of this page, such as benchmarks/RESULTS.md")
     return made
-
-
-def machine() -> list[str]:
-    """What the figures are taken on."""
-    return [f"{today()}; load average at the start {load_average():.2f}", hardware()]
-
-
-def _versions(options: argparse.Namespace) -> str:
-    reported = [versions()]
-    if any(name.startswith("tshark") for name in options.tools):
-        reported.append(_first_line("tshark", "--version"))
-    if any(form in {"C", "A"} for form, _ in _all(options)):
-        reported.append(_first_line("tcpreplay", "--version").partition(" (")[0])
-    return ", ".join(reported)
-
-
-def _first_line(name: str, *arguments: str) -> str:
-    done = subprocess.run([program(name), *arguments], capture_output=True, text=True, check=False, timeout=120)
-    return (done.stdout or done.stderr).splitlines()[0].rstrip(".")
-
-
-def _all(options: argparse.Namespace) -> list[Step]:
-    return [step for steps in options.loads for step in steps]
-
-
-def make_loads(options: argparse.Namespace, folder: Path, python: str) -> list[Load]:
-    """All loads, with the captures that they need. Raises MaterialError."""
-    steps = _all(options)
-    highest = {form: max((rate for kind, rate in steps if kind == form and rate), default=0.0) for form in ("C", "A")}
-    material = {}
-    if highest["C"]:
-        material["C"] = live_captures.small(folder, int(highest["C"] * options.seconds), options.connections)
-    if highest["A"]:
-        size = highest["A"] * 1e6 * options.seconds
-        material["A"] = live_captures.large(folder, options.base_mb, size, python)
-    return [
-        Replay(form, rate, options.seconds, material[form])
-        if form in material
-        else Clients(form, rate, options.seconds, python, options.broker == "real")
-        for form, rate in steps
-    ]
-
-
-def latency_load(options: argparse.Namespace, folder: Path) -> Load:
-    """Form C at a moderate rate, with few connections: opening them takes a moment in which there are no messages."""
-    rate = options.latency_rate * PACKETS_AN_EXCHANGE
-    seconds = options.latency_seconds + LATENCY_CONNECTIONS * PACKETS_A_HANDSHAKE / rate
-    return Replay("C", rate, seconds, live_captures.small(folder, int(rate * seconds), LATENCY_CONNECTIONS))
-
-
-def _turns(loads: Sequence[Load], tools: Sequence[Tool], runs: int) -> Iterator[tuple[Load, Tool]]:
-    """Run the programs in turn, so that other load on the machine affects all of them."""
-    for _ in range(runs):
-        for load in loads:
-            for tool in tools:
-                yield load, tool
-
-
-def _made_by(options: argparse.Namespace, defaults: argparse.Namespace) -> str:
-    """The command without the folders, which are this machine's own."""
-    words = ["python -m benchmarks.live_load"]
-    for name, value in vars(options).items():
-        if name in {"data", "report", "report_only"} or value == vars(defaults)[name]:
-            continue
-        option = f"--{name.replace('_', '-')}"
-        if name == "loads":
-            texts = (
-                f"{steps[0][0]}={','.join('max' if rate is None else f'{rate:g}' for _, rate in steps)}"
-                for steps in value
-            )
-            words.append(" ".join([option, *texts]))
-        elif name in {"option", "tshark_option"}:
-            words += [f"{option}={one}" for one in value]
-        else:
-            words.append(f"{option} {','.join(value) if isinstance(value, list) else value}")
-    return " ".join(words)
-
-
-def _reported(found: Result) -> str:
-    reported, offered = found.reported, found.offered
-    shown = reported.kept if reported.kept is not None else reported.requests
-    whole = offered.packets if reported.kept is not None else offered.requests
-    return (
-        f"{found.load}, {found.tool}: {offered.packets / offered.seconds:,.0f} packets/s, {reported.lost} lost, "
-        f"{shown} of {whole} shown, {found.behind_s:.1f} s of lag{'' if found.caught_up else ' and not caught up'}, "
-        f"{found.usage.cpu_s:.1f} s of CPU, {found.usage.peak / 1e6:,.0f} MB"
-    )
-
-
-def _measure(results: Results, stored: Path, options: argparse.Namespace, folder: Path, python: str) -> bool:
-    """All runs; whether all went through."""
-    tools = make_tools(options.tools, options.option, options.tshark_option)
-    loads = make_loads(options, folder, python)
-    each = options.seconds + 5
-    count = options.runs * len(loads) * len(tools)
-    print(
-        f"{count} runs, {count * each / 60:.0f} to {count * (each + options.drain + STOP_S) / 60:.0f} minutes",
-        flush=True,
-    )
-    good = True
-    work = folder / "run"
-    for load, tool in _turns(loads, tools, options.runs):
-        try:
-            found = run(tool, load, work, options.drain)
-        except (LoadError, NetworkError, SetupError, ToolError) as error:
-            # The others are still useful, and the page lists only existing figures.
-            print(f"{load.name}, {tool.name}: {error}", file=sys.stderr)
-            good = False
-            continue
-        print(_reported(found), flush=True)
-        results.runs.append(found)
-        _store(results, stored)
-    if options.latency_rate:
-        moderate = latency_load(options, folder)
-        for _, tool in _turns([moderate], [tool for tool in tools if tool.name in LINE_TOOLS], options.runs):
-            try:
-                delay = measure_latency(tool, moderate, work)
-            except (LoadError, NetworkError, SetupError, ToolError) as error:
-                print(f"latency, {tool.name}: {error}", file=sys.stderr)
-                good = False
-                continue
-            delays = f"median {delay.median_ms} ms, 99th percentile {delay.p99_ms} ms"
-            print(f"latency, {tool.name}: {delay.lines} lines, {delays}", flush=True)
-            results.latencies.append(delay)
-            _store(results, stored)
-    return good
-
-
-def _store(results: Results, stored: Path) -> None:
-    aside = stored.with_suffix(".part")
-    aside.write_bytes(msgspec.json.format(msgspec.json.encode(results)))
-    aside.rename(stored)
-
-
-def _check(options: argparse.Namespace) -> str | None:
-    """Why nothing can be measured."""
-    if not Path("/proc/self/smaps_rollup").exists():
-        return "this needs Linux 4.14 or newer: memory is read from /proc"
-    if min(options.runs, options.seconds, options.drain, options.connections, options.base_mb) <= 0:
-        return "--runs, --seconds, --drain, --connections and --base-mb must be positive"
-    rates = [rate or 0.0 for form, rate in _all(options) if form == "A"]
-    wanted = max(rates, default=0.0) * 1e6 * options.seconds + ROOM
-    free = shutil.disk_usage(options.data).free
-    if free < wanted:
-        return (
-            f"{options.data} has {free / 1e9:.1f} GB free, {wanted / 1e9:.1f} GB may be needed: name another (--data)"
-        )
-    return None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     made = parser()
     options = made.parse_args(arguments)
-    options.data = options.data.resolve()
-    stored = options.data / RESULTS
-    good = True
-    if options.report_only:
-        if not stored.exists():
-            made.error(f"there is no {stored}")
-        results = msgspec.json.decode(stored.read_bytes(), type=Results)
-    else:
-        folder = options.data / "live"
-        folder.mkdir(parents=True, exist_ok=True)
-        if reason := _check(options):
-            made.error(reason)
-        compile_package()
-        notes = [f"clients against {'Apache Kafka' if options.broker == 'real' else 'librdkafka’s mock cluster'}"]
-        try:
-            results = Results([*machine(), _versions(options)], notes, _made_by(options, made.parse_args([])))
-            # What may have to be downloaded, while there is a network.
-            python = python_with(*CONFLUENT) if any(form != "C" for form, _ in _all(options)) else sys.executable
-            if options.broker == "real":
-                kafka_jars()
-            leave_for_own_network()
-            good = _measure(results, stored, options, folder, python)
-        except (MaterialError, NetworkError, SetupError) as error:
-            made.error(str(error))
-    if not results.runs and not results.latencies:
-        return 1
-    write_section(
-        SECTION,
-        section(results.runs, results.latencies, results.machine, results.notes, results.made_by),
-        options.report,
-    )
-    print(f"written: {options.report}")
-    return int(not good)
+    forms, names = options.forms.split(","), options.tools.split(",")
+    try:
+        rates = sorted(float(rate) for rate in options.rates.split(","))
+    except ValueError:
+        made.error(f"--rates {options.rates}: numbers with commas between them")
+    if min(*rates, options.seconds, options.drain, options.connections) <= 0:
+        made.error("--rates, --seconds, --drain and --connections must be positive")
+    if set(forms) - {"C", "E"} or set(names) - set(TOOLS):
+        made.error(f"--forms: C, E or both; --tools: of {', '.join(TOOLS)}")
+    compile_package()
+    folder = options.data.resolve() / "live"
+    folder.mkdir(parents=True, exist_ok=True)
+    notes = [f"{today()}; load average at the start {load_average():.2f}", hardware(), versions()]
+    rows, verdicts = [], []
+    try:
+        leave_for_own_network()
+        loads = {form: replays(form, rates, options.seconds, options.connections, folder) for form in forms}
+        core = separate_cores()
+        for form in forms:
+            for tool in make_tools(names, options.option):
+                held, beyond = 0.0, False
+                for load in loads[form]:
+                    if beyond and not options.all_rates:
+                        break
+                    target = Target(LISTENS, (BROKER_PORT,))
+                    limits = {"limit_s": load.limit_s + options.drain, "drain_s": options.drain}
+                    found = run(tool, target, load.send, folder / "run", **limits, core=core)
+                    beyond = beyond or not is_held(found)
+                    held = held if beyond else found.offered.packets / found.offered.seconds
+                    rows.append(row(form, found))
+                    print("  ".join(map(str, rows[-1])), flush=True)
+                met = "yes" if held >= TARGET_RATE else "no"
+                verdicts.append(f"{form}, {tool.name}: {held:,.0f} packets/s held; ≥ {TARGET_RATE:,.0f}: {met}")
+    except (CommandFailedError, LoadError, NetworkError, ToolError) as error:
+        made.error(str(error))
+    print(*verdicts, sep="\n")
+    if options.report:
+        facts = "\n".join(f"- {line}" for line in (*notes, *verdicts))
+        write_section(SECTION, "\n\n".join(["## Live under load", facts, table(HEAD, rows)]), options.report)
+    return int(any(line.endswith(": no") for line in verdicts))
 
 
 def end_by_signal(signum: int, _frame: object) -> None:

@@ -9,15 +9,15 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.live_loads import ROOT, Load, Offered, Target
 from benchmarks.live_network import listeners
-from benchmarks.live_tools import Reported, Tool
+from benchmarks.live_tools import Reported, Target, Tool
 from benchmarks.processes import Sampler, Usage, orphans_come_here, wait_for_orphans
 
+ROOT: Final = Path(__file__).resolve().parent.parent
 START_S: Final = 60.0
 STOP_S: Final = 30.0
 """How long a program may take to end when it is asked to, before it is killed."""
@@ -41,12 +41,21 @@ class ToolError(Exception):
 
 
 @dataclasses.dataclass(frozen=True)
+class Offered:
+    """What a load contained."""
+
+    seconds: float
+    packets: int
+    """That reached the interface."""
+    lost_before: int
+    """Packets that were to be sent and did not reach it, or that it dropped before anybody saw them."""
+    requests: int
+
+
+@dataclasses.dataclass(frozen=True)
 class Result:
     """The result of one run. Seconds and bytes."""
 
-    load: str
-    form: str
-    rate: float | None
     tool: str
     offered: Offered
     reported: Reported
@@ -57,9 +66,6 @@ class Result:
     """False: it was stopped while it still wrote, and `reported` is what it had come to."""
     killed: bool
     """It did not end when it was asked to."""
-    exit_code: int
-    load_before: float
-    """The machine's load average of the last minute."""
 
 
 @dataclasses.dataclass
@@ -137,37 +143,37 @@ def listening(
             started.sampler.stop()
 
 
-def run(tool: Tool, load: Load, folder: Path, drain_s: float, core: int | None = None) -> Result:
-    """Measure one. `folder` is emptied before and removed in the end; `core` is the program's own.
+def run(
+    tool: Tool,
+    target: Target,
+    send: Callable[[], Offered],
+    folder: Path,
+    *,
+    limit_s: float,
+    drain_s: float,
+    core: int | None = None,
+) -> Result:
+    """Measure a program while `send` sends. `folder` is emptied before and removed in the end; `core` is its own.
 
-    Raises LoadError, SetupError, ToolError.
+    Raises ToolError and what `send` raises.
     """
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "tool").mkdir(parents=True)
     place = folder / "tool"
+    place.mkdir(parents=True)
     output = place / "output"
-    average = os.getloadavg()[0]
     try:
-        with load.prepared(folder) as running:
-            with (
-                output.open("wb") as out,
-                listening(
-                    tool, running.target, place, out.fileno(), load.limit_s + drain_s + STOP_S, core=core
-                ) as started,
-            ):
-                running.start()
-                running.wait()
-                behind, caught_up = _caught_up(started, output if tool.prints else place, drain_s)
-                tool.keep(place)
-                code, cpu_s = started.stop()
-                wall = time.monotonic() - started.begun
-            offered = running.offered()
+        with (
+            output.open("wb") as out,
+            listening(tool, target, place, out.fileno(), limit_s + STOP_S, core=core) as started,
+        ):
+            offered = send()
+            behind, caught_up = _caught_up(started, output if tool.prints else place, drain_s)
+            tool.keep(place)
+            _, cpu_s = started.stop()
+            wall = time.monotonic() - started.begun
         reported = tool.reported(output, (place / "errors").read_text(errors="replace"), place)
         usage = started.sampler.usage(wall, cpu_s)
-        return Result(
-            *(load.name, load.form, load.rate, tool.name, offered, reported, usage, behind, caught_up),
-            *(started.killed, code, average),
-        )
+        return Result(tool.name, offered, reported, usage, behind, caught_up, started.killed)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import datetime
 import json
 import os
 import re
@@ -22,19 +23,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
+import numpy as np
+
 from benchmarks.generate import DATA
-from benchmarks.live_latency import LineTimes, percentiles
-from benchmarks.live_load import end_by_signal, machine
-from benchmarks.live_loads import ROOT, LoadError, Target
+from benchmarks.live_load import LoadError, end_by_signal, separate_cores
 from benchmarks.live_network import LISTENS, SENDS, NetworkError, counters, leave_for_own_network, program
-from benchmarks.live_run import ToolError, listening
-from benchmarks.live_targets import separate_cores
-from benchmarks.live_tools import Kafkasniff, Reported, count_lines, make_tools
-from benchmarks.machine import compile_package
+from benchmarks.live_run import ROOT, ToolError, listening
+from benchmarks.live_tools import Kafkasniff, Reported, Target, count_lines, make_tools
+from benchmarks.pages import compile_package, hardware, load_average, today
 from benchmarks.processes import memory
 from benchmarks.small_messages import BROKER_PORT
 
@@ -63,6 +63,35 @@ from pathlib import Path
 from benchmarks.small_messages import write
 print(json.dumps(write(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))))
 """
+
+
+DAY_NS: Final = 86_400 * 10**9
+TEXT: Final = re.compile(
+    rb"(\d\d):(\d\d):(\d\d)\.(\d{6})  \S+ (?:\xe2\x86\x92|\xe2\x86\x90) \S+ +(?![a-z][a-z0-9-]*: )\S"
+)
+JSON: Final = re.compile(rb'\{"type":"(?:request|response)".*?"time":"([^"]+?)(?:\.(\d{9}))?Z"')
+
+
+def delay_ns(line: bytes, now_ns: int) -> int | None:
+    """From the capture time that a line of a message shows until now; None for other lines."""
+    if found := JSON.match(line):
+        moment = datetime.datetime.fromisoformat(found[1].decode() + "+00:00")
+        return now_ns - (int(moment.timestamp()) * 10**9 + int(found[2] or 0))
+    if found := TEXT.match(line):
+        hours, minutes, seconds, micros = map(int, found.groups())
+        shown = ((hours * 60 + minutes) * 60 + seconds) * 10**9 + micros * 1000
+        # The line says the time of day only; a line may be read on the next day.
+        return (now_ns - shown + DAY_NS // 2) % DAY_NS - DAY_NS // 2
+    return None
+
+
+def percentiles(delays_ns: Iterable[int]) -> tuple[float, float, float] | tuple[None, None, None]:
+    """Median, 99th percentile and highest, in milliseconds; None without any."""
+    delays = np.fromiter(delays_ns, np.float64) / 1e6
+    if not len(delays):
+        return None, None, None
+    median, late = np.percentile(delays, (50, 99))
+    return float(median), float(late), float(delays.max())
 
 
 @dataclasses.dataclass
@@ -164,7 +193,7 @@ class Reader:
 
     def __init__(self, tool: Kafkasniff, pipe: IO[bytes]) -> None:
         self.counted = Reported()
-        self.times = LineTimes(tool)
+        self.delays_ns: list[int] = []
         self._pipe = pipe
         self._form = tool.form
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -177,8 +206,8 @@ class Reader:
         sample = 0.0
         for line in self._pipe:
             now = time.monotonic()
-            if now >= sample:
-                self.times.take(line, time.time_ns())
+            if now >= sample and (delay := delay_ns(line, time.time_ns())) is not None:
+                self.delays_ns.append(delay)
                 sample = now + SAMPLE_S
             yield line
 
@@ -192,7 +221,7 @@ def soak(
     """Run it; `folder` is emptied before and removed in the end. Raises LoadError and ToolError."""
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tool").mkdir(parents=True)
-    tool = make_tools([form], options, [])[0]
+    tool = make_tools([form], options)[0]
     assert isinstance(tool, Kafkasniff)
     core = separate_cores()
     limit = seconds * (1 + SLACK) + 60
@@ -230,7 +259,7 @@ def soak(
         missing = max(0, facts["packets"] - arrived.packets) + arrived.dropped
         return Soak(
             *(form, took, facts["packets"], facts["requests"], found, code, cpu_s, sizes),
-            *(percentiles(reader.times.delays_ns), missing),
+            *(percentiles(reader.delays_ns), missing),
         )
     finally:
         if write >= 0:
@@ -239,7 +268,7 @@ def soak(
 
 
 def _progress(seconds: float, reader: Reader, size: int) -> str:
-    delay = f"{reader.times.delays_ns[-1] / 1e6:,.0f} ms" if reader.times.delays_ns else "none yet"
+    delay = f"{reader.delays_ns[-1] / 1e6:,.0f} ms" if reader.delays_ns else "none yet"
     shown = f"{reader.counted.requests or 0:,} requests shown"
     return f"{seconds / 60:.0f} min: {shown}, {size / 1e6:,.0f} MB, last delay {delay}"
 
@@ -289,7 +318,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if min(options.minutes, options.rate, options.connections) <= 0:
         made.error("--minutes, --rate and --connections must be positive")
     compile_package()
-    print(*machine(), sep="\n", flush=True)
+    print(f"{today()}; load average at the start {load_average():.2f}", hardware(), sep="\n", flush=True)
     try:
         leave_for_own_network()
         seconds = options.minutes * 60

@@ -14,20 +14,15 @@ from typing import Final, NamedTuple
 
 import orjson
 
-from benchmarks.live_loads import Target
 from benchmarks.live_network import program
-
-DETAIL_CHARS: Final = 300
-"""Characters of a problem's detail that are kept."""
 
 LOST_IN_ALL: Final = re.compile(r"([\d,]+) of ([\d,]+) packets were lost")
 LOST_SINCE: Final = re.compile(r"([\d,]+) of [\d,]+ packets since")
 TSHARK_LOST: Final = re.compile(r"(\d+) packets? dropped")
 
 # A line's time, or blanks; whatever connection it is about; then an API and its version, or a problem's kind.
-PROBLEM: Final = re.compile(rb"(?:\d\d:\d\d:\d\d\.\d{6}| {15})  (\S+ \S+ \S+ *  )?([a-z][a-z0-9-]*): (.*)")
+PROBLEM: Final = re.compile(rb"(?:\d\d:\d\d:\d\d\.\d{6}| {15})  (?:\S+ \S+ \S+ *  )?([a-z][a-z0-9-]*): (.*)")
 REQUEST: Final = re.compile(rb"\d\d:\d\d:\d\d\.\d{6}  \S+ \xe2\x86\x92 \S+ +(?![a-z][a-z0-9-]*: )\S")
-ABOUT_CONNECTION: Final = re.compile(rb"\(connection \d+")
 
 PCAPNG_STATISTICS: Final = 5
 OPTION_RECEIVED: Final = 4
@@ -35,6 +30,14 @@ OPTION_DROPPED: Final = 5
 PCAPNG_PACKET: Final = 6
 READ_BYTES: Final = 1 << 20
 SPOOL: Final = "spool.pcapng"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Where a load can be seen."""
+
+    interface: str
+    ports: tuple[int, ...]
 
 
 @dataclasses.dataclass
@@ -51,8 +54,6 @@ class Reported:
     """Packets in the file that it wrote."""
     problems: dict[str, int] = dataclasses.field(default_factory=dict)
     """How many of each kind: those of streams and those within messages."""
-    details: dict[str, str] = dataclasses.field(default_factory=dict)
-    """For kinds about the whole capture: the last detail."""
     said: str = ""
     """The last line on stderr."""
     spool: int = 0
@@ -95,7 +96,7 @@ class Kafkasniff(Tool):
         # The folder is root's, and the Python may be.
         stays = ["--keep-root"] if os.geteuid() == 0 else []
         command = [sys.executable, "-m", "kafkasniff", "live", *stays, "-i", target.interface, *self.options(folder)]
-        return [*command, f"--duration={limit_s:.0f}", *self.extra, *([target.bpf] if target.bpf else [])]
+        return [*command, f"--duration={limit_s:.0f}", *self.extra]
 
     def options(self, folder: Path) -> list[str]:
         return ["--format", "json"] if self.form == "json" else ["--color", "never"]
@@ -147,11 +148,9 @@ class KafkasniffExport(Kafkasniff):
             statuses = pyarrow.dataset.dataset(tables["exchanges"], format="parquet").to_table(columns=["status"])
             reported.requests = sum(status != "orphan" for status in statuses["status"].to_pylist())
         if tables["problems"].is_dir():
-            found = pyarrow.dataset.dataset(tables["problems"], format="parquet").to_table(
-                columns=["kind", "detail", "connection_id"]
-            )
+            found = pyarrow.dataset.dataset(tables["problems"], format="parquet").to_table(columns=["kind", "detail"])
             for row in found.to_pylist():
-                _take_problem(reported, row["kind"], row["detail"], whole=row["connection_id"] is None)
+                _count_problem(reported, row["kind"], row["detail"])
         return reported
 
 
@@ -165,8 +164,6 @@ class Tshark(Tool):
         command += self.extra
         for port in target.ports:
             command += ["-d", f"tcp.port=={port},kafka"]
-        if target.bpf:
-            command += ["-f", target.bpf]
         return [*command, "-Y", "kafka", *(["-T", "ek"] if self.form == "json" else [])]
 
     def reported(self, output: Path, errors: str, folder: Path) -> Reported:
@@ -236,11 +233,11 @@ def _count_json(lines: Iterable[bytes], reported: Reported) -> None:
             reported.requests += 1
         if line.startswith(b'{"type":"problem"'):
             problem = orjson.loads(line)
-            _take_problem(reported, problem["kind"], problem["detail"], whole=problem.get("connection") is None)
+            _count_problem(reported, problem["kind"], problem["detail"])
         # One that was ended by force leaves a line in part.
         elif b'"problems":[]' not in line and line.endswith(b"}\n"):
             for problem in orjson.loads(line).get("problems", ()):
-                _take_problem(reported, problem["kind"], problem["detail"], whole=False)
+                _count_problem(reported, problem["kind"], problem["detail"])
 
 
 def _count_text(lines: Iterable[bytes], reported: Reported) -> None:
@@ -249,15 +246,12 @@ def _count_text(lines: Iterable[bytes], reported: Reported) -> None:
         if REQUEST.match(line):
             reported.requests += 1
         elif found := PROBLEM.match(line):
-            place, kind, detail = found.groups()
-            whole = place is None and not ABOUT_CONNECTION.search(detail)
-            _take_problem(reported, kind.decode(), detail.decode(errors="replace"), whole=whole)
+            kind, detail = found.groups()
+            _count_problem(reported, kind.decode(), detail.decode(errors="replace"))
 
 
-def _take_problem(reported: Reported, kind: str, detail: str, *, whole: bool) -> None:
+def _count_problem(reported: Reported, kind: str, detail: str) -> None:
     reported.problems[kind] = reported.problems.get(kind, 0) + 1
-    if whole:
-        reported.details[kind] = detail[:DETAIL_CHARS]
     if kind == "capture-loss":
         # The final sum includes all earlier reports.
         if in_all := LOST_IN_ALL.search(detail):
@@ -278,14 +272,14 @@ def _last(errors: str) -> str:
 TOOLS: Final = ("text", "json", "write", "export", "tshark", "tshark-ek")
 
 
-def make_tools(names: Sequence[str], options: Sequence[str], tshark_options: Sequence[str]) -> list[Tool]:
-    """The programs by these names of TOOLS; `options` are handed on to `kafkasniff live` or to tshark."""
+def make_tools(names: Sequence[str], options: Sequence[str]) -> list[Tool]:
+    """The programs by these names of TOOLS; `options` are handed on to `kafkasniff live`."""
     made: dict[str, Tool] = {
         "text": Kafkasniff("text", "text", options),
         "json": Kafkasniff("json", "json", options),
         "write": KafkasniffWrite("write", "pcapng", options),
         "export": KafkasniffExport("export", "tables", options),
-        "tshark": Tshark("tshark", "text", tshark_options),
-        "tshark-ek": Tshark("tshark-ek", "json", tshark_options),
+        "tshark": Tshark("tshark", "text"),
+        "tshark-ek": Tshark("tshark-ek", "json"),
     }
     return [made[name] for name in names]

@@ -34,8 +34,7 @@ PRODUCER: Final = 0
 class MockCluster:
     """A context manager; `bootstraps` and `ports` of its brokers on loopback."""
 
-    def __init__(self, brokers: int = 3, *, capped: bool = True) -> None:
-        """`capped`: no versions beyond `TSHARK_KNOWS`, else the newest that it implements."""
+    def __init__(self, brokers: int = 3) -> None:
         folder = Path(confluent_kafka.__file__).parent.parent / "confluent_kafka.libs"
         # The wheel's name of the file holds a hash.
         names = glob.glob(str(folder / "librdkafka*"))
@@ -62,12 +61,6 @@ class MockCluster:
         library.rd_kafka_destroy.restype = None
         library.rd_kafka_mock_set_apiversion.argtypes = [ctypes.c_void_p, *[ctypes.c_int16] * 3]
         library.rd_kafka_mock_topic_create.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_int]
-        library.rd_kafka_mock_start_request_tracking.argtypes = [ctypes.c_void_p]
-        library.rd_kafka_mock_start_request_tracking.restype = None
-        library.rd_kafka_mock_get_requests.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]
-        library.rd_kafka_mock_get_requests.restype = ctypes.c_void_p
-        library.rd_kafka_mock_request_destroy_array.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-        library.rd_kafka_mock_request_destroy_array.restype = None
         self._library = library
         error = ctypes.create_string_buffer(512)
         settings = library.rd_kafka_conf_new()
@@ -77,7 +70,7 @@ class MockCluster:
         if not self._handle:
             raise SystemExit(error.value.decode())
         self._cluster = library.rd_kafka_mock_cluster_new(self._handle, brokers)
-        for key, highest in TSHARK_KNOWS.items() if capped else ():
+        for key, highest in TSHARK_KNOWS.items():
             library.rd_kafka_mock_set_apiversion(self._cluster, key, 0, highest)
         self.bootstraps: str = library.rd_kafka_mock_cluster_bootstraps(self._cluster).decode()
         self.ports = [int(broker.rpartition(":")[2]) for broker in self.bootstraps.split(",")]
@@ -85,17 +78,6 @@ class MockCluster:
     def create_topic(self, name: str, partitions: int) -> None:
         if error := self._library.rd_kafka_mock_topic_create(self._cluster, name.encode(), partitions, 1):
             raise SystemExit(f"topic {name}: librdkafka error {error}")
-
-    def start_counting(self) -> None:
-        """From now on requests are counted, each at the cost of some bytes that it is remembered in."""
-        self._library.rd_kafka_mock_start_request_tracking(self._cluster)
-
-    def requests(self) -> int:
-        """How many requests its brokers got since `start_counting`."""
-        count = ctypes.c_size_t()
-        found = self._library.rd_kafka_mock_get_requests(self._cluster, ctypes.byref(count))
-        self._library.rd_kafka_mock_request_destroy_array(found, count)
-        return count.value
 
     def __enter__(self) -> MockCluster:
         return self

@@ -1,4 +1,4 @@
-"""Capture files made of others: a beginning, copies with other clients, another format. Bytes are moved, none decoded.
+"""Capture files made of others: a beginning, copies with other clients. Bytes are moved, none decoded.
 
 All of it is for little-endian pcap files with Ethernet headers, in which IPv4 has no options: what `small_messages`,
 `resegment` and tcpdump on loopback write.
@@ -107,27 +107,3 @@ def count_packets(path: Path) -> int:
             file.read(length)
             found += 1
     return found
-
-
-def write_pcapng(source: Path, target: Path) -> None:
-    """The packets of a pcap as enhanced packet blocks of one interface, with its unit of time. Raises ValueError."""
-    with source.open("rb", buffering=1 << 20) as file, target.open("wb", buffering=1 << 20) as out:
-        magic, _, _, _, _, snap, link = struct.unpack("<IHHiIII", file.read(FILE_HEADER))
-        if magic not in {NANOSECONDS, 0xA1B2C3D4}:
-            raise ValueError(f"{source} is not a little-endian pcap")
-        digits = 9 if magic == NANOSECONDS else 6
-        out.write(struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28))
-        resolution = struct.pack("<HHB3xHH", 9, 1, digits, 0, 0)
-        length = 20 + len(resolution)
-        out.write(struct.pack("<IIHHI", 1, length, link, 0, snap) + resolution + struct.pack("<I", length))
-        step, unit = struct.Struct("<IIII").unpack, 10**digits
-        head, tail = struct.Struct("<IIIIIII").pack, struct.Struct("<I").pack
-        while len(record := file.read(RECORD_HEADER)) == RECORD_HEADER:
-            seconds, fraction, length, wire = step(record)
-            data = file.read(length)
-            if len(data) < length:
-                break
-            time, padding = seconds * unit + fraction, -length % 4
-            size = 32 + length + padding
-            out.write(head(6, size, 0, time >> 32, time & 0xFFFFFFFF, length, wire))
-            out.write(data + bytes(padding) + tail(size))

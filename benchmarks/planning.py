@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_store
-from benchmarks.machine import hardware, today
+from benchmarks.pages import hardware, today
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.planning import look_at_captures, plan_looked_at

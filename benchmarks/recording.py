@@ -17,8 +17,8 @@ _PROGRAM: Final = """
 import json, sys
 from pathlib import Path
 from benchmarks.large_segments import record
-path, megabytes, seed, capped = sys.argv[1:]
-print(json.dumps(record(Path(path), int(megabytes), int(seed), capped=capped == "capped")))
+path, megabytes, seed = sys.argv[1:]
+print(json.dumps(record(Path(path), int(megabytes), int(seed))))
 """
 
 
@@ -34,14 +34,9 @@ def client_python() -> str:
         raise RecordingError(f"confluent-kafka is needed to record form A: {error}") from error
 
 
-def record_with(python: str, path: Path, megabytes: int, seed: int = 1, *, capped: bool = True) -> list[int]:
-    """Record this many megabytes of form A to `path`; the brokers' ports. `capped`: in versions that tshark 4.0
-    decodes.
-
-    Raises RecordingError.
-    """
-    versions = "capped" if capped else "newest"
-    command = [python, "-c", _PROGRAM, str(path.resolve()), str(megabytes), str(seed), versions]
+def record_with(python: str, path: Path, megabytes: int, seed: int = 1) -> list[int]:
+    """Record this many megabytes of form A to `path`; the brokers' ports. Raises RecordingError."""
+    command = [python, "-c", _PROGRAM, str(path.resolve()), str(megabytes), str(seed)]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LIMIT_S)
     except subprocess.TimeoutExpired as error:

@@ -26,7 +26,7 @@ from benchmarks.cluster_estimate import Cluster
 from benchmarks.event_log import CONF, read_event_log
 from benchmarks.exported import contents, differences
 from benchmarks.generate import DATA
-from benchmarks.machine import compile_package, hardware, today
+from benchmarks.pages import compile_package, hardware, today
 from benchmarks.processes import CommandFailedError, measure
 from benchmarks.scale_captures import FILE_MB, Form, captures, is_there
 from benchmarks.scale_report import Engine, Measurement, page

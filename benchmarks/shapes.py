@@ -18,12 +18,10 @@ from benchmarks import scale
 from benchmarks.delayed_store import CREDENTIALS, address_of, delayed_store
 from benchmarks.exported import differences
 from benchmarks.generate import DATA
-from benchmarks.machine import compile_package, load_average
+from benchmarks.pages import PAGE, compile_package, load_average, table, write_section
 from benchmarks.processes import CommandFailedError
-from benchmarks.results_page import PAGE, write_section
 from benchmarks.scale_captures import Form, captures
 from benchmarks.scale_report import MB, Measurement
-from benchmarks.tables import table
 
 SECTION: Final = "shapes"
 CORES: Final = (1, 2)

@@ -8,14 +8,14 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from benchmarks.processes import TOLD_BYTES, CommandFailedError
 
-CAPTURE_CUT: Final = 4
-"""kafkasniff's exit code for a capture that was cut, as recorded ones are."""
+ENDED_WELL: Final = {0, 1, 4}
+"""Exit codes of kafkasniff: 1 says that it found something, 4 that a capture was cut, as recorded ones are."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,32 +53,29 @@ def timed(command: Sequence[str], output: Path) -> Run:
     if done.returncode != 0:
         raise CommandFailedError(f"{' '.join(command)}: {reported}")
     code, cpu, wall, resident = json.loads(done.stdout)
-    if code not in {0, CAPTURE_CUT}:
+    if code not in ENDED_WELL:
         raise CommandFailedError(f"{' '.join(command)}: exit code {code}: {reported}")
     return Run(cpu, wall, resident, output.stat().st_size)
 
 
-Look = Callable[[str, Path, int], None]
-"""Called with a command's name, its folder and which run it was (0: the one before those that count)."""
+Name = TypeVar("Name", bound=Hashable)
 
 
 def in_turn(
-    commands: Mapping[str, Sequence[str]], folder: Path, runs: int, look: Look | None = None, *, warm: bool = True
-) -> dict[str, list[Run]]:
+    commands: Mapping[Name, Sequence[str]], folder: Path, runs: int, *, warm: bool = True
+) -> dict[Name, list[Run]]:
     """Each command `runs` times, in turn, so that what else the machine does hits all.
 
     `warm`: once before, uncounted, for the page cache and for compiled Python files. What commands write goes to
     `folder`, which is empty before each run and removed in the end.
     """
-    found: dict[str, list[Run]] = {name: [] for name in commands}
+    found: dict[Name, list[Run]] = {name: [] for name in commands}
     try:
         for number in range(0 if warm else 1, runs + 1):
             for name, command in commands.items():
                 _empty(folder)
                 run = timed(command, folder / "output")
                 written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-                if look is not None:
-                    look(name, folder, number)
                 if number:
                     found[name].append(dataclasses.replace(run, written=written))
     finally:

@@ -5,12 +5,12 @@ Clients also use topic ids, fetch sessions and flexible versions. Seeded, the sa
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from random import Random
 from typing import Final
 
-from benchmarks.odd_messages import odd
-from benchmarks.small_messages import BROKER_PORT, Pairs, write
+from benchmarks.small_messages import BROKER_PORT, Pairs, templates, write
 from tests.craft import kafka_bytes as kafka
 
 TEMPLATES: Final = 256
@@ -21,6 +21,8 @@ ODD_SHARE: Final = 0.05
 DISTURBED_SHARE: Final = 0.01
 """Share of the segments with data that are lost or late."""
 
+COPIES: Final = 8
+"""Copies of each template of form C, so that a share of a few percent can be odd."""
 SESSION: Final = 1_234_567
 PARTITION_ERRORS: Final = (3, 5, 6, 7, 9, 19, 74)
 """Codes of partitions that clients retry."""
@@ -30,12 +32,43 @@ GROUP_ERRORS: Final = (14, 15, 16, 22, 25, 27)
 def pairs(seed: int) -> Pairs:
     """Requests and responses with correlation id 0."""
     rng = Random(seed)
-    made = [_pair(number, rng) for number in range(TEMPLATES)]
-    places = [(index, side) for index in range(len(made)) for side in (0, 1)]
-    messages = [list(pair) for pair in made]
-    for number, (index, side) in enumerate(rng.sample(places, round(ODD_SHARE * len(places)))):
+    return _with_odd([_pair(number, rng) for number in range(TEMPLATES)], ODD_SHARE, rng)
+
+
+def odd_pairs(seed: int, share: float) -> Pairs:
+    """Requests and responses of form C, of which this share is odd."""
+    return _with_odd(templates(seed) * COPIES, share, Random(seed))
+
+
+def _with_odd(pairs: Pairs, share: float, rng: Random) -> Pairs:
+    places = [(index, side) for index in range(len(pairs)) for side in (0, 1)]
+    messages = [list(pair) for pair in pairs]
+    for number, (index, side) in enumerate(rng.sample(places, round(share * len(places)))):
         messages[index][side] = odd(messages[index][side], side, number % 3, rng)
     return [(request, response) for request, response in messages]
+
+
+def odd(frame: bytes, side: int, how: int, rng: Random) -> bytes:
+    """A frame (length prefix, message) that is cut, has trailing bytes, or a null instead of a string of its body."""
+    message = frame[4:]
+    start = 10 + struct.unpack_from(">h", message, 8)[0] if side == 0 else 4
+    if how == 0 and len(message) > start + 1:
+        message = message[: rng.randrange(start + 1, len(message))]
+    elif how == 2 and (place := _string(message, start)) is not None:
+        size = struct.unpack_from(">h", message, place)[0]
+        message = message[:place] + b"\xff\xff" + message[place + 2 + size :]
+    else:
+        message += bytes(rng.randrange(1, 8))
+    return struct.pack(">i", len(message)) + message
+
+
+def _string(message: bytes, start: int) -> int | None:
+    """Where the first string of a body is whose text is one of form C's."""
+    for word in (b"topic-", b"group", b"broker"):
+        found = message.find(word, start)
+        if found >= start + 2:
+            return found - 2
+    return None
 
 
 def _pair(number: int, rng: Random) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from benchmarks.odd_messages import odd_pairs
+from benchmarks.trouble_messages import odd_pairs
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records import record_sets

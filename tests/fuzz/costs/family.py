@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from benchmarks.results_page import write_section
-from benchmarks.tables import table
+from benchmarks.pages import table, write_section
 from tests.fuzz.costs import NAME
 from tests.fuzz.costs.pairs import PAIRS, Pair
 from tests.fuzz.costs.trial import OUTPUTS, Base, Cost, Trial, base_of

@@ -1,4 +1,4 @@
-"""What figures are taken on, in words."""
+"""Pages of figures: what they are taken on, tables, and the sections of `RESULTS.md`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,35 @@ import compileall
 import datetime
 import os
 import platform
+import re
 import shutil
 import subprocess
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 import kafkasniff
+
+PAGE: Final = Path(__file__).parent / "RESULTS.md"
+HEAD: Final = """# Results
+
+Each section is written by the benchmark that it names; [README.md](README.md) says how they measure.
+"""
+
+
+def write_section(name: str, text: str, page: Path = PAGE) -> None:
+    """Replace the section `name` with `text`, or append it if there is none yet."""
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    section = f"{begin}\n\n{text.strip()}\n\n{end}"
+    before = page.read_text() if page.exists() else HEAD
+    found = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    after, count = found.subn(lambda _: section, before, count=1)
+    page.write_text(after if count else f"{before.rstrip()}\n\n{section}\n")
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def today() -> str:
