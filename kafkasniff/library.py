@@ -18,7 +18,7 @@ from kafkasniff.kafka.messages import message as messages
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Body, Connection, Exchange, Message
 from kafkasniff.sinks.jsonl import plain
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 if TYPE_CHECKING:
     import pyarrow as pa

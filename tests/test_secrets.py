@@ -26,7 +26,7 @@ from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_req
 from kafkasniff.model import Exchange, Message
 from kafkasniff.sinks.hex_view import HexView
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.choice import ALL, examples, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

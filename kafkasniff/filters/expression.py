@@ -30,7 +30,7 @@ from kafkasniff.filters.syntax import (
 )
 from kafkasniff.filters.tree import And, Compare, Not, Operator, Or, Predicate
 from kafkasniff.kafka.apis.dissectors import api_names
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 __all__ = ["MAX_PATTERN", "parse_fields", "parse_filter"]
 

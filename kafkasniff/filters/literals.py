@@ -16,7 +16,7 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.enums import enum_by_name
 from kafkasniff.kafka.schema.errors import error_by_name, error_codes, error_name
 from kafkasniff.model import Status
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 __all__ = ["KINDS", "error_names", "value_of"]
 

@@ -13,7 +13,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.filters.fields import MILLISECOND, FilterField, Kind
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
-from kafkasniff.text.suggestions import closest
+from kafkasniff.text.printable import closest
 
 __all__ = ["RECORDS", "path_field"]
 

@@ -24,8 +24,7 @@ from kafkasniff.redact.message import Blanker
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries.phrases import records_phrase
 from kafkasniff.sinks.tree import scalar_text, value_note
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import clipped, cut, display_width, printable
+from kafkasniff.text.printable import Paint, clipped, cut, display_width, printable
 
 __all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexRow", "HexView", "hex_rows"]
 

@@ -20,8 +20,7 @@ from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.trees import ERROR_CODE, TIME, TIMES, Colours, EnumName, TreeStyle
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import shown_characters
+from kafkasniff.text.printable import Paint, shown_characters
 
 __all__ = ["NativeTrees"]
 

@@ -27,8 +27,7 @@ from kafkasniff.sinks.text_columns import (
     EndsTexts,
 )
 from kafkasniff.sinks.tree import body_tree, bytes_dump
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, printable, word
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:

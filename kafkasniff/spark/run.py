@@ -17,7 +17,7 @@ from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.enrich.learned_facts import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions

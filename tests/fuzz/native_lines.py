@@ -36,7 +36,7 @@ from kafkasniff.sinks.native_trees import NativeTrees
 from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
 from kafkasniff.sinks.summaries.compiled import table_of
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.conftest import shipped_captures
 from tests.engine.shown import shown
 from tests.engine.talks import packets_of, talks

@@ -16,7 +16,7 @@ from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition
 from kafkasniff.kafka.schema.definition_parser import parse_api
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable

@@ -11,9 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.text.printable import KEPT_LENGTH, KEPT_WORDS, WORDS, display_width, printable, word
+from kafkasniff.text.printable import (
+    KEPT_LENGTH,
+    KEPT_WORDS,
+    WORDS,
+    display_width,
+    printable,
+    suggestion,
+    word,
+    wrapped,
+)
 from kafkasniff.text.times import clock_time, date_of, duration, milliseconds_date, rfc3339
-from kafkasniff.text.wrapping import wrapped
 from tests.choice import fewer
 
 CONTROLS = [*range(0x20), 0x7F, *range(0x80, 0xA0)]
@@ -161,3 +169,23 @@ def test_only_a_single_word_is_wider(line: str, width: int, indent: int) -> None
     for part in parts:
         plain = re.sub(r"\x1b\[[0-9;]*m", "", part)
         assert display_width(plain) <= width or " " not in plain.strip()
+
+
+NAMES = ("BrokerHeartbeat", "list_offsets", "broker-gone", "Produce")
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("Prodce", "; did you mean Produce?"),
+        ("PRODUCE", "; did you mean Produce?"),
+        ("brokergone", "; did you mean broker-gone?"),
+        ("ListOffset", "; did you mean list_offsets?"),
+        ("brokerh", "; did you mean BrokerHeartbeat?"),
+        ("zzz", "; see the list"),
+        ("", "; see the list"),
+    ],
+)
+def test_the_closest_name_or_what_to_do(word: str, hint: str) -> None:
+    assert suggestion(word, NAMES, "see the list") == hint
+    assert suggestion(word, NAMES) == ("" if "see" in hint else hint)
