@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate, Selector
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
     from kafkasniff.values.stage import ValueDecoder
 
 __all__ = ["ReadExchanges", "can_be_read_twice", "decode_request", "decode_response", "learn", "read"]

@@ -36,9 +36,8 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.native.links import Follows, Links, Networks
+from kafkasniff.packets import Key, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:

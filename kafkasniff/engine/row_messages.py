@@ -20,9 +20,8 @@ from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
 from kafkasniff.kafka.schema.body_forms import BodyWithErrors, RenderedBody
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Direction, ErrorCode, Message, Problem
+from kafkasniff.model import PACKET_NUMBER, Direction, ErrorCode, Message, Problem
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.tcp.segments import PACKET_NUMBER
 
 __all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
 

@@ -34,12 +34,11 @@ from kafkasniff.kafka.connection.opening import AUTHENTICATION, MAX_SIZE, refusa
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.other_protocols import name_answer
-from kafkasniff.model import Problem, Status
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem, Status
 from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
-from kafkasniff.tcp.plan import index_of
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.packets import index_of
 
 __all__ = ["StreamEvents"]
 

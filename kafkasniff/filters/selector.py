@@ -11,8 +11,7 @@ from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.closures import compiled
 from kafkasniff.filters.fields import LATE, unknown_fields
 from kafkasniff.filters.tree import Predicate
-from kafkasniff.model import DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 
 __all__ = ["header_starts", "pseudo_sums"]
 

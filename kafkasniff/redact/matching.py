@@ -22,13 +22,21 @@ from kafkasniff.kafka.connection.framing import MAX_FRAME
 from kafkasniff.native.blanking import PLACE
 from kafkasniff.native.library import kernel
 from kafkasniff.native.streams import UNKNOWN, EngineRows, RowKind
+from kafkasniff.packets import (
+    SYN,
+    Key,
+    PacketBatch,
+    connection_hash,
+    endpoint_hash,
+    endpoints_of,
+    index_of,
+    indexed_key,
+)
 from kafkasniff.redact.checksums import header_starts, pseudo_sums
 from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.places import NO_STREAM, Places, longer
 from kafkasniff.redact.stream_reading import StreamReading
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
-from kafkasniff.tcp.packets import SYN, PacketBatch
-from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash, endpoints_of, index_of, indexed_key
 
 __all__ = ["MAX_BUFFERED", "Matching", "WantedConnections", "Written"]
 

@@ -26,7 +26,7 @@ from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.engine.pair_columns import PairColumns
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["CaptureUsage"]
 

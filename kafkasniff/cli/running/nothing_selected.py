@@ -338,7 +338,7 @@ class Held:
 
     def begins(self, part: Any) -> None:
         """Note the time of the first packet, which relative times count from."""
-        from kafkasniff.tcp.packets import NO_TIME
+        from kafkasniff.model import NO_TIME
 
         if self.start_ns is None:
             times = part.time_ns[part.time_ns != NO_TIME]

@@ -12,7 +12,7 @@ import click
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME
 
 if TYPE_CHECKING:
     import ssl
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkasniff.live.top import TopModel
     from kafkasniff.model import Connection
     from kafkasniff.otlp.spans import SpanObserver
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
 

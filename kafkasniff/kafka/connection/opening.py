@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from kafkasniff.kafka.apis.releases import dropped_in
-from kafkasniff.model import Body, Problem
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME, Body, Problem
 
 __all__ = ["AUTHENTICATION", "GREETING", "MAX_SIZE", "MAX_WAIT_NS", "AskedRequest", "Opening", "refusal", "too_large"]
 

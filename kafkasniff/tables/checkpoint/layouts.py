@@ -21,6 +21,7 @@ from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, 
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Summary
+from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES, LOGINS
 from kafkasniff.tables.checkpoint.graph import Layout
@@ -28,7 +29,6 @@ from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
-from kafkasniff.tcp.plan import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tls import keylog
 
 __all__ = ["layouts"]

@@ -24,7 +24,7 @@ _MODULES: Final = {
     "kafka.schema.memory": "kafka.memory",
     "tables.checkpoint.carried": "exports.carried",
     "tables.rows.sessions": "rows.sessions",
-    "tcp.segments": "streams",
+    "tls.items": "streams",
 }
 """Stored name of a module by its name, both below `kafkasniff`."""
 

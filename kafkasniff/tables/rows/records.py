@@ -21,7 +21,7 @@ from kafkasniff.kafka.records.record_batch import CRC_START, HEADER_SIZE, Batch,
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.kafka.schema.uuids import ZERO_UUID
-from kafkasniff.model import Direction, Exchange, Message, Problem
+from kafkasniff.model import NO_TIME, Direction, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
@@ -35,7 +35,6 @@ from kafkasniff.tables.rows.record_arrays import (
     without_payload,
 )
 from kafkasniff.tables.rows.staged import STAGED
-from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
 

@@ -11,7 +11,7 @@ from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.messages.plausibility import judge_request
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Ledger, Pending
 

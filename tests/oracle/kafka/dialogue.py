@@ -18,8 +18,7 @@ from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_re
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
 from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Problem
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem
 from tests.oracle.kafka.acks import is_silent
 from tests.oracle.kafka.correlation import elapsed, precedes
 from tests.oracle.kafka.early import EarlyResponses

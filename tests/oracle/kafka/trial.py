@@ -8,7 +8,7 @@ from typing import Final
 
 from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.messages.plausibility import may_be_request
-from kafkasniff.tcp.segments import Segment
+from kafkasniff.tls.items import Segment
 from tests.oracle.kafka.framer import Framer
 
 MAX_TRIAL_BYTES: Final = 16 << 20

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import COLUMNS, Note, PacketBatch
-from kafkasniff.tcp.plan import connection_hash
+from kafkasniff.packets import COLUMNS, Note, PacketBatch, connection_hash
 from tests.oracle.tcp.batches import Raw, batch
 
 

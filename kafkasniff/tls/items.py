@@ -7,35 +7,11 @@ connection, and different connections, can be merged back into capture order.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
-__all__ = [
-    "NO_TIME",
-    "PACKET_NUMBER",
-    "PACKET_SHIFT",
-    "Closed",
-    "Gap",
-    "Hole",
-    "Item",
-    "Late",
-    "Rejected",
-    "Retransmit",
-    "Segment",
-    "Started",
-    "TcpProblem",
-    "Wrapped",
-]
-
-NO_TIME: Final = -(2**63)
-"""`time_ns` of a packet without a time in its capture (pcapng simple packet blocks)."""
-
-PACKET_SHIFT: Final = 40
-"""Packet numbers travel as `capture index << 40 | number in that capture`, so that they compare in capture order."""
-
-PACKET_NUMBER: Final = (1 << PACKET_SHIFT) - 1
-"""Mask of the number within its capture."""
+from kafkasniff.model import NO_TIME
 
 
 class Segment(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +25,7 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
     direction: int
     data: bytes
     packet: int
-    """The packet that delivered the segment (see PACKET_SHIFT)."""
+    """The packet that delivered the segment (see `model.PACKET_SHIFT`)."""
     time_ns: int
     """time_ns of that packet."""
     released: int
