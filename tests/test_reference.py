@@ -18,8 +18,8 @@ from kafkasniff.analysis.detectors import SEVERITIES, detector_names
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
 from kafkasniff.analysis.visibility import REASONS
 from kafkasniff.cli.environment import Exit
+from kafkasniff.filters.expression import RECORDS
 from kafkasniff.filters.fields import FIELDS
-from kafkasniff.filters.paths import RECORDS
 from kafkasniff.sinks.csv import COLUMNS
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS

@@ -1,6 +1,6 @@
 """The fields of an exchange that filters can use: by name, each with its kind and its values.
 
-`paths.py` handles values in bodies.
+`expression.py` handles values in bodies.
 """
 
 from __future__ import annotations
@@ -10,9 +10,16 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.filters.candidate import Candidate
-from kafkasniff.filters.places import generations, producer_ids, topic_partitions, values_at
-from kafkasniff.filters.record_paths import record_path, record_values, records_of
+from kafkasniff.filters.record_paths import (
+    Candidate,
+    generations,
+    producer_ids,
+    record_path,
+    record_values,
+    records_of,
+    topic_partitions,
+    values_at,
+)
 from kafkasniff.kafka.apis.entities import record_count, text
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 

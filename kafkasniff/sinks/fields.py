@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.fields import FIELDS, FilterField, values_of
+from kafkasniff.filters.record_paths import Candidate
 from kafkasniff.kafka.apis.dissectors import api_names
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.schema.errors import error_name

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import NO_TIME, Problem, Summary
 from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory

@@ -313,7 +313,7 @@ def _moment(text: str | None, export: Export) -> int | None:
     """Nanoseconds since 1970 of --since or --until. Raises UsageError."""
     if text is None:
         return None
-    from kafkasniff.filters.time_parsing import Moment, parse_moment
+    from kafkasniff.filters.tree import Moment, parse_moment
 
     moment = parse_moment(text)
     if not isinstance(moment, Moment):

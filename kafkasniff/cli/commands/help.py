@@ -45,8 +45,8 @@ _TLS_END: Final = (
 
 
 def _filters(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.filters.expression import KINDS
     from kafkasniff.filters.fields import FIELDS
-    from kafkasniff.filters.literals import KINDS
 
     formatter.write_text(
         "--filter EXPR selects exchanges: both messages or neither. Several filters, and short forms such as --api or "

@@ -13,10 +13,9 @@ from typing import Any, Final, Literal
 from kafkasniff.engine import memory_budget
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
+from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker, Catalog, LearnedFacts, Place
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
-from kafkasniff.enrich.learned_facts import MAX_FACTS, LearnedFacts, Place
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
 from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -15,7 +15,7 @@ from kafkasniff.engine.inspector import Output
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory

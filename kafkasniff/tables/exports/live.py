@@ -24,7 +24,7 @@ import msgspec
 
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
