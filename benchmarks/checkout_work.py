@@ -63,7 +63,7 @@ def _python_way(data: bytes, kinds: Sequence[Kind]) -> Callable[[Place], int | N
 
     from kafkasniff.sinks.jsonl import json_default  # noqa: PLC0415
 
-    decode_body = _module("messages.message_body").decode_body
+    decode_body = _module("messages.message").decode_body
     planning, reading = _module("messages.message_plan"), _module("schema.context")
     plans = [
         (planning.request_plan if is_request else planning.response_plan)(key, version)

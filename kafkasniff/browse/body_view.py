@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Exchange, Problem
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries import summary

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import PACKET_NUMBER, Exchange
 from kafkasniff.native.exchanges import ExchangeColumns
 from kafkasniff.native.feed import NONE

@@ -34,7 +34,7 @@ from kafkasniff.native.feed import MESSAGE, NONE
 from kafkasniff.packets import end_index
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.ahead import BodyMaker
+    from kafkasniff.kafka.messages.packed_bodies import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
 
 __all__ = ["Emitter", "taken"]

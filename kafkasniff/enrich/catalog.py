@@ -18,7 +18,7 @@ import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis import cluster_metadata
-from kafkasniff.kafka.schema.uuids import ZERO_UUID
+from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.model import Connection, Endpoint
 from kafkasniff.runtime.memory_limits import in_proportion
 

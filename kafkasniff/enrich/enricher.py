@@ -18,10 +18,10 @@ from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep, session_fields, uses_sessions
 from kafkasniff.kafka.apis import cluster_metadata
-from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
-from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
-from kafkasniff.kafka.schema.uuids import ZERO_UUID
+from kafkasniff.kafka.schema.codes import ZERO_UUID
+from kafkasniff.kafka.schema.context import RenderedBody, RenderedRecords
 from kafkasniff.model import (
     Body,
     Connection,

@@ -17,8 +17,6 @@ from kafkasniff.filters.closures import holds_of
 from kafkasniff.filters.fields import LATE
 from kafkasniff.filters.tree import And, Compare, Moment, Not, Or, Predicate
 
-__all__ = ["FALSE", "NONE", "TRUE", "Bounds", "ColumnTest", "FieldColumn", "FilteredExchanges", "column_test"]
-
 FALSE, NONE, TRUE = range(3)
 """Results: ordered so that `and` is the minimum, `or` the maximum."""
 _FEW: Final = 8

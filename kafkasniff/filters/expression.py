@@ -45,9 +45,8 @@ from kafkasniff.filters.tree import (
 )
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.dissectors import api_names
+from kafkasniff.kafka.schema.codes import enum_by_name, error_by_name, error_codes, error_name
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
-from kafkasniff.kafka.schema.enums import enum_by_name
-from kafkasniff.kafka.schema.errors import error_by_name, error_codes, error_name
 from kafkasniff.model import Status
 from kafkasniff.text.printable import closest, suggestion
 

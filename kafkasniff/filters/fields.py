@@ -23,20 +23,6 @@ from kafkasniff.filters.record_paths import (
 from kafkasniff.kafka.apis.entities import record_count, text
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
 
-__all__ = [
-    "ALL",
-    "FIELDS",
-    "LATE",
-    "OTHER_NAMES",
-    "FilterField",
-    "Kind",
-    "Values",
-    "capture_text",
-    "record_field",
-    "unknown_fields",
-    "values_of",
-]
-
 Kind = Literal["any", "api", "duration", "error", "flag", "host", "number", "size", "status", "struct", "text", "time"]
 """Kind of a field's values, which decides on operators and constants. `any`: the kind of the constant; `struct`: it is
 only present or not."""

@@ -17,8 +17,15 @@ import msgspec
 
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.apis.entities import Mentions, mentions, text
-from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS, RecordFields, each_records, record_fields
+from kafkasniff.kafka.apis.entities import (
+    PARTITION_FIELDS,
+    Mentions,
+    RecordFields,
+    each_records,
+    mentions,
+    record_fields,
+    text,
+)
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Body, Direction, Exchange, Message, Problem, SaslToken
 

@@ -1,7 +1,7 @@
 """The tree of predicates: plain data that can be compared, pickled and sent to other processes.
 
-Filter options without an expression (`--api`, `--topic`, `--client-id`, `--host`, `--errors`) make trees here. Times and
-durations are parsed as people write them: `+10s`, `04:00:00`, RFC 3339, `250us`.
+Filter options without an expression (`--api`, `--topic`, `--client-id`, `--host`, `--errors`) make trees here. Times
+and durations are parsed as people write them: `+10s`, `04:00:00`, RFC 3339, `250us`.
 """
 
 from __future__ import annotations

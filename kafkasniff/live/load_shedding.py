@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.packets import Note, PacketBatch
 

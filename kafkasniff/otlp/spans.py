@@ -31,7 +31,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 import kafkasniff
-from kafkasniff.kafka.apis.named_apis import (
+from kafkasniff.kafka.apis.dissectors import (
     FETCH,
     OFFSET_COMMIT,
     PRODUCE,
@@ -39,8 +39,8 @@ from kafkasniff.kafka.apis.named_apis import (
     SHARE_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from kafkasniff.kafka.apis.record_fields import each_records, record_fields
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, span_context
+from kafkasniff.kafka.apis.entities import each_records, record_fields
+from kafkasniff.kafka.record_facts import TRACE_HEADERS, span_context
 from kafkasniff.live.metrics import LATENCY_BUCKETS, Metrics
 from kafkasniff.live.rows import api_name
 from kafkasniff.live.traffic import topic_traffic

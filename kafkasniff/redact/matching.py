@@ -18,7 +18,7 @@ from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.capture.write.capture_writer import CaptureWriter
 from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.engine.connection_stats import connection_id
-from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.native.blanking import PLACE
 from kafkasniff.native.library import kernel
 from kafkasniff.native.streams import UNKNOWN, EngineRows, RowKind

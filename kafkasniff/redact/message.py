@@ -14,14 +14,13 @@ from isal import isal_zlib
 from kafkasniff.kafka.embedded.internal_topics import interpret_topic
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.records.checksum import crc32c
-from kafkasniff.kafka.records.record_batch import HEADER_SIZE, Batch
+from kafkasniff.kafka.records.batches import HEADER_SIZE, Batch, crc32c
 from kafkasniff.kafka.records.record_list import MalformedError, read_varint
 from kafkasniff.kafka.records.record_sets import find_batches
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.data_schemas import data_schema
+from kafkasniff.kafka.schema.schema import data_schema
 from kafkasniff.kafka.schema.secrets import may_be_misread
-from kafkasniff.kafka.schema.spans import UNKNOWN_TAG, Span, value_at
+from kafkasniff.kafka.schema.walker import UNKNOWN_TAG, Span, value_at
 from kafkasniff.model import Message, Problem
 
 BLANK: Final = 0xFF

@@ -24,12 +24,12 @@ from kafkasniff.engine.versions import client_id_text
 from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
+from kafkasniff.kafka.messages.plausibility import is_gssapi_token
 from kafkasniff.kafka.messages.rendered import MAX_INFLATED, Inflate, program_for
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.codes import uuid_bytes
+from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.kafka.schema.uuids import uuid_bytes
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.blanking import PIECE, PLACE, PREFIX, MessageBlanks, StreamPieces, patch
 from kafkasniff.native.caller import Program
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS

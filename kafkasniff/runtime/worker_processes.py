@@ -26,8 +26,6 @@ from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.native.library import kernel
 from kafkasniff.runtime.signals import STOP_SIGNALS, left_to_parent
 
-__all__ = ["COLLECTION", "Background", "Work", "Workers", "end_with_parent"]
-
 COLLECTION: Final = (100_000, 50, 100)
 """Thresholds of the search for cycles in a process that decodes: messages hold none."""
 

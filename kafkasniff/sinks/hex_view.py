@@ -9,16 +9,19 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkasniff.kafka.messages.message_spans import (
+    COMPRESSED,
     LEFT_OVER,
+    MALFORMED,
     MAX_SPANS,
     NOT_DECODED,
     NOT_LISTED,
+    Inside,
+    Piece,
     message_spans,
     with_records,
 )
-from kafkasniff.kafka.records.record_spans import COMPRESSED, MALFORMED, Inside, Piece
-from kafkasniff.kafka.schema.layout import Field
-from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.definition import Field
+from kafkasniff.kafka.schema.walker import Span
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.redact.message import Blanker
 from kafkasniff.sinks.names import field_at, layout_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.kafka.schema.body_forms import LargeBody
+from kafkasniff.kafka.schema.context import LargeBody
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.native.text_columns import LAST, column_mark, day_mark
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload

@@ -22,16 +22,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import force_setattr
 
-from kafkasniff.kafka.apis.record_fields import each_records, record_fields
-from kafkasniff.kafka.record_facts.schema_registry import (
-    GUID_SIZE,
-    HEADERS,
-    ID_SIZE,
-    MAX_ID,
-    MIN_ID,
-    guid_text,
-    message_indexes,
-)
+from kafkasniff.kafka.apis.entities import each_records, record_fields
+from kafkasniff.kafka.record_facts import GUID_SIZE, HEADERS, ID_SIZE, MAX_ID, MIN_ID, guid_text, message_indexes
 from kafkasniff.model import Body, Message, Problem, Summary
 from kafkasniff.values.readers import Readers
 from kafkasniff.values.registries import Registry

@@ -16,7 +16,7 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.filters import Selector
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.kafka.messages.rendered import Renderer
 from kafkasniff.model import NO_TIME, Exchange, Lines, Message, Summary
 from kafkasniff.native import kernel

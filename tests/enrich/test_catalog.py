@@ -13,7 +13,7 @@ from kafkasniff.enrich import Broker, Catalog, catalog
 from kafkasniff.enrich import catalog as module
 from kafkasniff.enrich.catalog import BEFORE, LearnedFacts, parse_topic_ids
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_text
+from kafkasniff.kafka.schema.codes import ZERO_UUID, uuid_text
 from kafkasniff.model import Endpoint
 
 ORDERS, PAYMENTS = "3hvnHBaqQU2Y6pOqkwEIng", "kWPwuFi0TiCTnIpKhOP3lg"

@@ -10,7 +10,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.apis.dissectors import api_keys
-from kafkasniff.kafka.messages.message_header import request_header
+from kafkasniff.kafka.messages.message import request_header
 from kafkasniff.kafka.messages.message_spans import message_spans
 from kafkasniff.model import Exchange, Message
 from kafkasniff.packets import PacketBatch

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.live.load_shedding import Pressure, left_out_line
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch

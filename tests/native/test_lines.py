@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.layout import FORMATS, Field
+from kafkasniff.kafka.schema.definition import FORMATS, Field
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel
 from kafkasniff.native.summaries import SummaryTable

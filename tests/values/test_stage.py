@@ -13,7 +13,7 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.kafka.record_facts.schema_registry import MAX_ID, MAX_INDEXES, message_indexes
+from kafkasniff.kafka.record_facts import MAX_ID, MAX_INDEXES, message_indexes
 from kafkasniff.model import Message, Problem, Summary
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.values import stage

@@ -13,7 +13,7 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.schema.spans import Span
+    from kafkasniff.kafka.schema.walker import Span
     from kafkasniff.model import Message
     from kafkasniff.text.printable import Paint
 
@@ -117,7 +117,8 @@ def _decode(
 ) -> Message:
     import msgspec
 
-    from kafkasniff.kafka.messages.message import DecodeOptions, decode_request, decode_response
+    from kafkasniff.kafka.messages.message import decode_request, decode_response
+    from kafkasniff.kafka.schema.context import DecodeOptions
     from kafkasniff.model import Message
 
     options = DecodeOptions(show_secrets=show_secrets)

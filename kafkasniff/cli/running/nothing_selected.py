@@ -462,7 +462,7 @@ def _shown(name: str, value: str | int | float) -> str:
     """A value of a field, as filters have it."""
     from kafkasniff.filters.fields import FIELDS
     from kafkasniff.kafka.apis.dissectors import api_names
-    from kafkasniff.kafka.schema.errors import error_name
+    from kafkasniff.kafka.schema.codes import error_name
     from kafkasniff.text.times import duration, rfc3339
 
     field = FIELDS.get(name)

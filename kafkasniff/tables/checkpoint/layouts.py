@@ -17,7 +17,7 @@ from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
-from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
+from kafkasniff.kafka.connection.events import Detail, LeftOut, Level
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Summary
 from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key

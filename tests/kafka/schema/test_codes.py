@@ -6,10 +6,16 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.embedded.operations import operation_names
-from kafkasniff.kafka.schema.enums import OPERATION_BITS, enum_text
-from kafkasniff.kafka.schema.errors import error_by_code, error_codes
-from kafkasniff.kafka.schema.uuids import ZERO_UUID, uuid_bytes, uuid_text
+from kafkasniff.kafka.embedded.interpreters import operation_names
+from kafkasniff.kafka.schema.codes import (
+    OPERATION_BITS,
+    ZERO_UUID,
+    enum_text,
+    error_by_code,
+    error_codes,
+    uuid_bytes,
+    uuid_text,
+)
 
 
 def test_advice_for_every_code() -> None:

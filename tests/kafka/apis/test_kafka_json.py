@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.apis.kafka_json import values_of
-from kafkasniff.kafka.schema.encoder import encode
+from kafkasniff.kafka.apis.kafka_json import encode, values_of
 from tests.test_vectors import MESSAGES, root
 from tests.vectors.reader import vectors
 

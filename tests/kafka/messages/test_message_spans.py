@@ -3,10 +3,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.kafka.messages.message_spans import COMPRESSED, MALFORMED, Inside, Piece, record_spans
 from kafkasniff.kafka.records.record_sets import decode_records
-from kafkasniff.kafka.records.record_spans import COMPRESSED, MALFORMED, Inside, Piece, record_spans
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.walker import Span
 from tests.kafka.records_craft import Record, batch_of
 
 RECORDS = [Record(0, 0, b"key", b"value", (("h", b"x"),)), Record(1, 5, None, b"")]

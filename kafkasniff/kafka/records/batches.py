@@ -1,27 +1,268 @@
-"""Message sets: the formats before record batches, magic 0 and (as of 0.10, KIP-31 and KIP-32) magic 1.
+"""Record batches of magic 2, and message sets: the formats before them, magic 0 and 1.
 
-A message is int64 offset, int32 size, uint32 CRC-32 of the rest, int8 magic, int8 attributes, in magic 1 int64
-timestamp (ms), int32 length + key, int32 length + value (-1: null). A compressed message (a wrapper) holds a message
-set as its value (`org.apache.kafka.common.record.LegacyRecord`, `AbstractLegacyRecordBatch`).
+Magic 2: KIP-98; `org.apache.kafka.common.record.DefaultRecordBatch`. The header is decoded separately, so that records
+can be decoded to another form (columns) from `batch_payload`.
+
+Magic 0 and (as of 0.10, KIP-31 and KIP-32) magic 1: a message is int64 offset, int32 size, uint32 CRC-32 of the rest,
+int8 magic, int8 attributes, in magic 1 int64 timestamp (ms), int32 length + key, int32 length + value (-1: null). A
+compressed message (a wrapper) holds a message set as its value (`org.apache.kafka.common.record.LegacyRecord`,
+`AbstractLegacyRecordBatch`).
 """
 
 from __future__ import annotations
 
+import importlib.util
 import struct
+from collections.abc import Callable
+from importlib.machinery import PathFinder
 from typing import Any, Final
 
 import msgspec
 from isal import isal_zlib
 
-from kafkasniff.kafka.records.compression import MAX_RATIO, codec_name, decompress
-from kafkasniff.kafka.records.record_batch import LOG_APPEND_TIME, Batch, HeldRecords
-from kafkasniff.kafka.records.record_list import MAX_RECORD_RATE, too_many_records, wrap64
+from kafkasniff.kafka.records.compression import CODECS, MAX_RATIO, codec_name, decompress
+from kafkasniff.kafka.records.record_list import (
+    MAX_RECORD_RATE,
+    control_record,
+    decode_record_list,
+    too_many_records,
+    wrap64,
+)
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.layout import FORMATS
+from kafkasniff.kafka.schema.definition import FORMATS
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import count_messages
 
-__all__ = ["FIELDS", "MAX_NESTING", "MIN_SIZES", "decode_held_set", "decode_message"]
+_EXTENSION = "crc32c._crc32c"
+
+
+def _load() -> Callable[[bytes | memoryview], int]:
+    package = importlib.util.find_spec("crc32c")
+    places = None if package is None else package.submodule_search_locations
+    found = None if places is None else PathFinder.find_spec(_EXTENSION, list(places))
+    if found is None or found.loader is None:
+        # Built differently from its wheels.
+        import crc32c as front  # noqa: PLC0415 - only then
+
+        function: Callable[[bytes | memoryview], int] = front.crc32c
+        return function
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    function = module.crc32c
+    return function
+
+
+crc32c = _load()
+"""The checksum of bytes."""
+
+
+BATCH_FIELDS: Final = (
+    ("base_offset", "int64"),
+    ("batch_length", "int32"),
+    ("partition_leader_epoch", "int32"),
+    ("magic", "int8"),
+    ("crc", "uint32"),
+    ("attributes", "int16"),
+    ("last_offset_delta", "int32"),
+    ("base_timestamp", "int64"),
+    ("max_timestamp", "int64"),
+    ("producer_id", "int64"),
+    ("producer_epoch", "int16"),
+    ("base_sequence", "int32"),
+    ("record_count", "int32"),
+)
+"""The fields of the header and their types."""
+HEADER: Final = struct.Struct(">" + "".join(FORMATS[kind][0] for _, kind in BATCH_FIELDS))
+HEADER_SIZE: Final = HEADER.size
+"""61 bytes; `batch_length` counts from byte 12."""
+
+# Bits of the attributes (int16); bits 0-2 are the codec.
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
+_UNKNOWN_BITS: Final = 0xFF80
+
+CRC_START: Final = 21
+"""Position of the attributes, where the range of the CRC begins."""
+_COPIED: Final = 2048
+"""Fewer bytes are copied faster than a view of them is made."""
+_ATTRIBUTES: Final = struct.Struct(">h")
+_MEANINGS: Final = tuple(
+    (
+        codec_name(bits & 7),
+        "LogAppendTime" if bits & LOG_APPEND_TIME else "CreateTime",
+        bits & TRANSACTIONAL != 0,
+        bits & CONTROL != 0,
+    )
+    for bits in range(DELETE_HORIZON)
+)
+"""Decoded attributes, looked up for each batch: compression, timestamp_type, transactional, control."""
+
+
+class HeldRecords(msgspec.Struct, gc=False):
+    """The bytes of a batch whose records are decoded later, by `records.decode_held` or as columns."""
+
+    wire: bytes
+    """For magic 2: the batch as on the wire, with its header. Else a set of uncompressed messages: the message itself,
+    or those that it wraps."""
+    offset: int
+    """Position of the batch within its message, for problems."""
+
+
+class Batch(dict[str, Any]):
+    """A batch by the contract's names, with facts about its records.
+
+    With option "columns" all batches are of this class, with "full" the compressed ones of magic 2; others are dicts.
+    """
+
+    # Class defaults and no `__init__`, since one is made for each batch.
+    held: HeldRecords | None = None
+    records: list[dict[str, Any]] | None = None
+    """For a legacy message that is not held: its records, or those that it wraps."""
+    uncompressed: int | None = None
+    """Uncompressed size of a compressed batch of magic 2; None until its records were decompressed."""
+
+
+def decode_batch(
+    data: bytes, position: int, end: int, context: DecodeContext, budget: int
+) -> tuple[dict[str, Any], int]:
+    """Decode the batch at `data[position:end]` (complete, 61 bytes or more); at most `budget` records and headers.
+
+    Returns the batch by the contract's names and the rest of the budget. The CRC-32C (Castagnoli) covers everything
+    from the attributes to the end.
+    """
+    (
+        base_offset,
+        batch_length,
+        partition_leader_epoch,
+        magic,
+        crc,
+        attributes,
+        last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    ) = HEADER.unpack_from(data, position)
+    seen = data if end - position <= _COPIED else memoryview(data)
+    crc_found = crc32c(seen[position + CRC_START : end])
+    if crc_found != crc:
+        context.problem(
+            "crc-mismatch", f"the batch's CRC-32C is {crc:#010x}, its bytes have {crc_found:#010x}", position
+        )
+    if attributes & _UNKNOWN_BITS:
+        context.problem("batch-attributes", f"unknown bits in the attributes {attributes & 0xFFFF:#06x}", position + 21)
+    compression, timestamp_type, transactional, control = _MEANINGS[attributes & (DELETE_HORIZON - 1)]
+    batch: dict[str, Any] = {
+        "base_offset": base_offset,
+        "batch_length": batch_length,
+        "partition_leader_epoch": partition_leader_epoch,
+        "magic": magic,
+        "crc": crc,
+        "crc_ok": crc_found == crc,
+        "compression": compression,
+        "timestamp_type": timestamp_type,
+        "transactional": transactional,
+        "control": control,
+        "last_offset_delta": last_offset_delta,
+        "base_timestamp": base_timestamp,
+        "max_timestamp": max_timestamp,
+        "producer_id": producer_id,
+        "producer_epoch": producer_epoch,
+        "base_sequence": base_sequence,
+        "record_count": record_count,
+    }
+    if attributes & DELETE_HORIZON:
+        # The bit turns the base timestamp into the time at which compaction may drop the batch's tombstones and
+        # markers (KIP-534); the deltas still count from it.
+        batch["_delete_horizon"] = base_timestamp
+    wanted = context.options.records
+    if wanted == "full":
+        if attributes & 7:
+            batch = Batch(batch)
+        batch["records"], budget = _batch_records(batch, data, position, end, attributes, context, budget)
+        return batch, budget
+    if wanted == "columns":
+        kept = Batch(batch)
+        kept.held = HeldRecords(data[position:end], position - context.base)
+        return kept, budget
+    if attributes & 7 >= len(CODECS):
+        context.problem("compression-codec", f"unknown codec {attributes & 7}", position + 22)
+    return batch, budget
+
+
+def decode_held_batch(
+    batch: Batch, held: HeldRecords, context: DecodeContext, budget: int
+) -> tuple[list[dict[str, Any]], int]:
+    """The records of a held batch of magic 2 (`records.decode_held`)."""
+    context.base = -held.offset
+    (attributes,) = _ATTRIBUTES.unpack_from(held.wire, CRC_START)
+    return _batch_records(batch, held.wire, 0, len(held.wire), attributes, context, budget)
+
+
+def _batch_records(  # noqa: PLR0917 - called for each batch, where keywords would cost
+    batch: dict[str, Any], data: bytes, position: int, end: int, attributes: int, context: DecodeContext, budget: int
+) -> tuple[list[dict[str, Any]], int]:
+    """The records of the batch at `data[position:end]`, whose header is `batch`."""
+    record_count: int = batch["record_count"]
+    body, start, stop = data, position + HEADER_SIZE, end
+    if attributes & 7:
+        payload = batch_payload(data, position, end, codec=attributes & 7, record_count=record_count, context=context)
+        if payload is None:
+            return [], budget
+        body, start, stop = payload
+        assert isinstance(batch, Batch)
+        batch.uncompressed = HEADER_SIZE + stop - start
+    records, complete, budget = decode_record_list(
+        body,
+        start,
+        stop,
+        batch["base_offset"],
+        batch["base_timestamp"],
+        batch["max_timestamp"] if attributes & LOG_APPEND_TIME else None,
+        context,
+        None if body is data else position,
+        budget,
+        end - position,
+    )
+    if complete and len(records) != record_count:
+        context.problem(
+            "record-count", f"the batch states {record_count} records and holds {len(records)}", position + 57
+        )
+    if attributes & CONTROL:
+        for record in records:
+            record["_control"] = control_record(record["key"], record["value"], context, position)
+    return records, budget
+
+
+def batch_payload(
+    data: bytes, position: int, end: int, *, codec: int, record_count: int, context: DecodeContext
+) -> tuple[bytes, int, int] | None:
+    """The records of the batch at `data[position:end]`: (bytes, start, end); None if they are not available.
+
+    Uncompressed records stay in `data` itself.
+    """
+    start = position + HEADER_SIZE
+    if codec == 0:
+        return data, start, end
+    if start == end and record_count == 0:
+        return b"", 0, 0  # compaction can leave a header without records, so there is nothing to decompress
+    if codec_name(codec) == f"unknown-{codec}":
+        context.problem("compression-codec", f"unknown codec {codec}", position + 22)
+        return None
+    limit = context.options.max_decompressed - context.decompressed
+    result = decompress(codec, data[start:end], limit)
+    context.decompressed += result.produced
+    if result.failure is not None:
+        context.problem(result.failure, result.detail, position)
+        return None
+    if result.detail:
+        context.problem("decompression-trailing", result.detail, position)
+    return result.data, 0, len(result.data)
+
 
 MIN_SIZES: Final = (14, 22)
 """Minimum size of a message after its size field, by magic."""
@@ -29,7 +270,7 @@ MIN_SIZES: Final = (14, 22)
 MAX_NESTING: Final = 3
 """Nesting of wrappers: Kafka writes one level and refuses more; old clients were seen to compress twice."""
 
-FIELDS: Final = (
+MESSAGE_FIELDS: Final = (
     ("offset", "int64"),
     ("message_size", "int32"),
     ("crc", "uint32"),
@@ -37,7 +278,7 @@ FIELDS: Final = (
     ("attributes", "int8"),
 )
 """The fields of both formats before the timestamp and the key, and their types."""
-_HEAD: Final = struct.Struct(">" + "".join(FORMATS[kind][0] for _, kind in FIELDS))
+_HEAD: Final = struct.Struct(">" + "".join(FORMATS[kind][0] for _, kind in MESSAGE_FIELDS))
 _HEAD_SIZE: Final = _HEAD.size
 _ENTRY: Final = 12
 """Offset and size, which `size` does not count."""
