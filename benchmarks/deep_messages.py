@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import encoded
 

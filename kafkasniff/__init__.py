@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     )
     from kafkasniff.library import decode_request, decode_response, read
     from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __version__ = "1.1.0.dev0"
 
@@ -63,7 +63,7 @@ _HOMES: Final = {
     "kafkasniff.engine.inspector": ("Inspector",),
     "kafkasniff.library": ("decode_request", "decode_response", "read"),
     "kafkasniff.model": ("Endpoint", "ErrorCode", "Exchange", "Message", "Problem", "SaslToken", "Summary"),
-    "kafkasniff.tcp.packets": ("PacketBatch",),
+    "kafkasniff.packets": ("PacketBatch",),
 }
 
 

@@ -18,7 +18,7 @@ from kafkasniff.kafka.messages import message as messages
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Body, Connection, Exchange, Message
 from kafkasniff.sinks.jsonl import plain
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate, Selector
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
     from kafkasniff.values.stage import ValueDecoder
 
 __all__ = ["ReadExchanges", "can_be_read_twice", "decode_request", "decode_response", "learn", "read"]

@@ -11,6 +11,9 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 __all__ = [
+    "NO_TIME",
+    "PACKET_NUMBER",
+    "PACKET_SHIFT",
     "Body",
     "Connection",
     "Direction",
@@ -27,6 +30,13 @@ __all__ = [
     "TlsHandshake",
     "TlsTurns",
 ]
+
+NO_TIME: Final = -(2**63)
+"""`time_ns` of a packet without a time in its capture (pcapng simple packet blocks)."""
+PACKET_SHIFT: Final = 40
+"""Packet numbers travel as `capture index << 40 | number in that capture`, so that they compare in capture order."""
+PACKET_NUMBER: Final = (1 << PACKET_SHIFT) - 1
+"""Mask of the number within its capture."""
 
 Direction = Literal["request", "response"]
 """The stream from the client to the broker ("request") or from the broker to the client ("response")."""

@@ -6,12 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 
-from kafkasniff.kafka.apis.coverage import Proof, Proven, count_by_release, proven, version_ranges
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.apis.releases import is_stable, releases, spoken
+from kafkasniff.kafka.apis.releases import (
+    Proof,
+    Proven,
+    count_by_release,
+    is_stable,
+    proven,
+    releases,
+    spoken,
+    version_ranges,
+)
 from kafkasniff.kafka.schema.data_files import data_folder
-from kafkasniff.kafka.schema.data_schemas import data_definitions
 from kafkasniff.kafka.schema.definition import DataDefinition
+from kafkasniff.kafka.schema.schema import data_definitions
 from tests.vectors.reader import unproduced
 
 _INTRODUCTION = """\

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema import data_files, data_schemas
+from kafkasniff.kafka.schema import data_files, schema
 from kafkasniff.kafka.schema.data_files import data_folder
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
@@ -227,7 +227,7 @@ def known(folder: Path, files: Mapping[str, str] | None = None) -> Iterator[None
     for name, text in (FILES if files is None else files).items():
         (copied / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (data_files, data_schemas):
+        for module in (data_files, schema):
             patch.setattr(module, "data_folder", lambda: copied)
         _forget()
         try:

@@ -16,7 +16,7 @@ SESSIONS = "fetch sessions are Fetch's (KIP-227)"
 GREETING = "greeting and authentication are rules of the dialogue"
 NEGOTIATION = "the versions in ApiVersions responses"
 ALLOWED = {
-    "kafka/apis/named_apis.py": "the numbers themselves",
+    "kafka/apis/dissectors.py": "the numbers themselves",
     "kafka/messages/message.py": "ApiVersions refused in another version (KIP-511)",
     "kafka/messages/plausibility.py": "zeros look like a Produce request",
     "engine/stream_questions.py": GREETING,
@@ -46,7 +46,7 @@ NAMES = {api(key).name for key in api_keys()}
 CONSTANTS = "|".join(sorted({form for name in NAMES for form in (name.upper(), snake_case(name).upper())}))
 KEY = r"(?<!\w)(?:\w+\.)?(?:api_)?key\b"
 NUMBERS = re.compile(
-    rf"""from\ kafkasniff\.kafka\.apis\.named_apis\ import
+    rf"""from\ kafkasniff\.kafka\.apis\.dissectors\ import\ (?:\([^)]*|[^(\n]*)\b[A-Z]{{2}}[A-Z_]*\b
     | ^_?(?:{CONSTANTS})(?::\ \w+)?\ =\ \d
     | {KEY}\ (?:[=!]=|(?:not\ )?in)\ (?:[({{\[]?\d|_?(?:{CONSTANTS})\b)""",
     re.MULTILINE | re.VERBOSE,
@@ -99,7 +99,7 @@ def test_names_of_apis_occur_only_in_questions_about_them() -> None:
         "PRODUCE: Final = 0",
         "TOPICS = {0: 'topic_data', 1: 'responses'}\ntopics = TOPICS[message.api_key]",
         "if key == _ENVELOPE: pass",
-        "from kafkasniff.kafka.apis.named_apis import FETCH",
+        "from kafkasniff.kafka.apis.dissectors import FETCH",
     ],
 )
 def test_a_number_would_be_found(source: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.choice import examples, one_in
 from tests.conftest import shipped_captures
 from tests.craft import damage, disturb, intrude

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.kafka.apis.coverage import defined_pairs, proven
+from kafkasniff.kafka.apis.releases import defined_pairs, proven
 from tests.craft.packet import FIN, RST
 from tests.craft.read import file_bytes, raw_packets, read_packets
 from tests.evidence.compare import Line, differences, line_differences, rfc3339

@@ -13,8 +13,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.native.library import kernel
-from kafkasniff.tcp.packets import COLUMNS, SYN, PacketBatch
-from kafkasniff.tcp.plan import End, Key, endpoint_hash, index_of
+from kafkasniff.packets import COLUMNS, SYN, End, Key, PacketBatch, endpoint_hash, index_of
 from kafkasniff.tls.keylog import KeyLog
 
 MODULUS: Final = (1 << 61) - 1

@@ -14,9 +14,9 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import message_plan
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.connection.detail import Level
-from kafkasniff.kafka.schema.layout import Struct, topic_fields
-from kafkasniff.kafka.schema.uuids import uuid_text
+from kafkasniff.kafka.connection.events import Level
+from kafkasniff.kafka.schema.codes import uuid_text
+from kafkasniff.kafka.schema.definition import Struct, topic_fields
 from kafkasniff.native import names
 from kafkasniff.native import sessions as native_sessions
 from tests.choice import examples

@@ -16,7 +16,7 @@ from kafkasniff.engine import inspector_state
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import Note
+from kafkasniff.packets import Note
 from kafkasniff.tls import gate as gate_module
 from kafkasniff.tls import waiting as waiting_module
 from kafkasniff.tls.gate import TlsGate

@@ -18,8 +18,8 @@ from kafkasniff.analysis.detectors import SEVERITIES, detector_names
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE
 from kafkasniff.analysis.visibility import REASONS
 from kafkasniff.cli.environment import Exit
+from kafkasniff.filters.expression import RECORDS
 from kafkasniff.filters.fields import FIELDS
-from kafkasniff.filters.paths import RECORDS
 from kafkasniff.sinks.csv import COLUMNS
 from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
@@ -177,7 +177,7 @@ def test_bounds_in_the_security_page() -> None:
 def test_bounds_have_values_and_reasons() -> None:
     found = {bound.name: bound for bound in bounds()}
     assert len(found) > 150
-    assert found["kafka.connection.framing.MAX_FRAME"].value == 100 << 20
+    assert found["kafka.connection.events.MAX_FRAME"].value == 100 << 20
     # Those in a group of constants share the sentence of the group.
     assert sum(not bound.text for bound in found.values()) < 20
 

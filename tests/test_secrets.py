@@ -22,11 +22,12 @@ from hypothesis import strategies as st
 from kafkasniff.analysis import question_names
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.messages.message import Decoded, DecodeOptions, decode_request, decode_response
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Exchange, Message
 from kafkasniff.sinks.hex_view import HexView
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.choice import ALL, examples, one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.kafka.apis.coverage import defined_data, defined_pairs, proven
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
-from kafkasniff.kafka.apis.releases import find_release, releases, spoken_by
-from kafkasniff.kafka.schema.data_schemas import data_schema
-from kafkasniff.kafka.schema.errors import error_by_code, error_codes
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.apis.releases import defined_data, defined_pairs, find_release, proven, releases, spoken_by
+from kafkasniff.kafka.schema.codes import error_by_code, error_codes
+from kafkasniff.kafka.schema.definition import Field, Struct
+from kafkasniff.kafka.schema.schema import data_schema
 from tests.proven_file import PROVEN_FILE
 from tests.renamed import as_released
 from tests.vectors.matching import compare, our_name

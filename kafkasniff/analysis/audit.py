@@ -22,7 +22,7 @@ import msgspec
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
 from kafkasniff.analysis.offers import Offers
 from kafkasniff.analysis.questions.versions import ClientVersions, verdict
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.releases import Spoken, releases, spoken_by
 
 __all__ = ["Audit", "AuditFinding", "AuditedClient", "BetweenBrokers", "Need", "audit"]

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Final
 
-from kafkasniff.kafka.apis.dissectors import api, api_by_name
-from kafkasniff.kafka.apis.named_apis import HANDSHAKE
+from kafkasniff.kafka.apis.dissectors import HANDSHAKE, api, api_by_name
 
 __all__ = ["is_between_brokers", "is_broker", "is_for_controllers", "is_forwarded", "is_work"]
 

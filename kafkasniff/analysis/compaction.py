@@ -24,7 +24,7 @@ import pyarrow as pa
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.sql.database import MEMORY, Database, SqlLimits
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried

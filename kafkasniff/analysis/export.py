@@ -19,8 +19,7 @@ from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.addresses import Location, name_of
 from kafkasniff.runtime.confined_files import open_any_folder
 from kafkasniff.runtime.export_manifest import FORMAT, MANIFEST, read_manifest
-from kafkasniff.runtime.object_store import ObjectStore, is_object_store
-from kafkasniff.runtime.random_access import LocalFile, RandomFile
+from kafkasniff.runtime.object_store import LocalFile, ObjectStore, RandomFile, is_object_store
 from kafkasniff.tables.rows.file_names import is_table_file
 from kafkasniff.tables.rows.schemas import TABLES
 from kafkasniff.tables.rows.staged import UNDATED, day_of

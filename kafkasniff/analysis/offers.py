@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReadin
 from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS, PRODUCE
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE
 
 __all__ = ["Offers", "highest", "is_controller", "offered_in"]
 

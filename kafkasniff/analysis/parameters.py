@@ -10,7 +10,7 @@ import msgspec
 
 from kafkasniff.analysis.accumulator import Parameters, Question
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.time_parsing import parse_duration
+from kafkasniff.filters.tree import parse_duration
 
 __all__ = ["Duration", "Parameter", "make_parameters", "parameters_of"]
 

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, Footer, Leaf
 from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.thrift_compact import CompactReader, FieldKind, Shape
-from kafkasniff.runtime.random_access import RandomFile
+from kafkasniff.runtime.object_store import RandomFile
 from kafkasniff.tables.rows import TABLES
 
 __all__ = [

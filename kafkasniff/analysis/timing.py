@@ -19,7 +19,7 @@ from kafkasniff.analysis.distribution import distribution_rows, distribution_sha
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.waits import waiting_apis
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 from kafkasniff.timing import (
     PARTS,
     SUBJECTS,

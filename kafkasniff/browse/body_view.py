@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Exchange, Problem
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.tree import VALUE_WIDTH, is_nested, scalar_text, value_note
-from kafkasniff.text.paint import PLAIN
-from kafkasniff.text.printable import printable
+from kafkasniff.text.printable import PLAIN, printable
 from kafkasniff.text.times import duration, rfc3339
 
 __all__ = ["MAX_CHILDREN", "MAX_SEARCHED_VALUE", "BodyNode", "are_decoded", "children", "facts", "roots"]

@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkasniff.model import Exchange
 from kafkasniff.sinks.hex_view import HexRow, HexView
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 
 __all__ = ["MAX_ROWS", "ByteRows", "body_path"]
 

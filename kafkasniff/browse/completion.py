@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from kafkasniff.filters.expression import error_names
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES
-from kafkasniff.filters.literals import error_names
 
 __all__ = ["completed"]
 

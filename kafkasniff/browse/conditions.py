@@ -7,8 +7,7 @@ from typing import Final, Literal, get_args
 
 from kafkasniff.browse.index import Row
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.expression import parse_filter
-from kafkasniff.filters.literals import error_names
+from kafkasniff.filters.expression import error_names, parse_filter
 from kafkasniff.model import Status
 from kafkasniff.text.times import rfc3339
 

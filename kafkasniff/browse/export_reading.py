@@ -18,8 +18,8 @@ from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.browse.reading import Progress, unseen
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Candidate, Predicate, compiled, fields_of
-from kafkasniff.kafka.schema.errors import error_name
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.codes import error_name
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Direction, Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.sinks.names import layout_of
 

@@ -11,8 +11,7 @@ import msgspec
 
 from kafkasniff.browse.record_view import records
 from kafkasniff.filters import And, Candidate, Predicate, compiled
-from kafkasniff.filters.places import generations, producer_ids, record_places, topic_partitions
-from kafkasniff.filters.record_paths import records_of
+from kafkasniff.filters.record_paths import generations, producer_ids, record_places, records_of, topic_partitions
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.model import Exchange, Message
 from kafkasniff.text.printable import clipped, printable

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from kafkasniff.browse.commands import program
-from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
+from kafkasniff.runtime.signals import ENDS_WITH_STDIN
 from kafkasniff.text.printable import printable
 
 __all__ = ["MAX_GROWN", "CopiedPipe", "GrowingCapture", "LiveCapture"]

@@ -24,13 +24,12 @@ from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Exchange, Summary
+from kafkasniff.model import NO_TIME, Exchange, Summary
 from kafkasniff.native import kernel
 from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.tcp.packets import NO_TIME
 
 if TYPE_CHECKING:
     from kafkasniff.values.stage import ValueDecoder, ValueSchemas

@@ -9,8 +9,8 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from kafkasniff.filters.record_paths import MAX_JSON, json_part
-from kafkasniff.kafka.apis.record_fields import PARTITION_FIELDS
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.apis.entities import PARTITION_FIELDS
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Exchange
 from kafkasniff.sinks.hex_view import hex_rows
 from kafkasniff.sinks.jsonl import body_json

@@ -8,8 +8,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import msgspec
 
 from kafkasniff.browse.commands import Commands, run_command
-from kafkasniff.text.printable import printable
-from kafkasniff.text.wrapping import wrapped
+from kafkasniff.text.printable import printable, wrapped
 
 __all__ = ["REPORTS", "ReportLine", "ReportName", "report"]
 

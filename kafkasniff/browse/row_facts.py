@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.kafka.schema.errors import error_name
-from kafkasniff.model import Exchange
+from kafkasniff.kafka.schema.codes import error_name
+from kafkasniff.model import PACKET_NUMBER, Exchange
 from kafkasniff.native.exchanges import ExchangeColumns
 from kafkasniff.native.feed import NONE
-from kafkasniff.tcp.segments import PACKET_NUMBER
 from kafkasniff.text.printable import WORDS, word
 
 __all__ = ["MAX_PROBLEMS", "MISSING", "NUMBERS", "TEXTS", "UNKNOWN", "Block", "column_block", "exchange_row"]

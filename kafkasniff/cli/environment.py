@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FrameType
 from typing import BinaryIO, Final, TextIO
 
-from kafkasniff.runtime.stop_signals import HANGUP, honoured_signals
+from kafkasniff.runtime.signals import HANGUP, honoured_signals
 
 __all__ = ["COMPLETION", "Environment", "Exit", "Interrupted", "Interrupts"]
 

@@ -19,7 +19,7 @@ from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.filters.columns import FieldColumn
 from kafkasniff.filters.fields import capture_text
-from kafkasniff.model import Endpoint
+from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT, Endpoint
 from kafkasniff.native.exchanges import (
     HAS_GROUPS,
     HAS_RECORDS,
@@ -29,7 +29,6 @@ from kafkasniff.native.exchanges import (
     Strings,
 )
 from kafkasniff.native.feed import NONE, VERSIONS
-from kafkasniff.tcp.segments import PACKET_NUMBER, PACKET_SHIFT
 
 __all__ = ["BODY_FIELDS", "HEADER_FIELDS", "AskedBatch", "AskedColumns", "Ints", "ReadFacts"]
 

@@ -10,10 +10,10 @@ import struct
 from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
-from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
+from kafkasniff.kafka.apis.dissectors import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
 from kafkasniff.kafka.messages.message_plan import client_software
-from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.model import Endpoint, Message
 
 __all__ = [

@@ -29,13 +29,12 @@ from kafkasniff.kafka.connection.events import (
     VerdictEvent,
 )
 from kafkasniff.kafka.connection.waits import delays_without
-from kafkasniff.model import Direction, Exchange, Message, Problem, SaslToken
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Direction, Exchange, Message, Problem, SaslToken
 from kafkasniff.native.feed import MESSAGE, NONE
-from kafkasniff.tcp.plan import end_index
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.packets import end_index
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.ahead import BodyMaker
+    from kafkasniff.kafka.messages.packed_bodies import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
 
 __all__ = ["Emitter", "taken"]

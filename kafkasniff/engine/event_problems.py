@@ -6,8 +6,7 @@ from typing import Any
 
 from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange, endpoint
 from kafkasniff.kafka.connection.events import ExchangeEvent, ProblemEvent, VerdictEvent
-from kafkasniff.model import Problem
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem
 
 __all__ = ["exchange_problem", "stream_problem", "verdict_problem"]
 

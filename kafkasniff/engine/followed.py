@@ -9,10 +9,9 @@ import msgspec
 
 from kafkasniff.engine.connection_stats import Account, MessageOwner, endpoint
 from kafkasniff.kafka.connection.opening import Opening
-from kafkasniff.kafka.messages.other_protocols import protocol_in
-from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Connection, StreamBytes, TlsHandshake
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.kafka.messages.plausibility import protocol_in
+from kafkasniff.kafka.schema.context import ConnectionMemory
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Connection, StreamBytes, TlsHandshake
 from kafkasniff.tls.gate import TlsGate
 
 __all__ = ["MAX_ASKED", "REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]

@@ -29,20 +29,18 @@ from kafkasniff.engine.message_table import Output, Shown
 from kafkasniff.engine.pair_columns import PairColumns, PairFinder
 from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.engine.stream_feeding import StreamFeeder
-from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
-from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.events import MAX_FRAME, Detail, LeftOut, Level
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.native.links import Follows, Links, Networks
+from kafkasniff.packets import Key, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.ahead import BodyMaker
+    from kafkasniff.kafka.messages.packed_bodies import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
 
 __all__ = ["Inspector", "Output", "Shown"]

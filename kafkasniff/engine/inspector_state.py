@@ -9,13 +9,10 @@ from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.memory_budget import MAX_ENDPOINTS, MAX_NAMES
 from kafkasniff.engine.message_table import Keyed
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.events import VerdictEvent
-from kafkasniff.model import Problem, Summary
+from kafkasniff.kafka.connection.events import Detail, VerdictEvent
+from kafkasniff.model import NO_TIME, PACKET_SHIFT, Problem, Summary
 from kafkasniff.native.links import Follows
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import End, end_index, index_of
-from kafkasniff.tcp.segments import NO_TIME, PACKET_SHIFT
+from kafkasniff.packets import End, PacketBatch, end_index, index_of
 from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["InspectorState"]

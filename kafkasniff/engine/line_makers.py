@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import Endpoint, Lines
 from kafkasniff.native.lines import LineBatch
 

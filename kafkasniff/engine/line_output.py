@@ -9,7 +9,7 @@ from kafkasniff.engine.line_runs import LineRun, RunWriter
 from kafkasniff.engine.lines_ahead import LinesAhead
 from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.selected_messages import SelectsLines
-from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import Detail
 
 __all__ = ["LineOutput"]
 

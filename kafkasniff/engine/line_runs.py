@@ -15,7 +15,7 @@ from kafkasniff.engine.message_table import Messages
 from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.selected_messages import SelectedMessages, SelectsLines
 from kafkasniff.engine.versions import distinct, version_of
-from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import DecidedRequest, Lines, Problem
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch

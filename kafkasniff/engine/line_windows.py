@@ -16,7 +16,7 @@ from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.message_table import LOSS, Shown
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Lines, Problem
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 
 __all__ = ["LineWindows"]
 

@@ -28,8 +28,7 @@ import msgspec
 
 from kafkasniff.engine.connection_stats import OpenExchange
 from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
-from kafkasniff.kafka.schema.body_forms import RenderedBody
-from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS
+from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS, RenderedBody
 from kafkasniff.model import Message, Problem
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
 

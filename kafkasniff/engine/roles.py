@@ -27,10 +27,8 @@ from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
 from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
-from kafkasniff.kafka.messages.problem_words import careful
-from kafkasniff.kafka.messages.rendered import program_for
-from kafkasniff.kafka.schema.definition import EntityChoice
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.messages.rendered import careful, program_for
+from kafkasniff.kafka.schema.definition import EntityChoice, Field, Struct
 from kafkasniff.model import Direction
 from kafkasniff.native.caller import Program
 from kafkasniff.native.exchanges import HAS_GROUPS, HAS_TRANSACTIONS, VALUES

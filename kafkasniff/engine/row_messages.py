@@ -16,13 +16,11 @@ from kafkasniff.engine.message_table import HEADER, Messages
 from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
-from kafkasniff.kafka.messages.ahead import Ahead, BodyMaker
 from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
-from kafkasniff.kafka.schema.body_forms import BodyWithErrors, RenderedBody
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.model import Direction, ErrorCode, Message, Problem
+from kafkasniff.kafka.messages.packed_bodies import Ahead, BodyMaker
+from kafkasniff.kafka.schema.context import BodyWithErrors, DecodeContext, DecodeOptions, RenderedBody
+from kafkasniff.model import PACKET_NUMBER, Direction, ErrorCode, Message, Problem
 from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
-from kafkasniff.tcp.segments import PACKET_NUMBER
 
 __all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
 

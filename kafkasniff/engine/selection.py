@@ -23,7 +23,7 @@ from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
 from kafkasniff.filters.columns import TRUE, column_test
-from kafkasniff.kafka.messages.problem_words import wordings
+from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.native.exchanges import PAIR, ExchangeReader
 from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel

@@ -1,6 +1,6 @@
 """Shards of connections: which of several processes handles a connection.
 
-A hash of the two endpoints decides it (`tcp.plan.connection_hash`), the same for both directions, in every process and
+A hash of the two endpoints decides it (`packets.connection_hash`), the same for both directions, in every process and
 every run. The output of a connection depends only on its own packets, so it does not matter who handles it.
 """
 
@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Endpoint, Problem
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key, connection_hash, endpoint_hash
+from kafkasniff.packets import Key, PacketBatch, connection_hash, endpoint_hash
 
 __all__ = ["NUMBERS", "in_shard", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
 

@@ -19,27 +19,27 @@ from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_problems import LEAST, NO_BYTES, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.engine.versions import client_id_text
-from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
 from kafkasniff.kafka.connection.events import (
+    CLOSED_BEFORE,
     MAX_HELD,
     Event,
     ExchangeEvent,
+    Frame,
     MessageEvent,
     ProblemEvent,
     TokenEvent,
     VerdictEvent,
+    span_text,
 )
-from kafkasniff.kafka.connection.framing import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, MAX_SIZE, refusal, too_large
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.messages.other_protocols import name_answer
-from kafkasniff.model import Problem, Status
+from kafkasniff.kafka.messages.plausibility import name_answer
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem, Status
 from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
-from kafkasniff.tcp.plan import index_of
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.packets import index_of
 
 __all__ = ["StreamEvents"]
 

@@ -24,9 +24,8 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.links import Follows, Links, Networks
 from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import EngineRows
+from kafkasniff.packets import Key, PacketBatch, index_of
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key, index_of
 
 __all__ = ["StreamFeeder"]
 

@@ -9,7 +9,8 @@ from typing import Any, Final, Protocol
 from kafkasniff.engine.followed import REASONS
 from kafkasniff.engine.stream_problems import NO_BYTES, TCP_KINDS, tcp_problem
 from kafkasniff.native.streams import StreamEngine
-from kafkasniff.tcp.segments import (
+from kafkasniff.tls.gate import TlsGate
+from kafkasniff.tls.items import (
     Closed,
     Gap,
     Hole,
@@ -22,7 +23,6 @@ from kafkasniff.tcp.segments import (
     TcpProblem,
     Wrapped,
 )
-from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["Says", "StreamItems"]

@@ -6,16 +6,16 @@ import ctypes
 from typing import Any, Final
 
 from kafkasniff.engine.stream_items import StreamItems
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.connection.opening import AUTHENTICATION
-from kafkasniff.kafka.connection.proxy import proxy_prologue
 from kafkasniff.kafka.connection.waits import answers_at_once
-from kafkasniff.kafka.messages.message import Decoded, decode_response
-from kafkasniff.kafka.messages.message_header import request_header
+from kafkasniff.kafka.messages.message import Decoded, decode_response, request_header
 from kafkasniff.kafka.messages.message_plan import INHERITS, request_plan, response_plan
-from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
 from kafkasniff.kafka.messages.plausibility import (
+    NAMED,
+    TRIAL,
+    TRUNCATED,
+    does_not_fit,
     has_request_form,
     highest_versions,
     is_answer,
@@ -23,6 +23,8 @@ from kafkasniff.kafka.messages.plausibility import (
     judge_request,
     may_be_request,
     may_begin_request,
+    name_protocol,
+    proxy_prologue,
 )
 from kafkasniff.kafka.schema.program import pairing_program
 from kafkasniff.native.caller import Program

@@ -5,10 +5,9 @@ Protocol versions since KIP-516 name topics by id; the name appears in other mes
 Both see messages after the merge of all connections, in capture order, so batch boundaries do not change the result.
 
     plan.py       which fields of which messages name topics and brokers, from the definitions
-    catalog.py    what is known so far
+    catalog.py    what is known so far, or from a file
     sessions.py   the partitions that incremental fetch requests (KIP-227) do not name
     enricher.py   messages in, messages with `_topic_name`, `_session` … out
-    topic_ids.py  names from a file
 """
 
 from kafkasniff.enrich.catalog import Broker, Catalog

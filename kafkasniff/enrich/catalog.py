@@ -1,22 +1,124 @@
-"""Topics, brokers and client software that the traffic has named so far."""
+"""What is known of topics, brokers and connections, and when the traffic reported it.
+
+Rows whose names are resolved at the end of a run need `LearnedFacts`: these are collected wherever messages are read,
+possibly in several processes, and merged afterwards. The earliest report of a fact is kept, so the distribution of
+messages to processes does not change the result. Names of topic ids may also come from a user's file.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections import OrderedDict
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis import cluster_metadata
-from kafkasniff.kafka.schema.uuids import ZERO_UUID
-from kafkasniff.model import Endpoint
+from kafkasniff.kafka.schema.codes import ZERO_UUID
+from kafkasniff.model import Connection, Endpoint
 from kafkasniff.runtime.memory_limits import in_proportion
 
-__all__ = ["MAX_BROKERS", "MAX_CONNECTIONS", "MAX_NAME", "MAX_TOPICS", "Broker", "Catalog"]
+MAX_FACTS: Final = 1 << 18
+"""Facts of each kind that are kept, about 200 bytes each; later ones are dropped. We have not seen an installation with
+more topics, listeners or addresses."""
+
+BEFORE: Final = -(2**63)
+"""Time of facts without a time: before everything."""
+
+Place = tuple[str, int]
+"""Address or host, and port."""
+
+
+class LearnedFacts(msgspec.Struct):
+    """Reported facts. Mutable. Times are those of the packets in nanoseconds since the epoch, `BEFORE` if unknown."""
+
+    topics: dict[str, tuple[int, str]] = {}
+    """By topic id: when its name was first reported, and the name."""
+    brokers: dict[Place, dict[int, int]] = {}
+    """By host, as reported, and port: the ids of the brokers that listen there, each with its first report."""
+    hosts: dict[str, str] = {}
+    """Address → name, from the captures' name records."""
+    software: dict[int, tuple[str, str | None]] = {}
+    """By `connection_id`: client software and version, of connections whose client sent them late."""
+    kafka: dict[Place, int] = {}
+    """Broker endpoints that spoke Kafka, each with the time at which the first connection was recognized."""
+
+    def topic(self, topic_id: str, name: str, time_ns: int | None) -> None:
+        """Record a message that has a topic's id and name."""
+        reported = (BEFORE if time_ns is None else time_ns, name)
+        known = self.topics.get(topic_id)
+        if known is None:
+            if len(self.topics) < MAX_FACTS:
+                self.topics[topic_id] = reported
+        elif reported < known:
+            self.topics[topic_id] = reported
+
+    def broker(self, place: Place, node: int, time_ns: int | None) -> None:
+        """Record a message that reports which broker listens at a place."""
+        time_ns = BEFORE if time_ns is None else time_ns
+        nodes = self.brokers.get(place)
+        if nodes is None:
+            if len(self.brokers) >= MAX_FACTS:
+                return
+            nodes = self.brokers[place] = {}
+        if node in nodes:
+            nodes[node] = min(nodes[node], time_ns)
+        elif len(nodes) < MAX_FACTS:
+            nodes[node] = time_ns
+
+    def late_software(self, connection_id: int, name: str, version: str | None) -> None:
+        """Record client software that was sent after exchanges of its connection were complete."""
+        if len(self.software) < MAX_FACTS:
+            self.software[connection_id] = (name, version)
+
+    def spoke_kafka(self, endpoint: Endpoint, time_ns: int | None) -> None:
+        """Record that a connection to this endpoint was recognized as Kafka."""
+        time_ns = BEFORE if time_ns is None else time_ns
+        place = (endpoint.address, endpoint.port)
+        if place in self.kafka:
+            self.kafka[place] = min(self.kafka[place], time_ns)
+        elif len(self.kafka) < MAX_FACTS:
+            self.kafka[place] = time_ns
+
+    def connection(self, connection: Connection) -> None:
+        """Record what the `Connection` at the end of a connection reports."""
+        if connection.verdict != "kafka":
+            return
+        self.spoke_kafka(connection.broker, connection.verdict_time_ns)
+        if connection.software_late and connection.software_name is not None:
+            self.late_software(connection.connection_id, connection.software_name, connection.software_version)
+
+    def merge(self, other: LearnedFacts) -> None:
+        """Add the facts of another process or of an earlier run."""
+        for topic_id, (time_ns, name) in other.topics.items():
+            self.topic(topic_id, name, time_ns)
+        for place, nodes in other.brokers.items():
+            for node, time_ns in nodes.items():
+                self.broker(place, node, time_ns)
+        for address, name in other.hosts.items():
+            if len(self.hosts) < MAX_FACTS:
+                self.hosts[address] = name
+        for connection_id, (name, version) in other.software.items():
+            self.late_software(connection_id, name, version)
+        for (address, port), time_ns in other.kafka.items():
+            self.spoke_kafka(Endpoint(address, port), time_ns)
+
+    def broker_at(self, address: str, port: int) -> list[tuple[int, int]]:
+        """(first report, id) of the brokers that listen there, earliest first; empty if unknown.
+
+        The broker may have been reported by address, as `localhost`, or by a name that the captures resolve.
+        """
+        nodes = self.brokers.get((address, port))
+        if nodes is None and address in LOOPBACK:
+            nodes = self.brokers.get(("localhost", port))
+        if nodes is None and address in self.hosts:
+            nodes = self.brokers.get((self.hosts[address].rstrip(".").lower(), port))
+        return [] if nodes is None else sorted((time_ns, node) for node, time_ns in nodes.items())
+
 
 MAX_TOPICS: Final = 1 << 18
 """Topic ids whose names are kept, about 200 bytes each; the one learned first is evicted first. This and the next two
@@ -217,3 +319,88 @@ def _host(host: str) -> str:
         return host.rstrip(".").lower()
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(mapped or address)
+
+
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{21}[AQgw]")
+"""16 bytes as Kafka prints them; the last character has two bits."""
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+"""Names that Kafka allows for a topic (`org.apache.kafka.common.internals.Topic`)."""
+_DESCRIBED: Final = re.compile(r"Topic:\s*(\S+)\s+TopicId:\s*(\S+)")
+_PARTITION: Final = re.compile(r"Topic:\s*\S+\s+Partition:\s*\d+")
+_Entry = tuple[int, str, str]
+"""Line number, topic id and name."""
+
+
+def parse_topic_ids(text: str, source: str) -> dict[str, str]:
+    """Names by topic id, from a text in one of these forms, which its content identifies.
+
+    - a JSON object, `{id: name}` or `{name: id}`;
+    - lines `id name`, in either order; empty lines and those that begin with `#` are skipped;
+    - the output of `kafka-topics.sh --describe`.
+
+    If both words of a line can be ids, the first is the id. Raises UsageError, one line with `source` and the line
+    number, for anything else, for an id with two names, and for more than MAX_TOPICS ids.
+    """
+    entries = _from_json(text, source) if text.lstrip().startswith("{") else _from_lines(text, source)
+    found: dict[str, str] = {}
+    for line, topic_id, name in entries:
+        if topic_id == ZERO_UUID:
+            raise UsageError(f"{source}:{line}: {topic_id} is the zero id, which no topic has")
+        if found.setdefault(topic_id, name) != name:
+            raise UsageError(f"{source}:{line}: {topic_id} is {found[topic_id]} before, {name} here")
+        if len(found) > MAX_TOPICS:
+            raise UsageError(f"{source}:{line}: more than {MAX_TOPICS} topic ids")
+    return found
+
+
+def _from_lines(text: str, source: str) -> Iterator[_Entry]:
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        described = _DESCRIBED.match(line.strip())
+        if described is not None:
+            words = [described[2], described[1]]
+        elif _PARTITION.match(line.strip()):
+            continue
+        if len(words) != 2:
+            raise UsageError(f"{source}:{number}: not a topic id and a name")
+        yield _entry(source, number, *words)
+
+
+def _from_json(text: str, source: str) -> Iterator[_Entry]:
+    import json  # noqa: PLC0415 - few runs have a file of topic ids
+
+    try:
+        pairs: Any = json.loads(text, object_pairs_hook=_Pairs)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{source}:{error.lineno}: {error.msg}") from None
+    except RecursionError:
+        raise UsageError(f"{source}:1: nested too deep") from None
+    line, at = 1, 0
+    for key, value in pairs:
+        # The parser does not report positions; entries come in order, so the key follows the previous one.
+        quoted = json.dumps(key, ensure_ascii=False)
+        place = text.find(quoted, at)
+        if place >= 0:
+            line += text.count("\n", at, place)
+            at = place + len(quoted)
+        if not isinstance(value, str):
+            raise UsageError(f"{source}:{line}: {key!r} has no string for a value")
+        yield _entry(source, line, key, value)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """All members of a JSON object, in order, duplicates included."""
+
+    def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+
+
+def _entry(source: str, line: int, one: str, other: str) -> _Entry:
+    topic_id, name = (one, other) if _ID.fullmatch(one) else (other, one)
+    if not _ID.fullmatch(topic_id):
+        raise UsageError(f"{source}:{line}: neither {one!r} nor {other!r} is a topic id as Kafka prints it")
+    if not _NAME.fullmatch(name) or name in {".", ".."}:
+        raise UsageError(f"{source}:{line}: {name!r} cannot be a topic's name")
+    return (line, topic_id, name)

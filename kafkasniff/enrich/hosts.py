@@ -21,8 +21,6 @@ from typing import Final, Self
 
 from kafkasniff.errors import UsageError
 
-__all__ = ["MAX_HOSTS_BYTES", "MAX_NETWORKS", "Hosts"]
-
 MAX_HOSTS_BYTES: Final = 16 << 20
 """Maximum size of a file in bytes: some hundred thousand hosts."""
 MAX_NETWORKS: Final = 4_096

@@ -12,22 +12,9 @@ import msgspec
 
 from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema import data_schemas
-from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.layout import topic_fields
+from kafkasniff.kafka.schema.definition import FieldDefinition, topic_fields
+from kafkasniff.kafka.schema.schema import data_definitions
 from kafkasniff.model import Direction
-
-__all__ = [
-    "NamePlan",
-    "adds_names",
-    "data_plan",
-    "leaves_alone",
-    "message_plan",
-    "named_topics",
-    "reads_nothing",
-    "shows_nothing",
-    "teaches",
-]
 
 NODE_FIELDS: Final = frozenset({"node_id", "broker_id", "controller_id", "leader_id", "id"})
 HOST_FIELDS: Final = frozenset({"host", "host_name", "v0_host"})
@@ -155,7 +142,7 @@ def data_plan(name: str, version: int | None) -> NamePlan | None:
 
     Keys have a single version, which is not on the wire: None.
     """
-    definition = data_schemas.data_definitions().get(name)
+    definition = data_definitions().get(name)
     if definition is None:
         return None
     if version is None:

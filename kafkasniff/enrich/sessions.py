@@ -13,27 +13,10 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 
 from kafkasniff.enrich.catalog import MAX_NAME
-from kafkasniff.kafka.apis.named_apis import FETCH
-from kafkasniff.kafka.schema.uuids import ZERO_UUID
+from kafkasniff.kafka.apis.dissectors import FETCH
+from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.model import Body, Endpoint
 from kafkasniff.runtime.memory_limits import in_proportion
-
-__all__ = [
-    "FINAL_EPOCH",
-    "FIRST_VERSION",
-    "INITIAL_EPOCH",
-    "MAX_NAMED",
-    "MAX_PARTITIONS",
-    "MAX_PENDING",
-    "MAX_SESSIONS",
-    "FetchSession",
-    "FetchSessions",
-    "SessionKey",
-    "SessionStep",
-    "TopicNames",
-    "session_fields",
-    "uses_sessions",
-]
 
 FIRST_VERSION: Final = 7
 """First version of Fetch with sessions (KIP-227)."""

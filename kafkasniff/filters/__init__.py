@@ -5,28 +5,33 @@ True, False, or None if the response is still missing and could decide. So a pre
 decided at the request, without declaring it; others wait for the end of the exchange. Both sides of an exchange always
 share one result.
 
-`tree.py` is the tree, plain data that can be sent to other processes; `short_forms.py` and `expression.py` (the
-language of `--filter`: `syntax.py`, `literals.py`, `paths.py`) build it; `closures.py` compiles it where it is applied;
-`fields.py` defines the fields.
+`tree.py` is the tree, plain data that can be sent to other processes; `expression.py` (the language of `--filter`, with
+`syntax.py`) builds it; `closures.py` compiles it where it is applied; `fields.py` and `record_paths.py` define the
+fields.
 """
 
-from kafkasniff.filters.candidate import Candidate
-from kafkasniff.filters.closures import compiled
-from kafkasniff.filters.selector import MAX_DECIDED, HeldRequest, Selector
-from kafkasniff.filters.short_forms import api_filter, client_filter, error_filter, host_filter, topic_filter
-from kafkasniff.filters.time_parsing import Moment, parse_duration, parse_moment
+from kafkasniff.filters.closures import MAX_DECIDED, HeldRequest, Selector, compiled
+from kafkasniff.filters.record_paths import Candidate
 from kafkasniff.filters.tree import (
     And,
     Compare,
+    Moment,
     Not,
     Operator,
     Or,
     Predicate,
     all_of,
     any_of,
+    api_filter,
+    client_filter,
+    error_filter,
     fields_of,
+    host_filter,
     needs_records,
     needs_topic_names,
+    parse_duration,
+    parse_moment,
+    topic_filter,
 )
 
 __all__ = [

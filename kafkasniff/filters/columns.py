@@ -15,10 +15,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.filters.closures import holds_of
 from kafkasniff.filters.fields import LATE
-from kafkasniff.filters.time_parsing import Moment
-from kafkasniff.filters.tree import And, Compare, Not, Or, Predicate
-
-__all__ = ["FALSE", "NONE", "TRUE", "Bounds", "ColumnTest", "FieldColumn", "FilteredExchanges", "column_test"]
+from kafkasniff.filters.tree import And, Compare, Moment, Not, Or, Predicate
 
 FALSE, NONE, TRUE = range(3)
 """Results: ordered so that `and` is the minimum, `or` the maximum."""

@@ -1,6 +1,6 @@
 """The fields of an exchange that filters can use: by name, each with its kind and its values.
 
-`paths.py` handles values in bodies.
+`expression.py` handles values in bodies.
 """
 
 from __future__ import annotations
@@ -10,25 +10,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from kafkasniff.filters.candidate import Candidate
-from kafkasniff.filters.places import generations, producer_ids, topic_partitions, values_at
-from kafkasniff.filters.record_paths import record_path, record_values, records_of
+from kafkasniff.filters.record_paths import (
+    Candidate,
+    generations,
+    producer_ids,
+    record_path,
+    record_values,
+    records_of,
+    topic_partitions,
+    values_at,
+)
 from kafkasniff.kafka.apis.entities import record_count, text
 from kafkasniff.model import Endpoint, Message, Problem, SaslToken
-
-__all__ = [
-    "ALL",
-    "FIELDS",
-    "LATE",
-    "OTHER_NAMES",
-    "FilterField",
-    "Kind",
-    "Values",
-    "capture_text",
-    "record_field",
-    "unknown_fields",
-    "values_of",
-]
 
 Kind = Literal["any", "api", "duration", "error", "flag", "host", "number", "size", "status", "struct", "text", "time"]
 """Kind of a field's values, which decides on operators and constants. `any`: the kind of the constant; `struct`: it is

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable
 from re import _compiler, _parser  # type: ignore[attr-defined]  # parsers of expressions; not in typeshed
 from typing import Any, Final, Protocol
 
-__all__ = ["MAX_STATES", "Pattern", "compile_pattern"]
-
 MAX_STEPS: Final = 1_000
 """Steps for each character of the text that `re` may take at most."""
 MAX_STATES: Final = 2_000

@@ -22,23 +22,6 @@ import msgspec
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.record_paths import TOKEN
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_LENGTH",
-    "Comparison",
-    "Constant",
-    "Every",
-    "Name",
-    "Negation",
-    "Node",
-    "Presence",
-    "Some",
-    "parse",
-    "parse_names",
-    "unescaped",
-    "wrong",
-]
-
 MAX_LENGTH: Final = 16_384
 """Maximum length of an expression: a list of some hundred names fits, and every loop over it is short."""
 MAX_DEPTH: Final = 64

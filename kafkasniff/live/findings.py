@@ -15,7 +15,7 @@ from kafkasniff.analysis.detectors.running import tables_for
 from kafkasniff.analysis.detectors.together import Detectors
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.live.snapshot import FindingRow, Findings
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from kafkasniff.kafka.apis.dissectors import COMMITS, FETCH
 from kafkasniff.kafka.apis.entities import mentions, text
-from kafkasniff.kafka.apis.named_apis import COMMITS, FETCH
 from kafkasniff.model import Body, Exchange
 
 __all__ = ["MAX_COMMITS", "MAX_ENDS", "GroupLag", "GroupLags"]

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.detail import LeftOut, Level
-from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.kafka.connection.events import LeftOut, Level
+from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.packets import Note, PacketBatch
 
 __all__ = ["CALM_SECONDS", "RAISE_AT", "Pressure", "left_out_line"]
 

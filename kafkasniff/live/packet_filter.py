@@ -18,8 +18,7 @@ from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, packet_blocks
 from kafkasniff.capture.write.rotation import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.recorder import FlightRecorder
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.plan import Key, connection_hash, index_of
+from kafkasniff.packets import Key, PacketBatch, connection_hash, index_of
 
 __all__ = ["MAX_WAITING_BYTES", "Keeper"]
 

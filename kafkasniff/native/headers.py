@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.library import Kernel
-from kafkasniff.tcp.packets import COLUMNS
+from kafkasniff.packets import COLUMNS
 
 __all__ = ["FROM_HEADERS", "find_blocks", "find_records", "read_headers"]
 

@@ -15,12 +15,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.feed import MESSAGE
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.links import Follows, Links
 from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.packets import PacketBatch
 
 __all__ = [
     "ENTER",

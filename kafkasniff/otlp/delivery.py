@@ -24,8 +24,6 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.text.printable import printable
 
-__all__ = ["CLOSE_SECONDS", "MAX_BATCH", "MAX_QUEUE", "Delivery", "Exporter", "HttpExporter", "port_of"]
-
 MAX_QUEUE: Final = 16_384
 """Spans that wait, some 2 kB each: a second of 16,000 exchanges."""
 MAX_BATCH: Final = 512

@@ -1,21 +1,37 @@
-"""Exchanges as client spans, by OpenTelemetry's semantic conventions for messaging and Kafka.
+"""Exchanges as client spans, and the counts of `live --metrics` as metrics, for a receiver of OTLP.
 
-Ids follow from the connection and the exchange, so every run that sees an exchange makes the same span of it.
+Names follow OpenTelemetry's semantic conventions for messaging and Kafka. Ids of spans follow from the connection and
+the exchange, so every run that sees an exchange makes the same span of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 import kafkasniff
-from kafkasniff.kafka.apis.named_apis import (
+from kafkasniff.kafka.apis.dissectors import (
     FETCH,
     OFFSET_COMMIT,
     PRODUCE,
@@ -23,14 +39,14 @@ from kafkasniff.kafka.apis.named_apis import (
     SHARE_FETCH,
     TXN_OFFSET_COMMIT,
 )
-from kafkasniff.kafka.apis.record_fields import each_records, record_fields
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, span_context
+from kafkasniff.kafka.apis.entities import each_records, record_fields
+from kafkasniff.kafka.record_facts import TRACE_HEADERS, span_context
+from kafkasniff.live.metrics import LATENCY_BUCKETS, Metrics
 from kafkasniff.live.rows import api_name
 from kafkasniff.live.traffic import topic_traffic
-from kafkasniff.model import Exchange, Message
+from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
+from kafkasniff.otlp.delivery import Delivery, Exporter
 from kafkasniff.text.printable import printable
-
-__all__ = ["MAX_LINKS", "MAX_TEXT", "SCOPE", "observer", "span_of"]
 
 MAX_LINKS: Final = 128
 """Links of a span; OpenTelemetry's own limit. A batch may have thousands of records."""
@@ -177,3 +193,119 @@ def _linked(*messages: Message | None) -> Iterator[SpanContext]:
 
 def _text(value: str | bytes) -> str:
     return printable(value[:MAX_TEXT])[:MAX_TEXT]
+
+
+ATTRIBUTES: Final = {
+    "api": "messaging.operation.name",
+    "topic": "messaging.destination.name",
+    "client_id": "messaging.client.id",
+    "error": "error.type",
+}
+"""Labels that the semantic conventions have names for; others become `kafkasniff.LABEL`."""
+LATENCY: Final = "kafkasniff_latency_seconds"
+_CUMULATIVE: Final = AggregationTemporality.CUMULATIVE
+
+
+def metrics_data(metrics: Metrics, resource: Resource, start_ns: int, now_ns: int) -> MetricsData:
+    """All metrics since `start_ns`, as of `now_ns`."""
+    made = []
+    for family in metrics.collect():
+        if family.type == "histogram":
+            made.append(
+                Metric(
+                    "messaging.client.operation.duration",
+                    family.documentation,
+                    "s",
+                    _histogram(family, start_ns, now_ns),
+                )
+            )
+        elif family.type in ("counter", "gauge"):
+            points = [
+                NumberDataPoint(_named(sample.labels), start_ns, now_ns, sample.value) for sample in family.samples
+            ]
+            counts = family.type == "counter"
+            data = Sum(points, _CUMULATIVE, is_monotonic=True) if counts else Gauge(points)
+            unit = "By" if family.name.endswith("bytes") else "1"
+            made.append(Metric(family.name.replace("kafkasniff_", "kafkasniff.", 1), family.documentation, unit, data))
+    return MetricsData([ResourceMetrics(resource, [ScopeMetrics(SCOPE, made, "")], "")])
+
+
+def _histogram(family: Any, start_ns: int, now_ns: int) -> Histogram:
+    """Prometheus's buckets are cumulative, OpenTelemetry's are not."""
+    counts: dict[str, list[int]] = defaultdict(list)
+    sums: dict[str, float] = {}
+    for sample in family.samples:
+        if sample.name == f"{LATENCY}_bucket":
+            counts[sample.labels["api"]].append(int(sample.value))
+        elif sample.name == f"{LATENCY}_sum":
+            sums[sample.labels["api"]] = sample.value
+    points = [
+        HistogramDataPoint(
+            attributes={"messaging.system": "kafka", ATTRIBUTES["api"]: api},
+            start_time_unix_nano=start_ns,
+            time_unix_nano=now_ns,
+            count=reached[-1],
+            sum=sums[api],
+            bucket_counts=[at - before for before, at in zip((0, *reached), reached, strict=False)],
+            explicit_bounds=LATENCY_BUCKETS,
+            # Unknown: OTLP's fields are optional, although the SDK's types say otherwise.
+            min=None,  # type: ignore[arg-type]
+            max=None,  # type: ignore[arg-type]
+        )
+        for api, reached in counts.items()
+    ]
+    return Histogram(points, _CUMULATIVE)
+
+
+def _named(labels: dict[str, str]) -> dict[str, str]:
+    return {ATTRIBUTES.get(name, f"kafkasniff.{name}"): value for name, value in labels.items() if value}
+
+
+class SpanObserver:
+    """Makes a span of each exchange."""
+
+    def __init__(self, metrics: Metrics, *, payload: bool, live: bool) -> None:
+        """`payload`: record headers may be used; `live`: times of metrics are those of this machine's clock."""
+        self.delivery: Delivery
+        self.without = 0
+        """Exchanges without a span: their request or its time is unknown."""
+        self._metrics = metrics
+        self._payload = payload
+        self._live = live
+        self._resource = observer()
+        self._start_ns = self._latest_ns = time.time_ns() if live else 0
+
+    def take(self, event: Message | SaslToken | Exchange | Problem | Connection) -> None:
+        """Observe one event. Hot."""
+        if type(event) is not Exchange:
+            return
+        span = span_of(event, self._resource, payload=self._payload)
+        if span is None or span.start_time is None or span.end_time is None:
+            self.without += 1
+            return
+        if not self._live:
+            self._start_ns = min(self._start_ns or span.start_time, span.start_time)
+            self._latest_ns = max(self._latest_ns, span.end_time)
+        self.delivery.offer(span)
+
+    def collect(self) -> MetricsData:
+        """The metrics so far. Called by the thread that sends."""
+        now_ns = time.time_ns() if self._live else self._latest_ns
+        return metrics_data(self._metrics, self._resource, self._start_ns, now_ns)
+
+    def line(self) -> str:
+        """What became of the exchanges."""
+        without = (
+            f", {self.without:,} exchange{'' if self.without == 1 else 's'} without a span" if self.without else ""
+        )
+        return self.delivery.line() + without
+
+
+@contextlib.contextmanager
+def sending(
+    exporter: Exporter, say: Callable[[str], None], metrics: Metrics, *, payload: bool, live: bool
+) -> Iterator[SpanObserver]:
+    """Send spans, and `metrics` now and then, within the block."""
+    made = SpanObserver(metrics, payload=payload, live=live)
+    with Delivery(exporter, say, waits=not live, collect=made.collect) as made.delivery:
+        yield made

@@ -21,13 +21,11 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedBody, RenderedRecords
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.context import LargeBody, RenderedBody, RenderedRecords
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.model import Body, Direction, Message
 from kafkasniff.native.calls import Hiding
-
-__all__ = ["HASH_BYTES", "SALT_BYTES", "SHOWN", "BesideRecords", "Payload", "PayloadForm", "may_carry", "stand_in_text"]
 
 PayloadForm = Literal["shown", "dropped", "hashed"]
 

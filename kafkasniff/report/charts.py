@@ -9,7 +9,7 @@ import msgspec
 
 from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.overview.answer import TopicStats
-from kafkasniff.kafka.schema.errors import error_by_code
+from kafkasniff.kafka.schema.codes import error_by_code
 from kafkasniff.report.cells import MAX_DETAIL
 from kafkasniff.report.contents import Contents
 from kafkasniff.report.drawing import (

@@ -6,8 +6,6 @@ import os
 import re
 from typing import Final, NamedTuple
 
-__all__ = ["Location", "is_remote", "name_of"]
-
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _QUERY: Final = re.compile(r"\?(?=[A-Za-z_]+=)")
 _LOCAL: Final = ("file",)

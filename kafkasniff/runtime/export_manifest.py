@@ -10,8 +10,6 @@ from typing import Final
 from kafkasniff.errors import KafkasniffError, MissingPartError
 from kafkasniff.runtime.addresses import Location
 
-__all__ = ["FORMAT", "MANIFEST", "MAX_MANIFEST", "TABLES", "is_export", "read_manifest"]
-
 MANIFEST: Final = "manifest.json"
 """Name of the manifest, at the top of the folder."""
 FORMAT: Final = "kafkasniff-export"

@@ -11,8 +11,6 @@ from typing import Final
 
 from kafkasniff.errors import UsageError
 
-__all__ = ["DEFAULT_MEMORY", "MIN_MEMORY", "checked_memory", "in_proportion", "size_text"]
-
 DEFAULT_MEMORY: Final = 1 << 30
 """The budget of a process, in bytes (`--memory`)."""
 MIN_MEMORY: Final = 128 << 20

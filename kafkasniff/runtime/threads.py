@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
-from kafkasniff.runtime.closing import ClosedAtExit
 
-__all__ = ["RESERVE", "Task", "Threads"]
+class ClosedAtExit(ABC):
+    """A context manager that yields itself and is closed however its block ends."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the object holds."""
+
 
 _T = TypeVar("_T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkasniff.kafka.schema import errors
+from kafkasniff.kafka.schema import codes
 from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.lines import ByteOutput, TextWriter
 from kafkasniff.sinks.names import error_name
@@ -160,7 +160,7 @@ CSV: Final = LineShape(
     ends=lambda client, broker: _cells(*_ends(client, broker)),
     version=_cells,
     problems=lambda problems: printable(_problems(problems)).encode(),
-    error=lambda code: (errors.error_name(code) or f"error {code}").encode(),
+    error=lambda code: (codes.error_name(code) or f"error {code}").encode(),
     capture=_cells,
 )
 """Rows that the kernel writes. It quotes the cell of problems itself."""

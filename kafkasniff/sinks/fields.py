@@ -8,11 +8,11 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from kafkasniff.filters.candidate import Candidate
 from kafkasniff.filters.fields import FIELDS, FilterField, values_of
+from kafkasniff.filters.record_paths import Candidate
 from kafkasniff.kafka.apis.dissectors import api_names
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.redact.payload import stand_in_text
 from kafkasniff.sinks.csv import CsvSink, csv_cell

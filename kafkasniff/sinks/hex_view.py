@@ -9,23 +9,25 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from kafkasniff.kafka.messages.message_spans import (
+    COMPRESSED,
     LEFT_OVER,
+    MALFORMED,
     MAX_SPANS,
     NOT_DECODED,
     NOT_LISTED,
+    Inside,
+    Piece,
     message_spans,
     with_records,
 )
-from kafkasniff.kafka.records.record_spans import COMPRESSED, MALFORMED, Inside, Piece
-from kafkasniff.kafka.schema.layout import Field
-from kafkasniff.kafka.schema.spans import Span
+from kafkasniff.kafka.schema.definition import Field
+from kafkasniff.kafka.schema.walker import Span
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.redact.message import Blanker
 from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries.phrases import records_phrase
 from kafkasniff.sinks.tree import scalar_text, value_note
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import clipped, cut, display_width, printable
+from kafkasniff.text.printable import Paint, clipped, cut, display_width, printable
 
 __all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexRow", "HexView", "hex_rows"]
 

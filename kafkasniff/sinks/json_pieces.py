@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.kafka.schema.body_forms import RenderedRecords
+from kafkasniff.kafka.schema.context import RenderedRecords
 from kafkasniff.model import Body
 from kafkasniff.sinks.lines import joined
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import orjson
 
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
-from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedBody, RenderedRecords
+from kafkasniff.kafka.schema.context import LargeBody, RenderedBody, RenderedRecords
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.json_pieces import PIECE_BYTES, PLACE, BytesForm, Pieces, bytes_default

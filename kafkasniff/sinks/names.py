@@ -8,9 +8,9 @@ from typing import Final
 
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.dissectors import message_of
-from kafkasniff.kafka.schema import data_schemas
-from kafkasniff.kafka.schema.enums import enum_text
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.codes import enum_text
+from kafkasniff.kafka.schema.definition import Field, Struct
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.model import Body, Direction, ErrorCode, Message
 
 __all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of", "nested_field"]
@@ -73,10 +73,10 @@ def layout_inside(body: Body) -> Struct | None:
 
 @lru_cache(maxsize=1024)
 def _data_layout(name: str, version: int) -> Struct | None:
-    definition = data_schemas.data_definitions().get(name)
+    definition = data_definitions().get(name)
     if definition is not None and definition.kind == "coordinator-key":
         version = definition.message.versions.low  # in this place is the record's type
-    schema = data_schemas.data_schema(name, version)
+    schema = data_schema(name, version)
     return None if schema is None else schema.root
 
 

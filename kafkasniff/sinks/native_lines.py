@@ -13,13 +13,12 @@ import orjson
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, teaches
-from kafkasniff.kafka.connection.detail import Detail, Level
-from kafkasniff.kafka.messages.message_body import unknown_version
+from kafkasniff.kafka.connection.events import Detail, Level
+from kafkasniff.kafka.messages.message import unknown_version
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.messages.problem_words import careful, wordings
-from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
+from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer, careful, wordings
+from kafkasniff.kafka.schema.codes import error_codes, error_name
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.model import Direction, Endpoint, Lines, Problem
 from kafkasniff.native.caller import Program, WantedBatch
 from kafkasniff.native.library import Kernel

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
-from kafkasniff.kafka.schema.uuids import uuid_text
-from kafkasniff.kafka.schema.wire import Odd
+from kafkasniff.kafka.schema.codes import uuid_text
+from kafkasniff.kafka.schema.context import Odd
 from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST
 from kafkasniff.native.library import Kernel

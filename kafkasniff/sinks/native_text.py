@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterator
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, shows_nothing, teaches
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.messages.message_body import unknown_version
+from kafkasniff.kafka.connection.events import Detail
+from kafkasniff.kafka.messages.message import unknown_version
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.messages.problem_words import careful, wordings
-from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer
+from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer, careful, wordings
+from kafkasniff.kafka.schema.codes import error_codes, error_name
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.errors import error_codes, error_name
 from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.library import Kernel

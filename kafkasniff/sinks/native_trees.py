@@ -12,16 +12,15 @@ from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import Renderer, program_for
+from kafkasniff.kafka.schema.codes import enum_names
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.enums import enum_names
-from kafkasniff.kafka.schema.layout import Field, Struct, topic_fields
+from kafkasniff.kafka.schema.definition import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.trees import ERROR_CODE, TIME, TIMES, Colours, EnumName, TreeStyle
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import shown_characters
+from kafkasniff.text.printable import Paint, shown_characters
 
 __all__ = ["NativeTrees"]
 

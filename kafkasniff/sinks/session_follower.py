@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionKey, session_fields
-from kafkasniff.kafka.schema.uuids import uuid_bytes
+from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.sessions import KnownSession, KnownSessions

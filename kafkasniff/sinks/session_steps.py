@@ -12,7 +12,7 @@ from typing import Final
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, SessionStep
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.native.caller import Program

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.kafka.schema.body_forms import LargeBody
+from kafkasniff.kafka.schema.context import LargeBody
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.native.text_columns import LAST, column_mark, day_mark
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
@@ -27,8 +27,7 @@ from kafkasniff.sinks.text_columns import (
     EndsTexts,
 )
 from kafkasniff.sinks.tree import body_tree, bytes_dump
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, printable, word
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
 if TYPE_CHECKING:

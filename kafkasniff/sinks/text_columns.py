@@ -13,8 +13,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.native.library import kernel
 from kafkasniff.native.text_columns import TextPadding, capture_mark, column_mark
 from kafkasniff.sinks.lines import ByteOutput
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import printable, word
+from kafkasniff.text.printable import Paint, printable, word
 
 __all__ = ["FILE_COLUMNS", "LINE_CACHE", "ColumnOutput", "ColumnWidths", "EncodedOutput", "EndsTexts", "column_widths"]
 

@@ -9,13 +9,12 @@ import codecs
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from kafkasniff.kafka.schema.errors import error_name
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.codes import error_name
+from kafkasniff.kafka.schema.definition import Field, Struct
 from kafkasniff.model import Body, Message
 from kafkasniff.redact.payload import stand_in_text
 from kafkasniff.sinks.names import enum_name, layout_inside, layout_of
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import display_width, printable
+from kafkasniff.text.printable import Paint, display_width, printable
 from kafkasniff.text.times import milliseconds_date
 
 __all__ = [

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.enrich.learned_facts import LearnedFacts
-from kafkasniff.model import Problem, Summary
+from kafkasniff.enrich.catalog import LearnedFacts
+from kafkasniff.model import NO_TIME, Problem, Summary
+from kafkasniff.packets import COLUMNS, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.spark.keys import TaskKeys
@@ -31,7 +32,6 @@ from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import parts
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
-from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 
 __all__ = ["BEGIN_VALUES", "END_VALUES", "ReadConnections", "ShardBegin", "ShardEnd"]
 

@@ -30,8 +30,8 @@ from kafkasniff.capture.timeline.splits import (
     parser_from,
 )
 from kafkasniff.errors import CaptureError
-from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.packets import PacketBatch
 
 __all__ = ["ReadProgress", "advance", "begin", "begins_as", "digest", "read_between", "split_between", "whole"]
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkasniff.errors import MissingPartError
-from kafkasniff.runtime.ownership import why_folder_refused
+from kafkasniff.runtime.confined_files import why_folder_refused
 from kafkasniff.text.printable import printable
 
 __all__ = ["MINIMUM", "find_java_home", "java_version"]

@@ -15,8 +15,8 @@ from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 from kafkasniff.model import Problem
+from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.spark.packet_places import rows_before
-from kafkasniff.tcp.packets import Note, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 
 __all__ = ["PlacedSecrets", "TaskKeys", "WaitingSecrets", "key_log_problems", "secrets_among"]

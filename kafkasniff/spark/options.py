@@ -10,7 +10,7 @@ import msgspec
 
 from kafkasniff.capture.timeline.locations import FileSelection
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.time_parsing import parse_moment
+from kafkasniff.filters.tree import parse_moment
 from kafkasniff.spark.tables import KAFKA_TABLES, NOTES, PACKETS, ddl, kafka_types
 
 __all__ = ["SourceOptions"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 
 __all__ = ["place_of", "rows_before"]
 

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import PlacedNote
 from kafkasniff.errors import UsageError
-from kafkasniff.model import Problem
+from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.packets import PacketBatch, connection_hash
 from kafkasniff.spark.tables import NOTES, PACKETS
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
-from kafkasniff.tcp.plan import connection_hash
 
 __all__ = [
     "NOTES_SCHEMA",

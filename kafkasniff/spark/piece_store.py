@@ -16,10 +16,10 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.model import NO_TIME
+from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.shard_rows import values_of
 from kafkasniff.spark.task_files import own_folder
-from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["BEGIN_INDEX", "COUNT_INDEX", "Piece", "PieceOnDisk", "PieceStore"]
 

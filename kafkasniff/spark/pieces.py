@@ -17,12 +17,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.engine.shards import shard_of_rows
+from kafkasniff.packets import COLUMNS, PACKET_BYTES, PacketBatch
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.packet_places import place_of, rows_before
 from kafkasniff.spark.packet_rows import packet_batches, payloads
 from kafkasniff.spark.piece_bytes import PiecePacker, unpacked
 from kafkasniff.spark.piece_store import COUNT_INDEX, Piece, PieceOnDisk
-from kafkasniff.tcp.packets import COLUMNS, PACKET_BYTES, PacketBatch
 
 __all__ = [
     "PIECES",

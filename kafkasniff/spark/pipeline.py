@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.lakehouse import LakeTables
 from kafkasniff.spark.run import SparkRun, of_rows, run_captures, survey
 from kafkasniff.spark.source import PlannedCaptures

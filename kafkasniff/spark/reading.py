@@ -14,13 +14,13 @@ import pyarrow as pa
 from kafkasniff.capture.timeline.locations import for_each, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, CapturePlan, Place, read_datagrams, read_notes, read_split
 from kafkasniff.capture.timeline.splits import ReadAt, Split
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.options import SPLIT_BYTES
 from kafkasniff.spark.packet_rows import packet_rows, secret_rows
 from kafkasniff.spark.pushdown import Condition, keeper
 from kafkasniff.spark.tables import PACKETS
 from kafkasniff.tables.exports.captures import SMALL_FILE, open_kept
-from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["PacketQuery", "Part", "earliest", "grouped", "packets_of", "parts_of", "read_part", "split_bytes"]
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.model import Problem
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
 from kafkasniff.spark.division import ShardSize, plan_parts
 from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
@@ -33,7 +33,6 @@ from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states, total
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tcp.packets import NO_TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
-from kafkasniff.runtime.stop_signals import ignored_hangup
+from kafkasniff.runtime.signals import ignored_hangup
 from kafkasniff.spark.failures import first_line
 from kafkasniff.spark.java import find_java_home
 

@@ -21,12 +21,12 @@ from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.timeline.locations import is_capture, listed, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
 from kafkasniff.errors import CaptureError, UsageError
-from kafkasniff.model import Problem
+from kafkasniff.model import NO_TIME, Problem
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, digest, read_between, split_between, whole
 from kafkasniff.spark.options import SourceOptions
 from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
 __all__ = ["CaptureStreamReader"]
 

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.fetch_sessions import HELD

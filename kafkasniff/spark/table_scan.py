@@ -16,7 +16,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.locations import FileSelection, find_captures
 from kafkasniff.capture.timeline.source import open_captures
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.spark.keys import TaskKeys
 from kafkasniff.spark.table_rows import OUTPUT_ROWS, STAGED_FOR

@@ -1,27 +1,18 @@
-"""Escaping of wire text: nothing that a peer sent reaches a terminal except as visible characters.
+"""Wire text that is safe to show, wrapped and coloured for terminals; what a mistyped word may mean.
 
-Terminal escapes, control characters, bidirectional overrides (CVE-2021-42574), invisible and unassigned characters
-become backslash escapes; so does the backslash, which keeps the result unambiguous. There is no markup to escape: the
-text sink writes plain strings with its own colour codes around them.
+Nothing that a peer sent reaches a terminal except as visible characters. Terminal escapes, control characters,
+bidirectional overrides (CVE-2021-42574), invisible and unassigned characters become backslash escapes; so does the
+backslash, which keeps the result unambiguous. There is no markup to escape: the text sink writes plain strings with its
+own colour codes around them.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 import unicodedata
-from typing import Final
-
-__all__ = [
-    "WORDS",
-    "WORD_WIDTH",
-    "clipped",
-    "cut",
-    "display_width",
-    "printable",
-    "shown_characters",
-    "visible_json",
-    "word",
-]
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
 WORD_WIDTH: Final = 64
 """Maximum length of a name (topic, group, client id …) in a line; Kafka's topic names have at most 249 characters."""
@@ -192,3 +183,82 @@ def clipped(text: str, width: int) -> str:
     while display_width(text) > width - 1:
         text = text[:-1]
     return f"{text}…"
+
+
+_CODE: Final = re.compile(r"\x1b\[[0-9;]*m")
+_WORD: Final = re.compile(r"([^ ]+|^)( *)")
+
+
+def wrapped(line: str, width: int, indent: int = 0) -> Iterator[str]:
+    """Parts of a line that fit. Later ones are indented as the first is, and by `indent` more.
+
+    Words stay whole: only a single one, such as a long name, may be wider than `width`. Codes of colours have no width.
+    """
+    plain = _plain(line)
+    after = " " * (len(plain) - len(plain.lstrip(" ")) + indent)
+    shown = ""
+    for word, gap in _WORD.findall(line):
+        if shown.strip() and display_width(_plain(shown + word)) > width:
+            yield shown.rstrip(" ")
+            shown = after
+        shown += word + gap
+    yield shown.rstrip(" ")
+
+
+def _plain(line: str) -> str:
+    """The line without codes of colours."""
+    return _CODE.sub("", line)
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """The word that begins with `word` or is closest to it; case, `-` and `_` don't matter. None: none is close."""
+    by_form = {_form(one): one for one in words}
+    form = _form(word)
+    close = [one for one in by_form if form and one.startswith(form)] or difflib.get_close_matches(form, by_form, n=1)
+    return by_form[close[0]] if close else None
+
+
+def suggestion(word: str, words: Iterable[str], otherwise: str = "") -> str:
+    """`; did you mean …?` if one of the words is close, else `; ` and `otherwise`, if that is not empty."""
+    close = closest(word, words)
+    if close is not None:
+        return f"; did you mean {close}?"
+    return f"; {otherwise}" if otherwise else ""
+
+
+def _form(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
+
+class Paint(NamedTuple):
+    """Codes before and after a word; empty strings without colours."""
+
+    error: str = ""
+    """Error names."""
+    warn: str = ""
+    """Problems."""
+    api: str = ""
+    request: str = ""
+    """The arrow of a request."""
+    response: str = ""
+    name: str = ""
+    """Field names in the tree."""
+    note: str = ""
+    """Annotations of values: enum names, dates."""
+    dim: str = ""
+    reset: str = ""
+
+
+PLAIN: Final = Paint()
+# Only SGR codes of the eight basic colours: they follow the terminal's own palette, light or dark.
+COLOUR: Final = Paint(
+    error="\x1b[1;31m",
+    warn="\x1b[33m",
+    api="\x1b[1m",
+    request="\x1b[36m",
+    response="\x1b[32m",
+    name="\x1b[36m",
+    note="\x1b[33m",
+    dim="\x1b[2m",
+    reset="\x1b[0m",
+)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["PROBLEM_KINDS"]
-
 PROBLEM_KINDS: Final = {
     "Captures": {
         "capture-broken": "the file violates its format; reading continues at the next valid packet if one is found",

@@ -6,8 +6,6 @@ from functools import lru_cache
 from time import gmtime, strftime
 from typing import Final
 
-__all__ = ["THREE_DIGITS", "clock_time", "date_of", "duration", "milliseconds_date", "rfc3339"]
-
 THREE_DIGITS: Final = tuple(f"{number:03d}" for number in range(1000))
 """`000` to `999`: a look-up takes a third of the time of formatting."""
 

@@ -12,9 +12,8 @@ import pyarrow as pa
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.kafka.connection.waits import Wait
-from kafkasniff.model import Exchange
+from kafkasniff.model import NO_TIME, Exchange
 from kafkasniff.native.links import UNKNOWN, Networks
-from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing.network import ExchangeNetwork, Trouble
 from kafkasniff.timing.phases import Bools, Ints, Marks, PartColumns, TimeParts, Waits, split
 from kafkasniff.timing.seen import EmittedExchange, SeenExchanges, of_columns, of_emitted, seen_exchange

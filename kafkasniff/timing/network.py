@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, Self
 
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.links import UNKNOWN, Network
-from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["ExchangeNetwork", "Trouble", "Vantage"]
 

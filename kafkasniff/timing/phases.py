@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.connection.waits import Wait, WaitReason
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.links import UNKNOWN
-from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["PARTS", "UNLIMITED", "Bools", "Ints", "Marks", "PartColumns", "TimeParts", "Waits", "split"]
 

@@ -14,12 +14,11 @@ from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import version_of
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import Wait, answers_at_once, throttle_ns, wait_of, wait_plan
-from kafkasniff.model import Direction, Exchange, Message
+from kafkasniff.model import NO_TIME, Direction, Exchange, Message
 from kafkasniff.native.exchanges import HAS_BATCHES, HAS_THROTTLE
 from kafkasniff.native.feed import NONE, VERSIONS
 from kafkasniff.tables.rows.column_rows import asked_waits, by_code, exchange_rows
 from kafkasniff.tables.rows.schemas import EXCHANGES
-from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing.phases import UNLIMITED, Bools, Ints, Waits
 
 __all__ = ["SUBJECTS", "EmittedExchange", "SeenExchanges", "of_columns", "of_emitted", "seen_exchange"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME
 from kafkasniff.tls.wording import EXPIRED, NOT_YET_VALID, OTHER_NAME
 
 if TYPE_CHECKING:

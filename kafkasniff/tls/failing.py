@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkasniff.tcp.segments import Closed
 from kafkasniff.tls.half import Half
+from kafkasniff.tls.items import Closed
 from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.record import APPLICATION_DATA, Record
 from kafkasniff.tls.wording import (

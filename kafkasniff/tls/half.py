@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
-from kafkasniff.tcp.segments import Gap
 from kafkasniff.tls.handshake import TLS13, HandshakeBuffer
+from kafkasniff.tls.items import Gap
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.protection import (
     Epoch,

@@ -17,22 +17,11 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.model import TlsHandshake
-from kafkasniff.tcp.segments import (
-    NO_TIME,
-    Closed,
-    Gap,
-    Item,
-    Late,
-    Rejected,
-    Segment,
-    Started,
-    TcpProblem,
-    Wrapped,
-)
+from kafkasniff.model import NO_TIME, TlsHandshake
 from kafkasniff.tls.descriptions import alert_name
 from kafkasniff.tls.failing import why_failed
 from kafkasniff.tls.half import Half, Loss
+from kafkasniff.tls.items import Closed, Gap, Item, Late, Rejected, Segment, Started, TcpProblem, Wrapped
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.readiness import is_clear, next_ready

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from typing import Final
 
-from kafkasniff.model import TlsTurns
-from kafkasniff.tcp.segments import NO_TIME, Segment
+from kafkasniff.model import NO_TIME, TlsTurns
+from kafkasniff.tls.items import Segment
 
 __all__ = ["MAX_BUCKETS", "Turns"]
 

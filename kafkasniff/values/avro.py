@@ -29,8 +29,6 @@ from kafkasniff.values.schemas import (
     finite,
 )
 
-__all__ = ["NODES_PER_BYTE", "NODES_PER_VALUE", "AvroReader"]
-
 NODES_PER_BYTE: Final = 4
 NODES_PER_VALUE: Final = 10_000
 """Parts (fields, elements, entries) of a value, per byte and in addition: only nulls and empty records take no byte."""

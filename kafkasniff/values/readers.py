@@ -1,18 +1,75 @@
-"""Readers of values by schema: each schema is asked for and compiled once."""
+"""Readers of values by schema: each schema is asked for and compiled once; values of JSON Schema need none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from kafkasniff.errors import UsageError
 from kafkasniff.values.avro import AvroReader
-from kafkasniff.values.json_schema import JsonReader
 from kafkasniff.values.registries import Registry, RegistryError, path_of, schema_at
-from kafkasniff.values.schemas import MAX_SCHEMA, Reference, RegisteredSchema, SchemaError, ValueReader
+from kafkasniff.values.schemas import (
+    FIRST_MESSAGE,
+    MAX_DEPTH,
+    MAX_SCHEMA,
+    DecodedValue,
+    MalformedValueError,
+    MessagePlace,
+    Reference,
+    RegisteredSchema,
+    SchemaError,
+    SchemaKind,
+    ValueReader,
+)
 
-__all__ = ["Readers", "file_reader", "references_of"]
+_OPENING: Final = (b"{", b"[")
+
+
+class JsonReader:
+    """Decodes values that are JSON. Whether they follow the schema is not checked."""
+
+    kind: SchemaKind = "JSON"
+
+    def __init__(self, schema: str) -> None:
+        self._name = _title(schema)
+
+    def read(self, data: bytes, start: int, _place: MessagePlace = FIRST_MESSAGE) -> DecodedValue:
+        """Decode `data[start:]`. Raises MalformedValueError."""
+        text = data[start:]
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise MalformedValueError(f"it is not JSON: {error}") from None
+        if sum(map(text.count, _OPENING)) > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+            raise MalformedValueError(f"nested more than {MAX_DEPTH} levels deep")
+        return DecodedValue(self._name, value)
+
+
+def _title(schema: str) -> str | None:
+    try:
+        parsed = orjson.loads(schema)
+    except orjson.JSONDecodeError:
+        return None
+    title = parsed.get("title") if isinstance(parsed, dict) else None
+    return title if isinstance(title, str) else None
+
+
+def _depth(value: Any) -> int:
+    """Levels of lists and objects."""
+    levels, inside = 0, [value]
+    while inside:
+        levels += any(isinstance(one, list | dict) for one in inside)
+        inside = [
+            item
+            for one in inside
+            if isinstance(one, list | dict)
+            for item in (one if isinstance(one, list) else one.values())
+        ]
+    return levels
+
 
 VALUE_FILE: Final = "value"
 """Name of a Protobuf file that no other one imports: registries have none."""

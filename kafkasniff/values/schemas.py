@@ -7,22 +7,6 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-__all__ = [
-    "FIRST_MESSAGE",
-    "MAX_DEPTH",
-    "MAX_SCHEMA",
-    "MAX_VALUE",
-    "DecodedValue",
-    "MalformedValueError",
-    "MessagePlace",
-    "Reference",
-    "RegisteredSchema",
-    "SchemaError",
-    "SchemaKind",
-    "ValueReader",
-    "finite",
-]
-
 MAX_SCHEMA: Final = 1 << 20
 """Bytes of a schema that are read; those of code generators have some 100 kB."""
 MAX_VALUE: Final = 1 << 20

@@ -19,7 +19,7 @@ from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.confined_files import open_any_folder
-from kafkasniff.runtime.random_access import LocalFile
+from kafkasniff.runtime.object_store import LocalFile
 from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows.schemas import EXCHANGES, PARTITION
 from tests.choice import fewer

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from kafkasniff.capture import open_captures
 from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import Note, PacketBatch
+from kafkasniff.packets import Note, PacketBatch
 
 
 class Row(NamedTuple):

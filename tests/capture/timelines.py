@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.parts import Place, PlacedNote
-from kafkasniff.tcp.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import Note, PacketBatch
 from tests.capture.files import START, block, enhanced, interface, option, pcap_header, pcap_record, section, simple
 from tests.capture.reading import Row, batch_rows
 from tests.capture.segments import marked, segment

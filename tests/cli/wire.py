@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.cli.person import PATIENCE
 from tests.craft.batches import batch
 from tests.craft.samples import mixed

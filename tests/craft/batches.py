@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
+from kafkasniff.packets import COLUMNS, PacketBatch
 from tests.craft.packet import Packet, packed
 
 

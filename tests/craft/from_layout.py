@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema import data_schemas
-from kafkasniff.kafka.schema.encoder import encode
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.apis.kafka_json import encode
+from kafkasniff.kafka.schema.definition import Struct
+from kafkasniff.kafka.schema.schema import data_schema
 from tests.craft.kafka_bytes import request, response
 
 
@@ -36,6 +36,6 @@ def response_bytes(api_key: int, version: int, correlation_id: int, /, **values:
 
 def data_bytes(name: str, version: int, /, **values: Any) -> bytes:
     """The fields of a `data` block."""
-    schema = data_schemas.data_schema(name, version)
+    schema = data_schema(name, version)
     assert schema is not None
     return encoded(schema.root, values)

@@ -16,9 +16,9 @@ from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
-from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 

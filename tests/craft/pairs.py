@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Message, Problem, Status
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 

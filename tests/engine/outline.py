@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Problem, SaslToken
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation, Side

@@ -16,10 +16,11 @@ from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import shows_nothing
 from kafkasniff.filters import Selector
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.kafka.messages.rendered import Renderer
-from kafkasniff.model import Exchange, Lines, Message, Summary
+from kafkasniff.model import NO_TIME, Exchange, Lines, Message, Summary
 from kafkasniff.native import kernel
+from kafkasniff.packets import PacketBatch
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.sinks.csv import CSV, CsvSink
@@ -28,7 +29,6 @@ from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.oracle.inspector import ByPython
 
 

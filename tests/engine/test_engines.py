@@ -10,11 +10,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import Connection, Exchange
+from kafkasniff.model import NO_TIME, Connection, Exchange
 from kafkasniff.native import kernel
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME
 from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch

@@ -9,9 +9,9 @@ import pytest
 from kafkasniff.engine import emitting
 from kafkasniff.engine.emitting import SLICE
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
+from kafkasniff.kafka.connection.events import CLOSED_BEFORE
 from kafkasniff.model import Exchange, Message, Problem
-from kafkasniff.tcp.packets import Note
+from kafkasniff.packets import Note
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import STEP_NS, Conversation, Side

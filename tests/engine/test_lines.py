@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.kafka.connection.detail import Level
-from kafkasniff.kafka.schema.uuids import uuid_text
+from kafkasniff.kafka.connection.events import Level
+from kafkasniff.kafka.schema.codes import uuid_text
 from kafkasniff.redact.payload import Payload
 from tests.choice import one_in
 from tests.conftest import shipped_captures

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from kafkasniff.engine import lines_ahead
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.native import caller
+from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks import native_lines
-from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch

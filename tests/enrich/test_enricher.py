@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
+import orjson
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.enricher import MAX_KINDS
+from kafkasniff.enrich.enricher import MAX_KINDS, RenderedBodies
 from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.model import Endpoint, Message, Summary
+from kafkasniff.model import Direction, Endpoint, Message, Summary
 from tests.craft.batches import batch
 from tests.enrich.talks import ORDERS, admin, both, consumer, events, exchanges, messages
 
@@ -149,3 +153,57 @@ def test_truncated_and_wrong_bodies() -> None:
     assert len(unknown._plans) <= MAX_KINDS
     nothing: list[Message] = []
     assert enricher.feed(nothing) is nothing
+
+
+KNOWN, OWN, OTHER = "AAECAwQFBgcICQoLDA0ODw", "EBESExQVFhcYGRobHB0eHw", "ICEiIyQlJicoKSorLC0uLw"
+NAMES = {KNOWN: 'orders "é\\\n', OWN: "__consumer_offsets"}
+
+
+def rendered_and_read(key: int, version: int, direction: Direction, body: Any) -> tuple[str | None, str]:
+    """The text with names, and that of the body that was read for them."""
+    text = orjson.dumps(body).decode()
+    read = orjson.loads(text)
+    RenderedBodies(NAMES).name_body(key, version, direction, read)
+    return RenderedBodies(NAMES).name_text(key, version, direction, text), orjson.dumps(read).decode()
+
+
+texts = st.sampled_from(["", "x", f'"topic_id":"{KNOWN}"', "_x", "\\", '{"topic_id":', "é"])
+TOPICS = st.lists(
+    st.tuples(st.sampled_from([KNOWN, OTHER, "AAAAAAAAAAAAAAAAAAAAAA"]), st.booleans(), st.integers(-1, 9), texts),
+    max_size=4,
+)
+
+
+@given(TOPICS, texts)
+def test_a_text_gets_the_names_that_its_body_would_get(found: Any, rack: str) -> None:
+    asked = [
+        {
+            "topic_id": one,
+            **({"_topic_name": NAMES[KNOWN]} if named and one == KNOWN else {}),
+            "partitions": [{"partition": number, "note": text}],
+        }
+        for one, named, number, text in found
+    ]
+    named, read = rendered_and_read(1, 13, "request", {"session_id": 0, "topics": asked, "rack_id": rack})
+    assert named in {None, read}
+    assert named is not None or "_x" in {rack, *(text for *_, text in found)}
+
+
+def test_a_name_is_escaped() -> None:
+    named, read = rendered_and_read(1, 13, "response", {"responses": [{"topic_id": KNOWN, "partitions": []}]})
+    assert named == read
+    assert json.loads(named or "")["responses"][0]["_topic_name"] == NAMES[KNOWN]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ((1, 13, "request"), {"topics": [{"topic_id": OWN, "partitions": []}]}),
+        ((1, 13, "request"), {"topics": [{"topic_id": KNOWN}], "_session": {}}),
+        ((3, 12, "response"), {"topics": [{"name": "orders", "topic_id": KNOWN}]}),
+        ((1, None, "request"), {"topics": [{"topic_id": KNOWN}]}),
+    ],
+)
+def test_a_body_that_has_to_be_read(kind: tuple[int, int, Direction], body: Any) -> None:
+    """The brokers' own topics have records with a meaning; other fields may name the topic already."""
+    assert rendered_and_read(*kind, body)[0] is None

@@ -8,7 +8,7 @@ from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import NamePlan, data_plan, leaves_alone, message_plan, named_topics
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.definition import Field, Struct
 from kafkasniff.model import Direction, Message
 from tests.vectors.reader import Vector, vectors
 

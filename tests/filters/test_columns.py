@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kafkasniff.filters import And, Candidate, Compare, Not, Or, compiled
 from kafkasniff.filters.columns import FALSE, NONE, TRUE, Bools, FieldColumn, column_test
 from kafkasniff.filters.fields import LATE
-from kafkasniff.filters.time_parsing import Moment
-from kafkasniff.filters.tree import Predicate
+from kafkasniff.filters.tree import Moment, Predicate
 from kafkasniff.model import Exchange
 from tests.sinks.messages import TIME_NS, message
 

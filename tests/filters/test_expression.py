@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pickle
 import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from kafkasniff import filters
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Compare, Moment, needs_records
-from kafkasniff.filters.expression import MAX_PATTERN, parse_filter
+from kafkasniff.filters.expression import MAX_DIGITS, MAX_PATTERN, SIZES, parse_filter
 from kafkasniff.filters.fields import FIELDS
-from kafkasniff.filters.literals import MAX_DIGITS
-from kafkasniff.filters.syntax import MAX_LENGTH
+from kafkasniff.filters.syntax import MAX_DEPTH, MAX_LENGTH
 from kafkasniff.filters.tree import needs_topic_names
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
@@ -280,3 +283,123 @@ def test_the_commands_of_the_page_select_something() -> None:
         done = command("decode", "-q", "--format", "json", "--filter", expression, ROOT / capture)
         assert (done.code, done.err) == (0, "")
         assert {line["type"] for line in done.objects} == {"request", "response"}, expression
+
+
+def test_sizes() -> None:
+    for unit, size in SIZES.items():
+        assert parse_filter(f"size > 3{unit}") == Compare("size", ">", 3 * size)
+        assert str(size).strip("0") == "1" or (size & (size - 1) == 0 and "i" in unit)
+    for unit in (*SIZES, "ns", "us", "ms", "s", "m"):
+        assert f"`{unit}`" in PAGE
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (f"request.max_wait_ms == {2**63 - 1}", 2**63 - 1),
+        ("latency_ms == 0.000001", 1),
+        ("latency_ms == -1.5s", -1_500_000_000),
+        ("throttle_time_ms == 1500us", 1.5),
+        ("api_version == 9.0", 9),
+    ],
+)
+def test_whole_numbers_keep_their_digits(expression: str, value: float) -> None:
+    assert parse_filter(expression) == Compare(expression.split(maxsplit=1)[0], "==", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("10", 10_000_000),
+        ("10ms", 10_000_000),
+        ("1.5s", 1_500_000_000),
+        (".5s", 500_000_000),
+        ("250us", 250_000),
+        ("250 µs", 250_000),
+        ("7ns", 7),
+        ("2m", 120_000_000_000),
+        ("0.1", 100_000),
+    ],
+)
+def test_durations(text: str, nanoseconds: int) -> None:
+    assert filters.parse_duration(text) == nanoseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "nanoseconds"),
+    [
+        ("2026-11-21T04:00:00Z", 1_795_233_600_000_000_000),
+        ("2026-11-21t04:00:00.123456789z", TIME_NS),
+        ("2026-11-21 04:00", 1_795_233_600_000_000_000),
+        ("2026-11-21T05:30:00+01:30", 1_795_233_600_000_000_000),
+        ("1969-12-31T23:59:59.5Z", -500_000_000),
+    ],
+)
+def test_times(text: str, nanoseconds: int) -> None:
+    assert filters.parse_moment(text) == nanoseconds
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)))
+def test_times_match_datetime(moment: datetime) -> None:
+    wanted = int(moment.replace(microsecond=0, tzinfo=UTC).timestamp()) * 10**9 + moment.microsecond * 1000
+    assert filters.parse_moment(moment.isoformat() + "Z") == wanted
+
+
+def test_invalid_times_and_durations() -> None:
+    for parse, texts in (
+        (filters.parse_duration, ("", "ms", "-1", "1w", "1 000", "1e3", "inf")),
+        (filters.parse_moment, ("", "noon", "25:00", "2026-13-01T00:00:00Z", "2026-11-21", "+", "+x", "04:60")),
+    ):
+        for text in texts:
+            with pytest.raises(UsageError):
+                parse(text)
+
+
+def test_escapes() -> None:
+    assert parse_filter(r'topic == "a\"b\\c\n\x41\u00e9"') == Compare("topic", "==", 'a"b\\c\nAé')
+    assert parse_filter(r"topic == 'it\'s'") == Compare("topic", "==", "it's")
+    assert parse_filter(r'topic =~ "\d\.\"\\"') == Compare("topic", "=~", r"\d\.\"\\")
+    assert holds(r'topic =~ "\""', exchange(message(body={"topic_data": [{"name": 'a"b'}]}), None)) is True
+
+
+TRUE, FALSE = "connection == 3", "connection == 4"
+
+
+def structures() -> st.SearchStrategy[str]:
+    """Boolean expressions in words that Python shares, with no more parentheses than are drawn."""
+    return st.recursive(
+        st.sampled_from([TRUE, FALSE]),
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["and", "or"]), inner).map(" ".join),
+            inner.map("({})".format),
+            inner.map("not {}".format),
+        ),
+        max_leaves=12,
+    )
+
+
+@given(structures(), st.booleans())
+@example(f"{TRUE} or {TRUE} and {FALSE}", False)
+@example(f"not {TRUE} or {TRUE}", True)
+@example(f"not {FALSE} and {FALSE}", False)
+def test_precedence_as_in_python(structure: str, signs: bool) -> None:
+    expected = eval(structure.replace(TRUE, "True").replace(FALSE, "False"))  # our own two words
+    if signs:
+        structure = structure.replace("and", "&&").replace("or", "||").replace("not", "!")
+    assert holds(structure) is expected
+
+
+@pytest.mark.parametrize(("opening", "closing"), [("(", ")"), ("not ", ""), ("!", ""), ("!(", ")")])
+def test_depth_is_bounded(opening: str, closing: str) -> None:
+    deep = MAX_DEPTH // len(opening.strip().replace("not", "!"))
+    assert holds(f"{opening * deep}api == 0{closing * deep}") in (True, False)
+    with pytest.raises(UsageError, match="more than 64 nested parentheses and negations"):
+        parse_filter(f"{opening * (deep + 1)}api == 0{closing * (deep + 1)}")
+
+
+def test_breadth_is_bounded_by_the_length_only() -> None:
+    many = " or ".join(["api == 1"] * 1300)
+    assert holds(many) is False
+    numbers = ",".join(str(number) for number in range(10, 4000))
+    assert len(numbers) > MAX_LENGTH
+    assert holds(f"connection in ({numbers[:16_000].rpartition(',')[0]})") is False

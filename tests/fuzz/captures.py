@@ -23,7 +23,7 @@ from kafkasniff.capture.formats.raw import Parsed
 from kafkasniff.capture.timeline.planning import pieces, plan
 from kafkasniff.capture.timeline.splits import open_split, open_whole
 from kafkasniff.errors import CaptureError
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
+from kafkasniff.packets import COLUMNS, PacketBatch
 from tests.capture import files as pcapng
 from tests.capture.segments import frames
 from tests.craft.samples import mixed

@@ -13,18 +13,15 @@ import orjson
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
 from kafkasniff.kafka.embedded import group_protocol
-from kafkasniff.kafka.embedded.framed_records import read_framed
-from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_topic
-from kafkasniff.kafka.embedded.metadata_records import interpret_metadata
+from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_metadata, interpret_topic, read_framed
 from kafkasniff.kafka.embedded.otlp import read_metrics
 from kafkasniff.kafka.embedded.sasl_messages import describe_message
 from kafkasniff.kafka.embedded.telemetry import push_telemetry_request
 from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_record
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
-from kafkasniff.kafka.schema.memory import GroupProtocol
+from kafkasniff.kafka.records.record_list import VALUE_SCHEMAS, control_record
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, GroupProtocol
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redacted_content
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import Said, conversations, spread, vectors_of
 from tests.fuzz.intake import Intake

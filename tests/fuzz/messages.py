@@ -13,8 +13,7 @@ from typing import Final
 import orjson
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
-from kafkasniff.kafka.messages.message_header import request_header
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.sinks.jsonl import body_json

@@ -15,8 +15,8 @@ import numpy as np
 from kafkasniff.engine.roles import ExchangeKinds, exchange_kind
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.messages.problem_words import wordings
-from kafkasniff.kafka.schema.layout import Field
+from kafkasniff.kafka.messages.rendered import wordings
+from kafkasniff.kafka.schema.definition import Field
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import Columns
 from kafkasniff.native.exchanges import ExchangeReader

@@ -12,7 +12,7 @@ import ctypes
 import random
 from typing import Any, Final
 
-from kafkasniff.kafka.records.control_records import control_types
+from kafkasniff.kafka.records.record_list import control_types
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import control_rows

@@ -17,11 +17,11 @@ from kafkasniff.engine.wanted_bodies import EVERY_BODY
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing, teaches
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
-from kafkasniff.kafka.connection.detail import Detail
+from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.rendered import Renderer
+from kafkasniff.kafka.schema.codes import uuid_text
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.uuids import uuid_text
 from kafkasniff.model import Direction, Endpoint
 from kafkasniff.native import kernel
 from kafkasniff.native.exchanges import ExchangeReader
@@ -36,7 +36,7 @@ from kafkasniff.sinks.native_trees import NativeTrees
 from kafkasniff.sinks.session_follower import session_json, topics_of
 from kafkasniff.sinks.session_steps import known_session
 from kafkasniff.sinks.summaries.compiled import table_of
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.conftest import shipped_captures
 from tests.engine.shown import shown
 from tests.engine.talks import packets_of, talks

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import orjson
 
-from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
-from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS
-from kafkasniff.kafka.records.record_batch import HEADER_SIZE, Batch
+from kafkasniff.kafka.record_facts import add_schema_ids
+from kafkasniff.kafka.records.batches import HEADER_SIZE, Batch
+from kafkasniff.kafka.records.record_list import VALUE_SCHEMAS
 from kafkasniff.kafka.records.record_sets import decode_held, decode_records, decode_unaligned, find_batches
 from kafkasniff.kafka.schema.context import MAX_RECORDS, DecodeContext, DecodeOptions
 from kafkasniff.sinks.jsonl import body_json

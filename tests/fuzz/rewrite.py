@@ -10,7 +10,7 @@ from base64 import b64decode, urlsafe_b64decode
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.definition import Field, Struct
 from tests.craft.kafka_bytes import unsigned_varint
 
 __all__ = ["rewritten"]

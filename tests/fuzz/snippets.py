@@ -11,12 +11,17 @@ from typing import Final
 
 from kafkasniff.cli.options.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
 from kafkasniff.errors import UsageError
-from kafkasniff.filters.short_forms import host_text
-from kafkasniff.filters.time_parsing import parse_duration, parse_moment
+from kafkasniff.filters.tree import host_text, parse_duration, parse_moment
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer, name_protocol
-from kafkasniff.kafka.messages.plausibility import judge_request, may_begin_request
+from kafkasniff.kafka.messages.plausibility import (
+    MAX_PROLOGUE,
+    is_gssapi_token,
+    judge_request,
+    may_begin_request,
+    name_answer,
+    name_protocol,
+    proxy_prologue,
+)
 from kafkasniff.text.printable import printable, visible_json, word
 from tests.fuzz.intake import Intake
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message

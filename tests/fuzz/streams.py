@@ -14,9 +14,9 @@ from typing import Any, Final
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.model import Exchange, Message, Problem, SaslToken, Summary
+from kafkasniff.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.text import TextSink
-from kafkasniff.tcp.packets import ACK, FIN, RST, SYN, PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.craft import kafka_bytes as kafka
 from tests.fuzz.corpus import Said, conversations, spread

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.definition import Field, Struct
 from tests.craft.kafka_bytes import unsigned_varint
 
 SIZES = {"int8": 1, "int16": 2, "error": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8}

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, data_definitions, data_schema
 
 
 def schemas_of(key: int) -> Iterator[Schema]:

@@ -19,7 +19,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.baseline.inputs import DISTURBANCES, shipped
 from tests.craft.batches import batch
 from tests.craft.packet import Packet

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Summary
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.craft.packet import SEQUENCE, Packet
 
 __all__ = ["corrupted", "results", "split"]

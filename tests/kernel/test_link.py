@@ -9,8 +9,8 @@ import pytest
 
 from kafkasniff.engine import stream_feeding
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.model import NO_TIME
 from kafkasniff.tables.rows.transport import transport_rows
-from kafkasniff.tcp.packets import NO_TIME
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet

@@ -13,8 +13,8 @@ import pytest
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Endpoint, Exchange, SaslToken
 from kafkasniff.native.links import UNKNOWN, Network
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.rows.transport import TransportRows
-from kafkasniff.tcp.packets import PacketBatch
 from tests.baseline.inputs import DISTURBANCES
 from tests.choice import fewer, some_pairs
 from tests.craft import damage

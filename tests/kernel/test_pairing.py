@@ -10,10 +10,10 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.apis.dissectors import api_keys
-from kafkasniff.kafka.messages.message_header import request_header
+from kafkasniff.kafka.messages.message import request_header
 from kafkasniff.kafka.messages.message_spans import message_spans
 from kafkasniff.model import Exchange, Message
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch

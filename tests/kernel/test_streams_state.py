@@ -11,7 +11,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.stream_questions import StreamQuestions
-from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.native.library import kernel
 from kafkasniff.native.links import Follows
 from kafkasniff.tables.checkpoint import dump, load

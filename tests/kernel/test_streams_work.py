@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.fuzz.costs.streams import alive, exchange, heartbeat
 from tests.fuzz.costs.wire import Talk, Wire

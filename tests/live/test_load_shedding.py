@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.detail import LeftOut, Level
+from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.live.load_shedding import Pressure, left_out_line
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.choice import examples
 from tests.craft.batches import batch
 from tests.craft.samples import mixed

@@ -20,7 +20,7 @@ from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
 from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.live.scenes import SECOND, START_NS, Scene, Talk, fetched_body, produce_body

@@ -10,18 +10,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
+from kafkasniff.kafka.record_facts import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.record_facts import TRACE_KINDS
 from kafkasniff.kafka.records import record_list, record_sets
-from kafkasniff.kafka.schema.body_problems import add_noted, walk_ended
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, Ended, Odd
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.packed import Decoder, decoder_of
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.kafka.schema.walker import Walk, walk
-from kafkasniff.kafka.schema.wire import Ended, Odd
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
+from kafkasniff.kafka.schema.walker import Walk, add_noted, walk, walk_ended
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Made, Program

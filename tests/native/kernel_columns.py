@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
+from kafkasniff.kafka.record_facts import TRACE_HEADERS
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
 from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME

@@ -19,14 +19,12 @@ from benchmarks.trouble_messages import odd_pairs
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records import record_sets
-from kafkasniff.kafka.schema import body_problems, packed, schema, walker
-from kafkasniff.kafka.schema.body_problems import NOT_TEXT, NUMBERED, Template
-from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema import packed, schema, walker
+from kafkasniff.kafka.schema.context import MAX_PROBLEMS, MAX_UNKNOWN_TAGS, DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import ops_of
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.spans import Span
-from kafkasniff.kafka.schema.wire import MAX_UNKNOWN_TAGS
+from kafkasniff.kafka.schema.walker import NOT_TEXT, NUMBERED, Span, Template
 from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import DEEP, fewer
 from tests.craft.kafka_bytes import unsigned_varint
@@ -239,10 +237,10 @@ def test_many_problems_and_unknown_tags_are_left_to_the_walker() -> None:
 
 def test_numbers_of_problems_are_the_kernels() -> None:
     """By the names in the kernel's source."""
-    source = (Path(body_problems.__file__).parents[2] / "kernel" / "walk_notes.zig").read_text()
+    source = (Path(walker.__file__).parents[2] / "kernel" / "walk_notes.zig").read_text()
     inside = source.split("const Problem = enum(u16) {")[1].split("};")[0]
     stated = [line.strip().rstrip(",").split(" = ") for line in inside.splitlines() if " = " in line]
-    names = {id(value): name for name, value in vars(body_problems).items() if isinstance(value, Template)}
+    names = {id(value): name for name, value in vars(walker).items() if isinstance(value, Template)}
     assert [(name.upper(), int(at)) for name, at in stated] == [
         (names[id(template)], at) for at, template in enumerate(NUMBERED, start=1)
     ]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel, names, sessions
 from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields

@@ -6,8 +6,8 @@ import struct
 from random import Random
 from typing import Final
 
-from kafkasniff.kafka.records.control_records import VALUE_SCHEMAS, control_types
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
+from kafkasniff.kafka.records.record_list import VALUE_SCHEMAS, control_types
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.native import kernel
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import agree

@@ -17,7 +17,7 @@ from kafkasniff.capture.link import decode
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.native import kernel
 from kafkasniff.native.headers import find_blocks, read_headers
-from kafkasniff.tcp.packets import COLUMNS
+from kafkasniff.packets import COLUMNS
 from tests.choice import fewer
 
 

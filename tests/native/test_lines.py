@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.layout import FORMATS, Field
+from kafkasniff.kafka.schema.definition import FORMATS, Field
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel
 from kafkasniff.native.summaries import SummaryTable
+from kafkasniff.packets import PacketBatch
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
-from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import fewer, one_in
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import agree

@@ -12,7 +12,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.native.streams import StreamEngine
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.samples import mixed

@@ -1,4 +1,4 @@
-"""Schema ids and trace ids of records by the kernel: what `schema_registry.py` and `trace_ids.py` read."""
+"""Schema ids and trace ids of records by the kernel: what `record_facts.py` reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.record_facts.trace_ids import MAX_TRACE_IDS
+from kafkasniff.kafka.record_facts import MAX_TRACE_IDS
 from kafkasniff.redact.payload import SHOWN, Payload
 from tests.choice import examples
 from tests.craft.batches import batch

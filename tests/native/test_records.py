@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.messages.rendered import Renderer
-from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
+from kafkasniff.kafka.record_facts import add_schema_ids
 from kafkasniff.kafka.records.record_sets import decode_records
-from kafkasniff.kafka.schema.body_forms import RenderedRecords
-from kafkasniff.kafka.schema.connect_configs import withhold_secrets
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderedRecords, RenderingOptions
+from kafkasniff.kafka.schema.secrets import withhold_secrets
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, json_default

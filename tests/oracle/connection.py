@@ -6,8 +6,8 @@ import numpy as np
 
 from kafkasniff.engine.connection_stats import Account, Endpoints
 from kafkasniff.engine.followed import REASONS, FollowedConnection, FollowedEnd
-from kafkasniff.tcp.segments import Closed
 from kafkasniff.tls.gate import TlsGate
+from kafkasniff.tls.items import Closed
 from tests.oracle.kafka.connection import KafkaConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.connection import TcpConnection

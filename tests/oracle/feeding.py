@@ -10,10 +10,10 @@ from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.message_table import Collected, Keyed, begins_exchange
-from kafkasniff.model import Problem
+from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.links import Links
-from kafkasniff.tcp.packets import PacketBatch
-from kafkasniff.tcp.segments import NO_TIME, Closed, Item
+from kafkasniff.packets import PacketBatch
+from kafkasniff.tls.items import Closed, Item
 from tests.oracle.connection import OracleConnection
 from tests.oracle.kafka.recognition import ConnectionOptions
 from tests.oracle.tcp.reassembly import Delta, Reassembler

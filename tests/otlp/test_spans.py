@@ -15,8 +15,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.metrics import LATENCY_BUCKETS, Metrics
 from kafkasniff.model import Endpoint, ErrorCode, Exchange, Message
 from kafkasniff.otlp import spans
-from kafkasniff.otlp.measurements import metrics_data
-from kafkasniff.otlp.spans import observer, span_of
+from kafkasniff.otlp.spans import metrics_data, observer, span_of
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.conversation import Conversation

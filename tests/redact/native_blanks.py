@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native import kernel

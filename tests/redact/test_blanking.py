@@ -11,9 +11,7 @@ from kafkasniff import decode_request as decode_request_of
 from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.redact.copied import Copied
-from kafkasniff.redact.message import Blanker
-from kafkasniff.redact.records import keep_records
+from kafkasniff.redact.message import Blanker, Copied, keep_records
 from tests.craft import kafka_bytes as kafka
 from tests.kafka.records_craft import GZIP, Record, batch_of, message, wrapper
 

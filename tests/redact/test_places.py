@@ -13,8 +13,8 @@ from kafkasniff.capture.write import patched_file
 from kafkasniff.capture.write.patched_file import PatchedFile
 from kafkasniff.native import kernel
 from kafkasniff.native.blanking import PIECE, PLACE, StreamPieces
-from kafkasniff.redact import places as places_of
-from kafkasniff.redact.places import Places
+from kafkasniff.redact import stream_reading as places_of
+from kafkasniff.redact.stream_reading import Places
 from tests.craft.packet import checksum
 
 HEADER = 20

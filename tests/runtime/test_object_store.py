@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from obstore.store import MemoryStore
 
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime import object_store, random_access
+from kafkasniff.runtime import object_store
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore
-from kafkasniff.runtime.random_access import RemoteFile
+from kafkasniff.runtime.object_store import ChangedObjectError, ObjectStore, RemoteFile
 from tests.object_store import boto3_client, bucket
 
 __all__ = ["bucket"]
@@ -122,15 +121,15 @@ class Store:
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(random_access, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(random_access, "MAX_BLOCKS", 4)
+    monkeypatch.setattr(object_store, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(object_store, "MAX_BLOCKS", 4)
 
 
 @given(st.lists(st.tuples(st.integers(0, 1400), st.integers(0, 1400)), min_size=1, max_size=20))
 def test_any_reads(reads: list[tuple[int, int]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(random_access, "BLOCK_BYTES", 100)
-        patch.setattr(random_access, "MAX_BLOCKS", 4)
+        patch.setattr(object_store, "BLOCK_BYTES", 100)
+        patch.setattr(object_store, "MAX_BLOCKS", 4)
         file = Store().file()
         for offset, size in reads:
             assert file.read(size, offset) == CONTENT[offset : offset + size]

@@ -10,8 +10,7 @@ import threading
 
 import pytest
 
-from kafkasniff.runtime.stop_signals import STOP_SIGNALS, honoured_signals, ignored_hangup
-from kafkasniff.runtime.wakeup import woken_by_signals
+from kafkasniff.runtime.signals import STOP_SIGNALS, honoured_signals, ignored_hangup, woken_by_signals
 
 PATIENCE = 60
 PROGRAM = """

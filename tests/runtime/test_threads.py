@@ -11,8 +11,8 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.read_ahead import ReadAhead
 from kafkasniff.errors import UsageError
+from kafkasniff.packets import COLUMNS
 from kafkasniff.runtime.threads import RESERVE, Threads
-from kafkasniff.tcp.packets import COLUMNS
 
 CAPTURES = Path(__file__).resolve().parents[2] / "captures"
 

@@ -21,8 +21,7 @@ from kafkasniff.sinks.jsonl import (
     message_object,
 )
 from kafkasniff.sinks.tree import _Tree
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import printable
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, printable
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.sinks.messages import message

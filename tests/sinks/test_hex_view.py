@@ -16,7 +16,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.kafka.messages.message import decode_request
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.sinks.hex_view import SHOWN_FIELDS, HexView
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import shipped_captures

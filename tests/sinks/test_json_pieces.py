@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.schema.body_forms import LargeBody, RenderedRecords
+from kafkasniff.kafka.schema.context import LargeBody, RenderedRecords
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks import json_pieces, jsonl
 from kafkasniff.sinks.json_pieces import BytesForm, Pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep
-from kafkasniff.kafka.apis.named_apis import FETCH
+from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.model import Endpoint
 from kafkasniff.native import kernel
 from kafkasniff.native import sessions as native_sessions

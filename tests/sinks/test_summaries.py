@@ -14,7 +14,7 @@ from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions, rate
 from kafkasniff.sinks.tree import body_tree
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from tests.choice import fewer
 from tests.kafka.encode import Encoder, Plan
 from tests.sinks.messages import BATCH, message

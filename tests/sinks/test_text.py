@@ -12,7 +12,7 @@ from kafkasniff.sinks import text_columns
 from kafkasniff.sinks.lines import TextWriter
 from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
 from kafkasniff.sinks.text_columns import NAME_WIDTH, EncodedOutput, EndsTexts
-from kafkasniff.text.paint import PLAIN
+from kafkasniff.text.printable import PLAIN
 from kafkasniff.text.times import clock_time
 from tests.sinks.messages import PRODUCED, TIME_NS, message
 

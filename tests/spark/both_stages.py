@@ -15,7 +15,7 @@ from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures, read_notes
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark import piece_store, pieces, shard_rows

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.model import NO_TIME
 from kafkasniff.spark.packet_rows import packet_rows
 from kafkasniff.spark.pushdown import Condition, condition_of, keeper
-from kafkasniff.tcp.packets import NO_TIME
 from tests.spark.test_packet_rows import longest, row
 
 pytest.importorskip("pyspark")

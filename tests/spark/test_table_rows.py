@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
 
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.shared_folder import share

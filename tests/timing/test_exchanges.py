@@ -13,9 +13,9 @@ from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.native import kernel
+from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.timing import PARTS, ExchangeTimes, Timed, TimedColumns
 from kafkasniff.timing.vantage import DurationRange, Vantages, unknown_of
 from tests.choice import one_in

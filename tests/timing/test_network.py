@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.links import UNKNOWN, Network
-from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing import ExchangeNetwork
 from tests.timing.timeline import MS
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.links import UNKNOWN
-from kafkasniff.tcp.packets import NO_TIME
 from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, Waits, split
 
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.engine.inspector import Inspector
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tcp.packets import PacketBatch
 from kafkasniff.tls.keylog import KeyLog
 from tests.choice import examples, one_in
 from tests.craft.batches import batch

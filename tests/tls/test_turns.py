@@ -8,7 +8,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Exchange
-from kafkasniff.tcp.segments import Segment
+from kafkasniff.tls.items import Segment
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.turns import ALERT, Turns
 from tests.craft.batches import batch

@@ -13,13 +13,12 @@ import pytest
 
 from kafkasniff.sinks.jsonl import json_default
 from kafkasniff.values.avro import AvroReader
-from kafkasniff.values.json_schema import JsonReader
 from kafkasniff.values.protobuf import ProtobufReader, descriptor_file
+from kafkasniff.values.readers import JsonReader
 from kafkasniff.values.schemas import MAX_DEPTH, MalformedValueError, MessagePlace, SchemaError, ValueReader
 from tests.choice import one_in
 from tests.values.avro_bytes import blocks, double, long, string, union
-from tests.values.test_proto_text import ORDER
-from tests.values.test_protobuf import Kinds, add, file_of, filled, order
+from tests.values.test_protobuf import ORDER, Kinds, add, file_of, filled, order
 
 AVRO = json.dumps(
     {

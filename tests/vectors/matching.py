@@ -21,7 +21,7 @@ from kafkasniff.kafka.apis.kafka_json import our_name
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.data_schemas import data_schema
+from kafkasniff.kafka.schema.schema import data_schema
 from tests.renamed import as_released
 from tests.vectors.reader import Vector, records_by_size
 

@@ -6,8 +6,8 @@ import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from kafkasniff.kafka.apis.coverage import defined_data
 from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.releases import defined_data
 from tests.proven_file import Part
 from tests.vectors.matching import differences
 from tests.vectors.reader import Vector, vectors

@@ -26,7 +26,7 @@ from kafkasniff.analysis.comparison.inference import Estimate, ratio
 from kafkasniff.analysis.comparison.latencies import compare_latencies
 from kafkasniff.analysis.comparison.peers import compare_brokers, compare_clients
 from kafkasniff.analysis.comparison.side import Side, Sums
-from kafkasniff.kafka.schema.errors import error_by_code
+from kafkasniff.kafka.schema.codes import error_by_code
 
 __all__ = ["OF_BODIES", "compare"]
 

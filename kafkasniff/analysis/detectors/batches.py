@@ -17,7 +17,7 @@ from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 

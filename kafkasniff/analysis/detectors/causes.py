@@ -10,7 +10,7 @@ import msgspec
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Finding, worst_first
 from kafkasniff.analysis.detectors.wording import client, plural
-from kafkasniff.kafka.schema.errors import error_by_code
+from kafkasniff.kafka.schema.codes import error_by_code
 
 __all__ = ["combined", "effects_of", "with_causes", "without_effects"]
 

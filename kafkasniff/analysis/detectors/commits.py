@@ -25,7 +25,7 @@ from kafkasniff.analysis.detectors.tally import (
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
 from kafkasniff.analysis.parameters import Duration
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
 __all__ = ["FrequentCommits", "RefusedCommits"]

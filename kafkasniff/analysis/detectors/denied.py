@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, c
 from kafkasniff.analysis.detectors.wording import client, plural, quoted, some
 from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, causes_of
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_by_name
+from kafkasniff.kafka.schema.codes import error_by_name
 
 __all__ = ["DENIED", "Denied"]
 

@@ -45,7 +45,7 @@ from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, carries_messa
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.schema.errors import KafkaError, error_by_code
+from kafkasniff.kafka.schema.codes import KafkaError, error_by_code
 from kafkasniff.text.printable import word
 
 __all__ = ["HiddenErrors"]

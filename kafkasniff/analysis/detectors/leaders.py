@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, p
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 
 __all__ = ["NotLeader"]
 

@@ -35,7 +35,7 @@ from kafkasniff.analysis.detectors.tally import CLIENT, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word

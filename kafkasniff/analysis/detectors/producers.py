@@ -26,7 +26,7 @@ from kafkasniff.analysis.detectors.tally import (
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, some, subject
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.retries import Retries
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
 __all__ = ["AcksZero", "RepeatedSequences"]

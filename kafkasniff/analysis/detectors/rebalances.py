@@ -17,7 +17,7 @@ from kafkasniff.analysis.group_events import GROUP_APIS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.engine.wanted_bodies import Bodies
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
 __all__ = [

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.errors import UsageError
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 __all__ = ["DETECTORS", "SECURITY", "detector_names", "find_detector"]
 

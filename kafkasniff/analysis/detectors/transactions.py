@@ -27,7 +27,7 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.errors import error_codes
 from kafkasniff.engine.wanted_bodies import Bodies
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
 __all__ = ["FencedProducers", "HangingTransactions"]

@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.tally import CLIENT, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.kafka.connection.ends import CLOSED_BEFORE
+from kafkasniff.kafka.connection.events import CLOSED_BEFORE
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import cut, printable, word
 

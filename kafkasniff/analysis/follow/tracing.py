@@ -11,7 +11,7 @@ from kafkasniff.analysis.follow.record_rows import CarriedRecord, Partition
 from kafkasniff.analysis.follow.settling import EndedTransaction, ShareBodies
 from kafkasniff.analysis.follow.way import Consumer, ConsumerState, RecordWay, StepKind, Unknown, WayStep
 from kafkasniff.analysis.share_bodies import ACCEPT, REJECT, RELEASE, RENEW
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 
 __all__ = ["Trace"]
 

@@ -42,7 +42,7 @@ from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.table_readers import TableReaders
 from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
-from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
+from kafkasniff.kafka.schema.codes import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.resolve import LearnedNames
 

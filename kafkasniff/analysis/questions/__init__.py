@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.accumulator import Question

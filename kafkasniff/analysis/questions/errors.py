@@ -24,7 +24,7 @@ from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.error_causes import causes_of
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
 
 __all__ = ["ErrorParameters", "Errors", "error_codes"]
 

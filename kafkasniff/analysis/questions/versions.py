@@ -14,7 +14,7 @@ from kafkasniff.analysis.columns import TIME, column, datetimes, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.apis.releases import find_release, releases, spoken, spoken_by
 
 __all__ = ["ClientVersions", "VersionParameters", "verdict"]

@@ -27,7 +27,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, TableSource, needed_columns
 from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import TABLES
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 __all__ = ["DISK", "MEMORY", "Database", "Plan", "SqlLimits"]
 

@@ -14,7 +14,7 @@ from kafkasniff.capture.formats.compressed import MAGIC_SIZE
 from kafkasniff.capture.formats.converters import Converter, converter_for, undecided
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import BrokerTimes
-from kafkasniff.runtime.wakeup import wait_readable
+from kafkasniff.runtime.signals import wait_readable
 
 __all__ = ["EMPTY", "ByteStream", "Compressed", "Failure", "open_path", "open_pipe"]
 

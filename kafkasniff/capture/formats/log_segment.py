@@ -179,7 +179,7 @@ class SegmentPackets(Converter):
         end = position + _size_at(self._input, position)
         if end > len(self._input) or end - position > REACH:
             return False
-        from kafkasniff.kafka.records.checksum import crc32c
+        from kafkasniff.kafka.records.batches import crc32c
 
         (checksum,) = struct.unpack_from(">I", self._input, position + _CHECKSUM_AT)
         return bool(crc32c(bytes(self._input[position + _ATTRIBUTES_AT : end])) == checksum)

@@ -18,10 +18,9 @@ from kafkasniff.capture.formats.packet_blocks import FIXED, PacketBlocks, read_b
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
 from kafkasniff.capture.formats.resync import IMPLAUSIBLE, UNFINISHED
 from kafkasniff.capture.formats.ticks import nanoseconds
-from kafkasniff.model import Problem
+from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.headers import find_blocks
 from kafkasniff.native.library import kernel
-from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["HEADER_SIZE", "PcapngParser", "PcapngState", "byte_order", "is_pcapng"]
 

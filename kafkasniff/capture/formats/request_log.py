@@ -216,8 +216,7 @@ class LogPackets(Converter):
 def _messages(said: _Line, sizes: list[int]) -> tuple[str, bytes, bytes]:
     """The API, the request, and the response, which is empty if there is none. Raises ValueError and others."""
     from kafkasniff.kafka.apis.dissectors import api
-    from kafkasniff.kafka.apis.kafka_json import values_of
-    from kafkasniff.kafka.schema.encoder import encode
+    from kafkasniff.kafka.apis.kafka_json import encode, values_of
 
     head = said.request_header
     known, version = api(head.request_api_key), head.request_api_version
@@ -240,8 +239,8 @@ def _messages(said: _Line, sizes: list[int]) -> tuple[str, bytes, bytes]:
 
 
 def _header(name: str, version: int, head: _Header) -> bytes:
-    from kafkasniff.kafka.schema.data_schemas import data_schema
-    from kafkasniff.kafka.schema.encoder import encode
+    from kafkasniff.kafka.apis.kafka_json import encode
+    from kafkasniff.kafka.schema.schema import data_schema
 
     schema = data_schema(name, version)
     assert schema is not None

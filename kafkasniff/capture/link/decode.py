@@ -14,10 +14,10 @@ from kafkasniff.capture.link.internet import ip
 from kafkasniff.capture.link.links import LINKS, ethernet, mpls, ppp, pppoe, vlan
 from kafkasniff.capture.link.tunnels import gre, udp
 from kafkasniff.capture.link.walk import Columns, Fragments, Layer, LayerSpan, LinkWalk
-from kafkasniff.model import Problem
+from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.headers import FROM_HEADERS, read_headers
 from kafkasniff.native.library import kernel
-from kafkasniff.tcp.packets import COLUMNS, NO_TIME, Note, PacketBatch
+from kafkasniff.packets import COLUMNS, Note, PacketBatch
 
 __all__ = ["PacketDecoder"]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 
 __all__ = ["Dropped", "Fragment", "FragmentTable"]
 

@@ -25,9 +25,9 @@ from kafkasniff.capture.live.ring import RETIRE_MS
 from kafkasniff.capture.live.time_merge import TimeMerge
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
-from kafkasniff.runtime.closing import ClosedAtExit
-from kafkasniff.runtime.wakeup import woken_by_signals
-from kafkasniff.tcp.packets import Note, PacketBatch
+from kafkasniff.packets import Note, PacketBatch
+from kafkasniff.runtime.signals import woken_by_signals
+from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.text.times import duration
 
 __all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "REOPEN_S", "CapturedInterface", "LiveSource", "open_live"]

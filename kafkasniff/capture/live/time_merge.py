@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.live.frames import Frames
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 
 __all__ = ["MAX_PENDING", "TimeMerge"]
 

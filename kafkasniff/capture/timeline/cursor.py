@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from kafkasniff.capture.formats.raw import Interface, NoteValue, RawPackets
 from kafkasniff.capture.formats.reader import BROKEN_KINDS, CaptureReader
 from kafkasniff.errors import CaptureError
-from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME, Problem
 
 __all__ = ["Cursor"]
 

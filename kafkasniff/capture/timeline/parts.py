@@ -25,7 +25,8 @@ from kafkasniff.capture.timeline.locations import CaptureFile
 from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, piece_count, pieces, plan, walk
 from kafkasniff.capture.timeline.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
 from kafkasniff.errors import CaptureError
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import PacketBatch
 
 __all__ = [
     "CaptureFile",

@@ -37,7 +37,7 @@ from kafkasniff.capture.timeline.splits import (
     parser_at,
     parser_from,
 )
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 
 __all__ = ["SPLIT_SIZE", "PlannedPart", "Walked", "piece_count", "pieces", "plan", "walk"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafkasniff.capture.timeline.source import CaptureSource
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.threads import Threads
-from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["ReadAhead"]
 

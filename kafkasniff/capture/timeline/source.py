@@ -25,9 +25,9 @@ from kafkasniff.capture.timeline.folders import with_folders
 from kafkasniff.capture.timeline.locations import capture_at, open_capture
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
+from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.closing import ClosedAtExit
-from kafkasniff.tcp.packets import Note, PacketBatch
+from kafkasniff.runtime.threads import ClosedAtExit
 
 __all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]
 

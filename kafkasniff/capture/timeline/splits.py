@@ -22,7 +22,8 @@ from kafkasniff.capture.formats.reader import CaptureReader, end_problem
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.link.walk import LinkWalk
 from kafkasniff.errors import CaptureError
-from kafkasniff.tcp.packets import NO_TIME, Note, PacketBatch
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import Note, PacketBatch
 
 __all__ = [
     "HEAD_SIZE",

@@ -26,7 +26,7 @@ from kafkasniff.capture.write.pcapng_writer import (
     untimed_block,
 )
 from kafkasniff.errors import OutputError
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 
 __all__ = ["CaptureWriter", "form_of"]
 

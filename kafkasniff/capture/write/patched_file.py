@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from kafkasniff.errors import OutputError
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit
 
 __all__ = ["FILE_MODE", "PatchedFile"]
 

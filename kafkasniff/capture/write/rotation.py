@@ -20,7 +20,7 @@ import numpy as np
 from kafkasniff.capture.formats.raw import Interface
 from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, section, statistics_block
 from kafkasniff.errors import OutputError, UsageError
-from kafkasniff.runtime.closing import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit
 
 __all__ = ["CaptureFiles", "Rotation"]
 

@@ -116,7 +116,7 @@ def _list(environment: Environment, form: str) -> None:
             environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         return
     from kafkasniff.cli.output import UNLIMITED
-    from kafkasniff.text.wrapping import wrapped
+    from kafkasniff.text.printable import wrapped
 
     names = max(len(question.name) for question in questions()) + 2
     # Where the output is not a terminal, a question stays on one line.
@@ -313,7 +313,7 @@ def _moment(text: str | None, export: Export) -> int | None:
     """Nanoseconds since 1970 of --since or --until. Raises UsageError."""
     if text is None:
         return None
-    from kafkasniff.filters.time_parsing import Moment, parse_moment
+    from kafkasniff.filters.tree import Moment, parse_moment
 
     moment = parse_moment(text)
     if not isinstance(moment, Moment):

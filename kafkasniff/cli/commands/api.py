@@ -13,14 +13,21 @@ from kafkasniff.cli.options.definitions_option import definitions_option
 from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.output import MIN_WIDTH, UNLIMITED
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis.checked_definitions import check_definitions
-from kafkasniff.kafka.apis.coverage import Proof, count_by_release, defined_data, proven
-from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, snake_case, unknown_api
-from kafkasniff.kafka.apis.releases import find_release, first_release, releases, removed_in, spoken_by
+from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, check_definitions, snake_case, unknown_api
+from kafkasniff.kafka.apis.releases import (
+    Proof,
+    count_by_release,
+    defined_data,
+    find_release,
+    first_release,
+    proven,
+    releases,
+    removed_in,
+    spoken_by,
+)
 from kafkasniff.kafka.schema.data_files import definition_folder, vendors
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
 from kafkasniff.kafka.schema.definition import DataDefinition
-from kafkasniff.kafka.schema.schema import Schema
+from kafkasniff.kafka.schema.schema import Schema, data_definitions, data_schema
 
 __all__ = ["api_command"]
 

@@ -13,9 +13,9 @@ from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.schema.spans import Span
+    from kafkasniff.kafka.schema.walker import Span
     from kafkasniff.model import Message
-    from kafkasniff.text.paint import Paint
+    from kafkasniff.text.printable import Paint
 
 __all__ = ["decode_bytes_command"]
 
@@ -63,7 +63,7 @@ def decode_bytes_command(environment: Environment, /, data: tuple[str, ...], **o
     from kafkasniff.kafka.messages.message_spans import message_spans
     from kafkasniff.sinks.hex_view import HexView
     from kafkasniff.sinks.tree import body_tree
-    from kafkasniff.text.paint import COLOUR, PLAIN
+    from kafkasniff.text.printable import COLOUR, PLAIN
 
     secrets = options["show_secrets"]
     with Output(environment, options["output"]) as output:
@@ -117,7 +117,8 @@ def _decode(
 ) -> Message:
     import msgspec
 
-    from kafkasniff.kafka.messages.message import DecodeOptions, decode_request, decode_response
+    from kafkasniff.kafka.messages.message import decode_request, decode_response
+    from kafkasniff.kafka.schema.context import DecodeOptions
     from kafkasniff.model import Message
 
     options = DecodeOptions(show_secrets=show_secrets)
@@ -143,9 +144,7 @@ def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "
 def _head(message: Message, paint: Paint, prefixed: str, width: int | None) -> list[str]:
     """Name and size of the message, and its problems, in lines of this width."""
     from kafkasniff.sinks.summaries import summary
-    from kafkasniff.text.paint import PLAIN
-    from kafkasniff.text.printable import display_width, printable
-    from kafkasniff.text.wrapping import wrapped
+    from kafkasniff.text.printable import PLAIN, display_width, printable, wrapped
 
     name = message.api or (f"API {message.api_key}" if message.api_key is not None else "not a Kafka message:")
     version = "" if message.api_version is None else f" v{message.api_version}"

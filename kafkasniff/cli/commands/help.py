@@ -45,8 +45,8 @@ _TLS_END: Final = (
 
 
 def _filters(formatter: click.HelpFormatter) -> None:
+    from kafkasniff.filters.expression import KINDS
     from kafkasniff.filters.fields import FIELDS
-    from kafkasniff.filters.literals import KINDS
 
     formatter.write_text(
         "--filter EXPR selects exchanges: both messages or neither. Several filters, and short forms such as --api or "
@@ -209,7 +209,7 @@ def _lines(context: click.Context, topic: str | None, section: tuple[str, ...]) 
         return
     command = group.get_command(parent, topic)
     if command is None:
-        from kafkasniff.text.suggestions import suggestion
+        from kafkasniff.text.printable import suggestion
 
         hint = suggestion(topic, (*TOPICS, *_commands(context)), f"the topics are {', '.join(TOPICS)}")
         raise UsageError(f"no such command or topic: {topic}{hint}")

@@ -54,7 +54,7 @@ from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, w
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Exchange, Message
 from kafkasniff.runtime.addresses import is_remote
-from kafkasniff.runtime.stop_signals import ENDS_WITH_STDIN
+from kafkasniff.runtime.signals import ENDS_WITH_STDIN
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
@@ -170,7 +170,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     from kafkasniff.cli.running.nothing_selected import end_without_messages
     from kafkasniff.cli.running.pipeline import Pipeline, summary_line
     from kafkasniff.enrich import Enricher
-    from kafkasniff.kafka.connection.detail import Level
+    from kafkasniff.kafka.connection.events import Level
     from kafkasniff.live.load_shedding import left_out_line
 
     def ready() -> None:
@@ -339,7 +339,7 @@ class _NoSink:
 
 def _load_shedding(source: LiveSource, inspector: Inspector | None, tables: LiveExport | None) -> Pressure:
     """Load shedding, for a run that cannot keep up with its source. Rows of exchanges are never dropped."""
-    from kafkasniff.kafka.connection.detail import Level
+    from kafkasniff.kafka.connection.events import Level
     from kafkasniff.live.load_shedding import Pressure
 
     inspectors = [] if inspector is None else [(inspector, Level.NO_MESSAGES)]

@@ -21,8 +21,7 @@ def schemas_command(environment: Environment, /, **options: Any) -> int:
     """Copy all schemas of a registry into a folder, for `--registry DIR`."""
     from pathlib import Path
 
-    from kafkasniff.values.copying import copy_registry
-    from kafkasniff.values.registries import open_registry
+    from kafkasniff.values.registries import copy_registry, open_registry
 
     registry = open_registry(options["registry"], environment.environ)
     count = copy_registry(registry, Path(options["output"]))

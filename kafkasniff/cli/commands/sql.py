@@ -176,7 +176,7 @@ def _list(stream: Output, database: Database, form: str) -> None:
             stream.write_json({"table": table, "rows": rows_of(table), "columns": columns})
         return
     from kafkasniff.cli.output import UNLIMITED
-    from kafkasniff.text.wrapping import wrapped
+    from kafkasniff.text.printable import wrapped
 
     width = stream.width(UNLIMITED, wide=not stream.is_terminal)
     lines = []

@@ -291,7 +291,7 @@ class _Captures:
 
 
 def _first_time(batch: Any) -> int | None:
-    from kafkasniff.tcp.packets import NO_TIME
+    from kafkasniff.model import NO_TIME
 
     times = batch.time_ns[batch.time_ns != NO_TIME]
     return int(times[0]) if len(times) else None

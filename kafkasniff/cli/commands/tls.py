@@ -96,9 +96,7 @@ def _text(cases: Sequence[Case], keys: KeyLog, hosts: Hosts | None, width: int, 
     """A paragraph per listener, advice once for all cases that it is for."""
     from itertools import groupby
 
-    from kafkasniff.text.paint import COLOUR, PLAIN
-    from kafkasniff.text.printable import printable
-    from kafkasniff.text.wrapping import wrapped
+    from kafkasniff.text.printable import COLOUR, PLAIN, printable, wrapped
 
     paint = COLOUR if coloured else PLAIN
     whole = sum(case.count for case in cases)

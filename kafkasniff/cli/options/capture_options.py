@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture.write.rotation import Rotation
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.live.packet_filter import Keeper
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __all__ = [
     "Writing",

@@ -34,8 +34,7 @@ def _use(context: click.Context, _option: click.Parameter, names: Sequence[str])
     if not names or context.resilient_parsing:
         return
     from kafkasniff.errors import UsageError
-    from kafkasniff.kafka.apis.checked_definitions import check_definitions
-    from kafkasniff.kafka.apis.dissectors import api
+    from kafkasniff.kafka.apis.dissectors import api, check_definitions
     from kafkasniff.kafka.schema.data_files import DEFINITIONS, api_files, definition_folder, vendors
 
     for name in names:

@@ -283,7 +283,7 @@ def make_catalog(options: dict[str, Any]) -> Catalog:
     path = options.pop("topic_ids")
     if path is None:
         return Catalog()
-    from kafkasniff.enrich.topic_ids import parse_topic_ids
+    from kafkasniff.enrich.catalog import parse_topic_ids
 
     return Catalog(parse_topic_ids(_text_of(path), path))
 

@@ -82,7 +82,7 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
     """The message for a first word that is neither a command nor a file."""
-    from kafkasniff.text.suggestions import suggestion
+    from kafkasniff.text.printable import suggestion
 
     hint = suggestion(first, commands)
     return f"no such command: {first}{hint}" if hint else f"no such command, and no such file: {first}"

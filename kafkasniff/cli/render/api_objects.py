@@ -6,8 +6,7 @@ from typing import Any
 
 from kafkasniff.kafka.apis.dissectors import Api
 from kafkasniff.kafka.apis.releases import first_release, removed_in
-from kafkasniff.kafka.schema.definition import DataDefinition, EntityChoice, FieldDefinition, Versions
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.definition import DataDefinition, EntityChoice, Field, FieldDefinition, Struct, Versions
 from kafkasniff.kafka.schema.schema import Schema
 
 __all__ = ["definition_object", "version_object"]

@@ -12,12 +12,18 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkasniff.cli.render.fitted import FittedTable
-from kafkasniff.kafka.apis.coverage import PairCount, Proof, version_ranges
 from kafkasniff.kafka.apis.dissectors import Api
-from kafkasniff.kafka.apis.releases import Spoken, first_release, is_stable, removed_in
-from kafkasniff.kafka.schema.definition import DataDefinition, FieldDefinition, Versions
-from kafkasniff.kafka.schema.enums import API_KEY, enum_by_name
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.apis.releases import (
+    PairCount,
+    Proof,
+    Spoken,
+    first_release,
+    is_stable,
+    removed_in,
+    version_ranges,
+)
+from kafkasniff.kafka.schema.codes import API_KEY, enum_by_name
+from kafkasniff.kafka.schema.definition import DataDefinition, Field, FieldDefinition, Struct, Versions
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.report.cells import ReportColumn
 

@@ -11,9 +11,7 @@ from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, Betwee
 from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, word
-from kafkasniff.text.wrapping import wrapped
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, word, wrapped
 
 __all__ = ["Audited", "json_line", "text"]
 

@@ -15,10 +15,8 @@ from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_
 from kafkasniff.analysis.parameters import parameters_of
 from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.enrich.hosts import Hosts
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import printable
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, printable, wrapped
 from kafkasniff.text.times import clock_time, date_of
-from kafkasniff.text.wrapping import wrapped
 
 __all__ = [
     "check_text",

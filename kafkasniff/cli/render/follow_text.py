@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import cut, display_width, printable, word
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, cut, display_width, printable, word, wrapped
 from kafkasniff.text.times import clock_time, date_of, duration
-from kafkasniff.text.wrapping import wrapped
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.follow import Consumer, RecordWay, WaysFound, WayStep

@@ -22,10 +22,8 @@ from kafkasniff.report.security_columns import (
     server_certificate,
     transport,
 )
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import display_width, printable
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, printable, wrapped
 from kafkasniff.text.times import rfc3339
-from kafkasniff.text.wrapping import wrapped
 
 __all__ = ["identity_object", "named_identities", "security_text"]
 

@@ -17,8 +17,8 @@ from kafkasniff.cli.render.waterfall import exchange_object
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
 from kafkasniff.native.links import UNKNOWN
+from kafkasniff.packets import Note
 from kafkasniff.tables.exports.merge import together
-from kafkasniff.tcp.packets import Note
 from kafkasniff.timing import PARTS, UNLIMITED, Timed, TimedColumns
 from kafkasniff.timing.vantage import DurationRange, Vantages
 

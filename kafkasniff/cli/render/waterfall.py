@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kafkasniff.text.paint import COLOUR, PLAIN, Paint
-from kafkasniff.text.printable import printable, word
+from kafkasniff.text.printable import COLOUR, PLAIN, Paint, printable, word, wrapped
 from kafkasniff.text.times import clock_time, duration, rfc3339
-from kafkasniff.text.wrapping import wrapped
 from kafkasniff.timing import PARTS, ExchangeNetwork, Timed, Trouble
 from kafkasniff.timing.vantage import Unknown, unknown_of
 

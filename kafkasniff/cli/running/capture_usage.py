@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.questions.versions import ClientVersions
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Connection, Exchange
 from kafkasniff.native import kernel
@@ -26,7 +26,7 @@ from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector, Output
     from kafkasniff.engine.pair_columns import PairColumns
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["CaptureUsage"]
 

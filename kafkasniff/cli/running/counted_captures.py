@@ -113,7 +113,7 @@ class CountedCaptures:
         catalog = self._catalog
         if self._names_first(captures):
             from kafkasniff.cli.running.pipeline import learn_names
-            from kafkasniff.enrich.learned_facts import LearnedFacts
+            from kafkasniff.enrich.catalog import LearnedFacts
 
             # The second reading does not report these facts again.
             catalog.learned_facts = LearnedFacts()

@@ -13,9 +13,9 @@ from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
+    from kafkasniff.packets import PacketBatch
     from kafkasniff.redact.payload import Payload
     from kafkasniff.tables.exports.live import LiveExport
-    from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["export_arguments", "exported", "finished"]
 

@@ -338,7 +338,7 @@ class Held:
 
     def begins(self, part: Any) -> None:
         """Note the time of the first packet, which relative times count from."""
-        from kafkasniff.tcp.packets import NO_TIME
+        from kafkasniff.model import NO_TIME
 
         if self.start_ns is None:
             times = part.time_ns[part.time_ns != NO_TIME]
@@ -462,7 +462,7 @@ def _shown(name: str, value: str | int | float) -> str:
     """A value of a field, as filters have it."""
     from kafkasniff.filters.fields import FIELDS
     from kafkasniff.kafka.apis.dissectors import api_names
-    from kafkasniff.kafka.schema.errors import error_name
+    from kafkasniff.kafka.schema.codes import error_name
     from kafkasniff.text.times import duration, rfc3339
 
     field = FIELDS.get(name)

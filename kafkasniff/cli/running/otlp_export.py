@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
     from kafkasniff.filters import Predicate
     from kafkasniff.live.metrics import Metrics
-    from kafkasniff.otlp.observer import SpanObserver
+    from kafkasniff.otlp.spans import SpanObserver
     from kafkasniff.redact.payload import Payload
 
 __all__ = ["endpoint_port", "export_spans"]
@@ -65,7 +65,7 @@ def export_spans(
     from kafkasniff.enrich import Enricher
     from kafkasniff.live.metrics import Metrics
     from kafkasniff.otlp.delivery import HttpExporter
-    from kafkasniff.otlp.observer import sending
+    from kafkasniff.otlp.spans import sending
 
     metrics = Metrics()
     with open_captures(captures, stdin=environment.stdin) as source:

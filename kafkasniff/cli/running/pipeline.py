@@ -10,7 +10,7 @@ from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector, Shown
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken, Summary
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkasniff.capture.formats.raw import Interface
     from kafkasniff.live.findings import LiveFindings
     from kafkasniff.live.recorder import FlightRecorder
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["Recording", "recorder_options", "take_recording"]
 

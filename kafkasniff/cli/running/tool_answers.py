@@ -14,8 +14,7 @@ from typing import Final
 
 from kafkasniff.browse.commands import program
 from kafkasniff.cli.environment import Exit
-from kafkasniff.text.printable import printable
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import printable, suggestion
 
 __all__ = ["AnswerError", "ToolAnswers"]
 

@@ -12,7 +12,7 @@ import click
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import UsageError
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.model import NO_TIME
 
 if TYPE_CHECKING:
     import ssl
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kafkasniff.live.metrics import Metrics
     from kafkasniff.live.top import TopModel
     from kafkasniff.model import Connection
-    from kafkasniff.otlp.observer import SpanObserver
-    from kafkasniff.tcp.packets import PacketBatch
+    from kafkasniff.otlp.spans import SpanObserver
+    from kafkasniff.packets import PacketBatch
 
 __all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
 
@@ -181,7 +181,7 @@ class Watch:
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
             if self._options.otlp is not None and self._metrics is not None:
                 from kafkasniff.otlp.delivery import HttpExporter
-                from kafkasniff.otlp.observer import sending
+                from kafkasniff.otlp.spans import sending
 
                 # A warning would damage the screen of --top; the line at the end has the numbers.
                 say = (lambda _text: None) if self._options.top else self._environment.say

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.pipeline import Event
     from kafkasniff.engine.connection_stats import MessageOwner
     from kafkasniff.enrich import Catalog
+    from kafkasniff.packets import Key
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
-    from kafkasniff.tcp.plan import Key
 
 __all__ = ["Discarded", "Selected", "SelectedConnections", "write_selected", "written_line"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import kafkasniff
 from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.schema.codes import enum_by_name, enum_names, error_codes, error_name
 from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition, with_inner
-from kafkasniff.kafka.schema.enums import enum_by_name, enum_names
-from kafkasniff.kafka.schema.errors import error_codes, error_name
 
 __all__ = ["extcap_script", "lua_dissector"]
 

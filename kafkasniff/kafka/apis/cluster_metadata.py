@@ -16,11 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.apis.dissectors import message_of
+from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.uuids import uuid_bytes
 from kafkasniff.model import Body, Direction
-
-__all__ = ["TOPIC_ID", "TOPIC_NAME", "may_hold_topic", "metadata_records", "metadata_test", "secret_marks"]
 
 TOPIC_NAME: Final = "__cluster_metadata"
 TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"

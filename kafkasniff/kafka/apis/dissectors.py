@@ -1,38 +1,61 @@
-"""The dissectors: look-up of APIs by key or name, each file read on first use.
+"""The dissectors: look-up of APIs by key or name, each file read on first use; and the few APIs that the code knows.
 
 File names carry key and name (`000_produce.txt`), so nothing is parsed to find an API.
+
+Rules of the dialogue concern one API each: how a client introduces itself, which request may have no response, what a
+fetch session holds. Properties of fields and messages (records, payload, secrets, floats, entities, nested messages,
+waits) come from the definitions instead, so that a new API needs no code.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkasniff.errors import DefinitionError, UsageError
-from kafkasniff.kafka.schema.data_files import api_files, read_text
-from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition
+from kafkasniff.kafka.schema.codes import enum_by_name
+from kafkasniff.kafka.schema.data_files import api_files, files_of, read_text, sorted_files
+from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, with_inner
 from kafkasniff.kafka.schema.definition_parser import parse_api
+from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
-from kafkasniff.text.suggestions import suggestion
+from kafkasniff.text.printable import suggestion
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = [
-    "Api",
-    "api",
-    "api_by_name",
-    "api_keys",
-    "api_names",
-    "definition_of",
-    "find_api",
-    "message_of",
-    "snake_case",
-    "unknown_api",
-]
+
+PRODUCE: Final = 0
+"""With acks 0 it is not answered. Zeros look like one, since its key is 0."""
+FETCH: Final = 1
+"""Uses fetch sessions (KIP-227)."""
+METADATA: Final = 3
+"""In version 0, naming no topic requests all."""
+OFFSET_COMMIT: Final = 8
+"""Stores the offsets of a group."""
+OFFSET_FETCH: Final = 9
+"""Returns them."""
+SASL_HANDSHAKE: Final = 17
+"""Version 0 is followed by raw tokens (KIP-43)."""
+API_VERSIONS: Final = 18
+"""The first request of most connections. If refused, it is answered in version 0 (KIP-511)."""
+TXN_OFFSET_COMMIT: Final = 28
+"""Stores the offsets of a group when a transaction ends (KIP-98)."""
+SASL_AUTHENTICATE: Final = 36
+"""Carries the tokens since KIP-152."""
+
+SHARE_FETCH: Final = 78
+"""Fetches for a share group (KIP-932)."""
+SHARE_ACKNOWLEDGE: Final = 79
+"""Says what a member of a share group did with records."""
+
+COMMITS: Final = frozenset({OFFSET_COMMIT, OFFSET_FETCH, TXN_OFFSET_COMMIT})
+"""Exchanges that show the committed offsets of a group."""
+HANDSHAKE: Final = frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
+"""Requests that clients may send before authentication."""
 
 
 def snake_case(name: str) -> str:
@@ -157,3 +180,59 @@ def unknown_api(name: str, others: Iterable[str] = ()) -> UsageError:
     """The error for a name that is neither an API's nor one of `others`."""
     hint = suggestion(name, (*api_names().values(), *others), "`kafkasniff api` lists them")
     return UsageError(f"no API is called {name!r}{hint}")
+
+
+ENTITIES: Final = frozenset(
+    {
+        *("topic_name", "broker_id", "group_id", "producer_id", "transactional_id"),
+        *("software_name", "software_version"),
+    }
+)
+"""The names that `dissectors/README.md` lists."""
+
+
+class CheckedDefinitions(NamedTuple):
+    """A folder's APIs by key, and sentences with file and line about the other files."""
+
+    apis: list[Api]
+    problems: list[str]
+
+
+def check_definitions(folder: Traversable) -> CheckedDefinitions:
+    """Read all definitions of a folder, and compile every version."""
+    try:
+        files = files_of(folder)
+    except (OSError, DefinitionError) as error:
+        return CheckedDefinitions([], [str(error)])
+    named = {path.name for _, path in files.values()}
+    problems = [
+        f"{path}: the name is not KEY_NAME.txt, such as 500_my_api.txt"
+        for path in sorted_files(folder)
+        if path.name.endswith(".txt") and path.name not in named
+    ]
+    if not files and not problems:
+        problems.append(f"{folder}: there are no definitions (KEY_NAME.txt, such as 500_my_api.txt)")
+    apis = []
+    for key, (name, path) in files.items():
+        try:
+            made = Api(definition_of(key, name, path))
+            for version in made.versions:
+                for schema in (made.request(version), made.response(version)):
+                    program_of(schema.root)
+        except DefinitionError as error:
+            problems.append(str(error))
+            continue
+        unknown = list(_unknown(made))
+        problems += [f"{path}: {one}" for one in unknown]
+        if not unknown:
+            apis.append(made)
+    return CheckedDefinitions(apis, problems)
+
+
+def _unknown(made: Api) -> Iterator[str]:
+    for message in (made.definition.request, made.definition.response):
+        for field in with_inner(message.fields):
+            if field.enum is not None and enum_by_name(field.enum) is None:
+                yield f"{field.name}: no enumeration is called {field.enum!r} (enums.txt)"
+            if field.entity is not None and field.entity not in ENTITIES:
+                yield f"{field.name}: {field.entity!r} is not an entity: {', '.join(sorted(ENTITIES))}"

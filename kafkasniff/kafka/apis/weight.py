@@ -7,17 +7,9 @@ from sys import getsizeof
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
+from kafkasniff.kafka.schema.context import RenderedBody, RenderedRecords
 from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition
 from kafkasniff.model import Body, Direction
-
-__all__ = [
-    "BODY_RATIO",
-    "RECORD_BYTES",
-    "body_bytes",
-    "has_records",
-    "likely_bytes",
-]
 
 BODY_RATIO: Final = 128
 """Maximum memory per byte of a body without records: a struct of two empty fields takes two bytes on the wire and some

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, api
 from kafkasniff.kafka.apis.releases import dropped_in
-from kafkasniff.model import Body, Problem
-from kafkasniff.tcp.segments import NO_TIME
-
-__all__ = ["AUTHENTICATION", "GREETING", "MAX_SIZE", "MAX_WAIT_NS", "AskedRequest", "Opening", "refusal", "too_large"]
+from kafkasniff.model import NO_TIME, Body, Problem
 
 MAX_WAIT_NS: Final = 10_000_000_000
 """If a connection is closed later than this after the last message, that message was not the reason: brokers close

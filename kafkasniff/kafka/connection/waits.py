@@ -18,25 +18,6 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Message
 
-__all__ = [
-    "LONG_POLLS",
-    "UNLIMITED_NS",
-    "Role",
-    "Wait",
-    "WaitPlan",
-    "WaitReason",
-    "answers_at_once",
-    "asked_limit_ns",
-    "delays_without",
-    "long_poll_apis",
-    "planned_role",
-    "role_of",
-    "throttle_ns",
-    "wait_of",
-    "wait_plan",
-    "waiting_apis",
-]
-
 WaitReason = Literal["data", "members", "leader", "replicas", "operation"]
 """data: for the minimum bytes of a fetch; members: JoinGroup, for the others to join; leader: SyncGroup of a member
 that does not lead, for the assignment; replicas: Produce with acks all, for the replicas in sync; operation: for the

@@ -5,6 +5,19 @@ Streams) and `connect`. For other types nothing is added. The type comes from th
 message of a member on this connection, in this order. If it is unknown (SyncGroup before v5 on a connection whose
 JoinGroup is not in the capture), bytes are only decoded if they are exactly a consumer's data about topics with legal
 names.
+
+`consumer`: `org.apache.kafka.clients.consumer.internals.ConsumerProtocol`; user data as written by `StickyAssignor`,
+`CooperativeStickyAssignor` and, for Kafka Streams, `SubscriptionInfo` and `AssignmentInfo`. For the broker and other
+members user data is opaque, and anyone may use an assignor's name: data that is not exactly what the assignor of that
+name writes is left undecoded.
+
+The members of a group only talk to each other, so a version does not determine which fields follow: kafka-go and
+@platformatic/kafka write version 1 of a subscription without `owned_partitions`, pykafka an assignment without
+`user_data`, faust version 4 with the fields of version 0. Bytes that end after a field are decoded up to that field.
+
+`connect`, the workers of a Kafka Connect cluster: `org.apache.kafka.connect.runtime.distributed`: ConnectProtocol
+(version 0, eager) and IncrementalCooperativeConnectProtocol (versions 1, KIP-415, and 2, KIP-507, which differ only in
+the version number).
 """
 
 from __future__ import annotations
@@ -13,20 +26,151 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from kafkasniff.kafka.embedded import connect_protocol, consumer_protocol
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.memory import GroupProtocol
+import msgspec
+
+from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, GroupProtocol
+from kafkasniff.kafka.schema.definition import Struct
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
+from kafkasniff.kafka.schema.walker import Walk, walk
 from kafkasniff.model import Body
 
-__all__ = [
-    "assignment",
-    "describe_groups_response",
-    "join_group_request",
-    "join_group_response",
-    "metadata",
-    "sync_group_request",
-    "sync_group_response",
-]
+_VERSION_SIZE: Final = 2
+
+
+def read_versioned(
+    data: bytes, name: str, form: str, context: DecodeContext, place: str, *, may_lack: bool = False
+) -> Body | None:
+    """Read an int16 version and the `data` block `name` in it: `{"format": form, "version", "value"}`.
+
+    A version above the known ones is decoded as the newest, whose fields it must keep, and more bytes may follow, as in
+    `org.apache.kafka.clients.consumer.internals.ConsumerProtocol`. If the bytes do not add up, a problem with `place`
+    is reported, and `value` has the fields before it; None if there is not even a version. `may_lack`: bytes that end
+    after any field are not a problem, and `value` has the fields that are present.
+    """
+    versions = data_definitions()[name].message.versions
+    version = int.from_bytes(data[:_VERSION_SIZE], "big", signed=True)
+    if len(data) < _VERSION_SIZE or version < versions.low:
+        given = f"version {version}" if len(data) >= _VERSION_SIZE else f"{len(data)} bytes"
+        context.problem("group-protocol", f"{place}: {given} where {name} should be")
+        return None
+    schema = data_schema(name, min(version, versions.high))
+    assert schema is not None
+    # Decoded in a context of its own: offsets of its problems are not offsets in the message.
+    inside = DecodeContext(context.options)
+    found = schema.read(data, _VERSION_SIZE, len(data), inside)
+    if may_lack and not found.complete:
+        first_fields = _first_fields(schema.root, data, context)
+        if first_fields is not None:
+            return {"format": form, "version": version, "value": first_fields.body}
+    for problem in inside.problems:
+        context.problem("group-protocol", f"{place}: {problem.detail}")
+    left = len(data) - found.position
+    if found.complete and left and version <= versions.high:
+        context.problem("group-protocol", f"{place}: {left} surplus bytes after {name} version {version}")
+    return {"format": form, "version": version, "value": found.body}
+
+
+def _first_fields(root: Struct, data: bytes, context: DecodeContext) -> Walk | None:
+    """Decode the bytes after the version as the first fields of `root`; None if they do not end after a field."""
+    for count in range(len(root.fields)):
+        inside = DecodeContext(context.options)
+        found = walk(msgspec.structs.replace(root, fields=root.fields[:count]), data, _VERSION_SIZE, len(data), inside)
+        if found.complete and found.position == len(data) and not inside.problems:
+            return found
+    return None
+
+
+def exact(data: bytes, name: str, version: int, context: DecodeContext, *, more: bool = False) -> Body | None:
+    """The `data` block `name` in a version, if the bytes are exactly that (`more`: or begin with it); else None."""
+    schema = data_schema(name, version)
+    assert schema is not None
+    inside = DecodeContext(context.options)
+    found = schema.read(data, 0, len(data), inside)
+    if not found.complete or inside.problems or (found.position != len(data) and not more):
+        return None
+    return found.body
+
+
+NEWEST: Final = 3
+"""The newest known version of both."""
+
+
+def subscription(data: bytes, assignor: str | None, context: DecodeContext, place: str) -> Body | None:
+    """A ConsumerProtocolSubscription with its version, in the form of `read_versioned`."""
+    found = read_versioned(data, "ConsumerProtocolSubscription", "consumer", context, place, may_lack=True)
+    if found is not None:
+        _add_user_data(found["value"], assignor, "SubscriptionInfoData", context)
+    return found
+
+
+def consumer_assignment(data: bytes, assignor: str | None, context: DecodeContext, place: str) -> Body | None:
+    """A ConsumerProtocolAssignment, likewise."""
+    found = read_versioned(data, "ConsumerProtocolAssignment", "consumer", context, place, may_lack=True)
+    if found is not None:
+        _add_user_data(found["value"], assignor, "AssignmentInfo", context)
+    return found
+
+
+def _add_user_data(value: Body, assignor: str | None, streams: str, context: DecodeContext) -> None:
+    """Add `_user_data`; `streams`: the format of Kafka Streams applications at this place."""
+    data = value.get("user_data")
+    if not isinstance(data, bytes) or not data:
+        return
+    found: Body | None = None
+    if assignor == "stream":
+        found = _streams(data, streams, context)
+    elif streams == "SubscriptionInfoData":
+        # The other assignors send user data when they join, and none with an assignment.
+        if assignor == "sticky":
+            found = _sticky(data, context)
+        elif assignor == "cooperative-sticky":
+            generation = exact(data, "CooperativeStickyAssignorUserData", 0, context)
+            found = None if generation is None else {"format": assignor, "version": 0, "value": generation}
+    if found is not None:
+        value["_user_data"] = found
+
+
+def _sticky(data: bytes, context: DecodeContext) -> Body | None:
+    """The bytes have no version: as in the assignor, the newer one is tried first."""
+    for version in (1, 0):
+        value = exact(data, "StickyAssignorUserData", version, context)
+        if value is not None:
+            return {"format": "sticky", "version": version, "value": value}
+    return None
+
+
+def _streams(data: bytes, name: str, context: DecodeContext) -> Body | None:
+    """The version is the first field; a newer one is decoded as the newest known if that fits, else only named."""
+    versions = data_definitions()[name].message.versions
+    version = int.from_bytes(data[:4], "big", signed=True)
+    if len(data) < 4 or version < versions.low:
+        return None
+    value = exact(data, name, min(version, versions.high), context, more=version > versions.high)
+    if value is None and version <= versions.high:
+        return None
+    return {"format": "stream", "version": version, "value": value}
+
+
+def worker_state(data: bytes, context: DecodeContext, place: str) -> Body | None:
+    """State that a worker sends when it joins: its REST address, its position in the configuration, its tasks.
+
+    The latter, `allocation`, is an assignment as bytes, with its own version: `_allocation` is its decoded form.
+    """
+    found = read_versioned(data, "ConnectWorkerState", "connect", context, place)
+    if found is not None:
+        value = found["value"]
+        allocation = value.get("allocation")
+        if isinstance(allocation, bytes) and allocation:
+            read = connect_assignment(allocation, context, f"{place}.allocation")
+            if read is not None:
+                value["_allocation"] = read
+    return found
+
+
+def connect_assignment(data: bytes, context: DecodeContext, place: str) -> Body | None:
+    """What a worker has to run, and to stop; task -1 is the connector itself."""
+    return read_versioned(data, "ConnectAssignment", "connect", context, place)
+
 
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """`org.apache.kafka.common.internals.Topic.LEGAL_CHARS` and MAX_NAME_LENGTH."""
@@ -60,7 +204,7 @@ class _Said(NamedTuple):
         """The data decoded as a consumer's, if it is exactly that in a known version, with legal names of topics."""
         trial = DecodeContext(_TRIAL)
         found = self.consumer(data, None, trial, "")
-        if found is None or trial.problems or found["version"] > consumer_protocol.NEWEST:
+        if found is None or trial.problems or found["version"] > NEWEST:
             return None
         if "user_data" not in found["value"]:
             return None
@@ -69,8 +213,8 @@ class _Said(NamedTuple):
         return found if topics and legal else None
 
 
-_METADATA: Final = _Said(consumer_protocol.subscription, "topics", connect_protocol.worker_state)
-_ASSIGNMENT: Final = _Said(consumer_protocol.assignment, "assigned_partitions", connect_protocol.assignment)
+_METADATA: Final = _Said(subscription, "topics", worker_state)
+_ASSIGNMENT: Final = _Said(consumer_assignment, "assigned_partitions", connect_assignment)
 
 
 def metadata(data: bytes, protocol: GroupProtocol | None, context: DecodeContext, place: str) -> Body | None:

@@ -1,29 +1,99 @@
-"""Records of the topics in which brokers keep their state, decoded once the topic's name is known.
+"""Records of the topics in which brokers keep their state, and what is added to records of any API.
 
 Fetch and Produce may name a topic only by its id, so `interpret_topic(name, records, problems)` is called by the stage
-that resolves names, after the merge. KRaft's metadata log has a fixed id and holds secrets: `metadata_records` decodes
+that resolves names, after the merge. KRaft's metadata log has a fixed id and holds secrets: `read_records` decodes
 it together with the messages.
 
 Keys and values of coordinators (`org.apache.kafka.coordinator.common.runtime.CoordinatorRecordSerde`): a key is int16
 type + body, a value int16 version + body, a null value deletes. Each topic has its own types. Up to Kafka 4.0 the type
 was called the key's version; the bytes are the same. Data of members of classic groups (ConsumerProtocol and the like)
 is embedded in values, and is decoded as in the messages that carry it.
+
+Values of the metadata log and of the topic of tiered storage carry their type: unsigned varints of frame version (1),
+type and version, then the body (`org.apache.kafka.server.common.serialization.AbstractApiMessageSerde`, since 3.0).
+
+Each record of the metadata log (KIP-500, KIP-595, KIP-630) gets a `_value` next to its `value`. The log holds SCRAM
+credentials and sensitive configuration, so bytes are shown only if all of them were decoded and none is secret: of a
+damaged or unknown record only the length is shown.
 """
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Final
+import math
+from typing import Any, Final, Literal
 
+import msgspec
+
+from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME, metadata_records
+from kafkasniff.kafka.apis.entities import each_records, record_fields
 from kafkasniff.kafka.embedded import group_protocol
-from kafkasniff.kafka.embedded.framed_records import read_framed
-from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.data_schemas import data_definition, data_schema
+from kafkasniff.kafka.record_facts import add_schema_ids
+from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions, GroupProtocol, Odd, varint_rest
 from kafkasniff.kafka.schema.definition import DataDefinition
-from kafkasniff.kafka.schema.memory import GroupProtocol
-from kafkasniff.model import Body, Problem
+from kafkasniff.kafka.schema.schema import data_definition, data_schema
+from kafkasniff.kafka.schema.secrets import redacted, withhold_secrets
+from kafkasniff.model import Body, Direction, Problem
 
-__all__ = ["INTERNAL_TOPICS", "interpret_topic"]
+FRAME_VERSION: Final = 1
+
+
+class FramedRecord(msgspec.Struct, frozen=True):
+    """A decoded value."""
+
+    value: dict[str, Any] | None
+    """`{"type", "version", "value"}`: Kafka's name of the record, its version and its fields; None if it cannot be
+    decoded."""
+    secret: bool
+    """The bytes hold a secret, or could not be decoded to their end and may hold one."""
+    problems: tuple[str, ...] = ()
+    """Its problems."""
+
+
+def read_framed(value: bytes, kind: Literal["metadata", "remote-log"], options: DecodeOptions) -> FramedRecord:
+    """Decode a record's value by the definitions of `kind`. Never raises for bad bytes."""
+    try:
+        frame_version, position = _varint(value, 0)
+        number, position = _varint(value, position)
+        version, position = _varint(value, position)
+    except (Odd, IndexError):
+        return FramedRecord(None, True, ("its value does not begin with the varints of a frame, a type and a version",))
+    if frame_version != FRAME_VERSION:
+        return FramedRecord(None, True, (f"unknown frame version {frame_version}",))
+    definition = data_definition(kind, number)
+    if definition is None:
+        return FramedRecord(None, True, (f"unknown record type {number}",))
+    name = definition.message.name
+    schema = data_schema(name, version)
+    if schema is None:
+        return FramedRecord(None, True, (f"unknown version {version} of {name}",))
+    # Decoded in a context of its own: offsets of its problems are not offsets in the message.
+    inside = DecodeContext(options)
+    read = schema.read(value, position, len(value), inside)
+    problems = tuple(f"{name}: {problem.detail}" for problem in inside.problems)
+    if not read.complete:
+        return FramedRecord(None, True, problems)
+    left = len(value) - read.position
+    if left:
+        problems += (f"{left} surplus bytes after a {name}",)
+    number_of_quota = read.body.get("value")
+    if isinstance(number_of_quota, float) and not math.isfinite(number_of_quota):
+        # As everywhere in JSON; done here, so that nobody has to search for the one record with a float64.
+        read.body["value"] = "NaN" if math.isnan(number_of_quota) else f"{'-' * (number_of_quota < 0)}Infinity"
+    fields = {"type": name, "version": version, "value": read.body}
+    return FramedRecord(fields, bool(left) or (schema.has_secrets and _is_redacted(read.body)), problems)
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = data[position]
+    return varint_rest(data, position + 1, value) if value > 0x7F else (value, position + 1)
+
+
+def _is_redacted(value: object) -> bool:
+    """Whether something in a decoded value was redacted."""
+    if isinstance(value, dict):
+        return "redacted" in value or any(map(_is_redacted, value.values()))
+    return isinstance(value, list) and any(map(_is_redacted, value))
+
 
 PROBLEM: Final = "internal-record"
 
@@ -91,7 +161,7 @@ def _coordinator(record: dict[str, Any], file: str) -> list[str]:
     if not isinstance(key, bytes) or len(key) < 2:
         return [f"a key of {len(key)} bytes" if isinstance(key, bytes) else "it has no key"]
     number = int.from_bytes(key[:2], "big", signed=True)
-    of_key = _definition("coordinator-key", number, file)
+    of_key = data_definition("coordinator-key", number, file)
     if of_key is None:
         return [f"unknown key type {number}"]
     # A definition of a key has one version, whose number is not on the wire: the type takes its place.
@@ -106,18 +176,13 @@ def _coordinator(record: dict[str, Any], file: str) -> list[str]:
     version = int.from_bytes(value[:2], "big", signed=True)
     if file == "group_coordinator" and number < _OFFSET_COMMIT:
         number = _OFFSET_COMMIT
-    of_value = _definition("coordinator-value", number, file)
+    of_value = data_definition("coordinator-value", number, file)
     if of_value is None:
         return [*problems, f"unknown value type {number}"]
     decoded = _read(value, of_value, version, problems)
     if decoded is not None:
         record["_value"] = {"type": of_value.message.name, "version": version, "value": decoded}
     return problems
-
-
-@functools.lru_cache(maxsize=1024)  # more than there are; types that do not exist come from the wire
-def _definition(kind: str, number: int, file: str) -> DataDefinition | None:
-    return data_definition(kind, number, file)
 
 
 def _read(data: bytes, definition: DataDefinition, version: int, problems: list[str]) -> dict[str, Any] | None:
@@ -160,3 +225,66 @@ def _add_protocol_data(name: str, body: Body, context: DecodeContext) -> None:
             decoded = group_protocol.metadata(data, protocol, context, "metadata") if isinstance(data, bytes) else None
             if decoded is not None:
                 offered["_metadata"] = decoded
+
+
+def read_topic(api_key: int, direction: Direction, body: Body, _version: int, context: DecodeContext) -> None:
+    """Decode the metadata records of a message with records of topics; other topics are skipped. Hot."""
+    for records in metadata_records(api_key, direction, body):
+        if records is not None:
+            interpret_metadata(records, context)
+
+
+def interpret_metadata(records: dict[str, Any], context: DecodeContext) -> None:
+    """Add `_value` to each record of a decoded `records` field: `{"type", "version", "value"}`, if it can be decoded.
+
+    This includes fields that are marked `secret` (FetchSnapshot: only the metadata log has snapshots, KIP-630). Data
+    that cannot be decoded is a problem. Secrets are redacted, in `value` and in `_value`, unless
+    `context.options.show_secrets`.
+    """
+    for batch in records["batches"]:
+        for record in batch.get("records", ()):
+            if batch.get("control"):
+                control = record["_control"]
+                unread = control is None or control["value"] is None
+            else:
+                unread = _interpret(record, context)
+            if not context.options.show_secrets:
+                _withhold(record, context, value=unread, others=unread or not batch.get("control"))
+
+
+def _interpret(record: dict[str, Any], context: DecodeContext) -> bool:
+    """Decode one record; True if its value may not be shown."""
+    value = record.get("value")
+    if value is None:
+        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: it has no value")
+        return False
+    found = read_framed(value, "metadata", context.options)
+    for detail in found.problems:
+        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
+    if found.value is not None:
+        record["_value"] = found.value
+    return found.secret
+
+
+def _withhold(record: dict[str, Any], context: DecodeContext, *, value: bool, others: bool) -> None:
+    """Redact a record's value, and its key and headers: Kafka writes neither, so their content is unknown."""
+    for name in ("value",) * value + ("key",) * others:
+        if isinstance(record.get(name), bytes):
+            record[name] = redacted(record[name])
+    if others and record.get("headers"):
+        detail = f"it has {len(record['headers'])} headers, which Kafka never writes: they are withheld"
+        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
+        record["headers"] = []
+        record.pop("_trace_ids", None)
+
+
+def read_records(api_key: int, direction: Direction, body: Body, version: int, context: DecodeContext) -> None:
+    """Interpret the decoded records of a body, and withhold secrets in them. Hot."""
+    fields = record_fields(api_key, version, direction)
+    if fields is None:
+        return
+    for records, topic in each_records(fields, body):
+        withhold_secrets(records, context)
+        add_schema_ids(records, topic)
+    for records, _ in each_records(fields, body, secret=True):
+        interpret_metadata(records, context)

@@ -13,8 +13,6 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, Metric, MetricsData, ResourceMetrics
 
-__all__ = ["MAX_PARTS", "OtlpMetrics", "read_metrics"]
-
 MAX_PARTS: Final = 100_000
 """Maximum number of resources, metrics, data points, attributes and their elements; the rest is only counted."""
 

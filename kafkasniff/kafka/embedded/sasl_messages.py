@@ -20,14 +20,6 @@ import msgspec
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.model import Body, Direction
 
-__all__ = [
-    "authenticate_request",
-    "authenticate_response",
-    "describe_message",
-    "handshake_request",
-    "handshake_response",
-]
-
 MAX_MESSAGE: Final = 64 << 10
 """Longer messages are not decoded: Kafka's own bound is 512 kB, for Kerberos tickets with many group SIDs."""
 MAX_ERROR: Final = 1000

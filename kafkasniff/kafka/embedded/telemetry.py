@@ -8,8 +8,6 @@ from kafkasniff.kafka.records.compression import codec_name, decompress
 from kafkasniff.kafka.schema.context import DecodeContext
 from kafkasniff.model import Body
 
-__all__ = ["MAX_METRICS_BYTES", "MAX_METRICS_RATIO", "push_telemetry_request"]
-
 MAX_METRICS_BYTES: Final = 4 << 20
 """Maximum size of decompressed metrics: parsed, tiny elements take 40 times as much. By default brokers accept 1 MiB
 compressed (telemetry.max.bytes), and clients send some kB."""

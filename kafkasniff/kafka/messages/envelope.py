@@ -16,10 +16,8 @@ import msgspec
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.plausibility import has_request_form
 from kafkasniff.kafka.schema.context import DecodeContext
-from kafkasniff.kafka.schema.data_schemas import data_schema
+from kafkasniff.kafka.schema.schema import data_schema
 from kafkasniff.model import Body, Problem
-
-__all__ = ["MAX_DEPTH", "open_request", "open_response", "principal"]
 
 MAX_DEPTH: Final = 3
 """Maximum nesting of envelopes. Brokers refuse any (`RequestChannel.Request`, `ApiKeys.forwardable`)."""

@@ -5,35 +5,275 @@ A message is `data[start:end]`, without its length prefix; `data` may hold more.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from struct import Struct
 from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.apis.record_fields import each_whole
-from kafkasniff.kafka.messages.message_body import decode_body, read_body, unread
-from kafkasniff.kafka.messages.message_header import judge_tags, read_tags
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
+from kafkasniff.kafka.apis.entities import each_whole
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.schema.body_forms import RenderedRecords
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.context import (
+    LARGE_BODY,
+    UNMARKED,
+    ConnectionMemory,
+    DecodeContext,
+    DecodeOptions,
+    Ended,
+    LargeBody,
+    Odd,
+    RenderedRecords,
+    RenderingOptions,
+    varint_rest,
+)
+from kafkasniff.kafka.schema.secrets import may_be_misread
+from kafkasniff.kafka.schema.walker import TRAILING
 from kafkasniff.model import Body, ErrorCode, Problem
 
-__all__ = [
-    "DecodeOptions",
-    "Decoded",
-    "decode_body",
-    "decode_request",
-    "decode_response",
-    "read_rest",
-]
+MAX_HEADER_TAGS: Final = 1000
+"""Tagged fields of a header; none is defined to this day (KIP-482)."""
+
+_head = Struct(">hhi").unpack_from
+_int16 = Struct(">h").unpack_from
+
+
+class RequestHeader(msgspec.Struct, frozen=True, gc=False):
+    """The fields before a request's body."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | bytes | None
+    """bytes if it is not UTF-8."""
+    length: int
+    """Size of the header in bytes: the body starts there."""
+
+
+def _text(raw: bytes) -> str | bytes:
+    """A string of the wire; bytes if it is not UTF-8."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+def read_varint(data: bytes, position: int, end: int) -> tuple[int, int] | None:
+    """An unsigned varint and the position after it; None if it does not end before `end` or within 5 bytes."""
+    if position >= end:
+        return None
+    value = data[position]
+    position += 1
+    if value > 0x7F:
+        try:
+            value, position = varint_rest(data, position, value)
+        except (Odd, IndexError):
+            return None
+    return None if position > end else (value, position)
+
+
+def read_tags(data: bytes, position: int, end: int) -> tuple[tuple[tuple[int, bytes], ...], int] | None:
+    """The tag section of a header and the position after it; None if it does not fit."""
+    if position < end and data[position] == 0:
+        return (), position + 1
+    read = read_varint(data, position, end)
+    if read is None or read[0] > MAX_HEADER_TAGS:
+        return None
+    count, position = read
+    tags: list[tuple[int, bytes]] = []
+    for _ in range(count):
+        tag = read_varint(data, position, end)
+        size = None if tag is None else read_varint(data, tag[1], end)
+        if tag is None or size is None or size[0] > end - size[1]:
+            return None
+        position = size[1] + size[0]
+        tags.append((tag[0], data[size[1] : position]))
+    return tuple(tags), position
+
+
+def request_header(data: bytes, start: int, end: int, *, strict: bool = False) -> RequestHeader | None:
+    """The header of a request, or None if the bytes cannot be one.
+
+    Negative keys and versions, versions far above the known ones, and client ids or tags that do not fit are refused.
+    `strict`, for judging bytes of unknown kind, also refuses unknown keys and versions, and client ids that are not
+    printable text.
+    """
+    if end - start < 8:
+        return None
+    key, version, correlation_id = _head(data, start)
+    if key < 0 or version < 0:
+        return None
+    plan = request_plan(key, version)
+    if not plan.plausible_version or (strict and not plan.known_version):
+        return None
+    position = start + 8
+    client_id: str | bytes | None = None
+    if plan.header > 0:
+        if end - position < 2:
+            return None
+        (length,) = _int16(data, position)
+        position += 2
+        if length >= 0:
+            if length > end - position:
+                return None
+            client_id = _text(data[position : position + length])
+            position += length
+            if strict and not (isinstance(client_id, str) and client_id.isprintable()):
+                return None
+        elif length != -1:
+            return None
+        if plan.header > 1:
+            tags = read_tags(data, position, end)
+            if tags is None:
+                return None
+            position = tags[1]
+    return RequestHeader(key, version, correlation_id, client_id, position - start)
+
+
+def judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, position: int) -> None:
+    """Report tags of a header that do not ascend; `position` is the end of the section."""
+    for (one, _), (other, _) in pairwise(tags):
+        if other <= one:
+            context.problem("tags-not-ascending", f"header: tag {other} comes after tag {one}", position)
+            return
+
+
+def decode_body(plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
+    """The body `data[position:end]` of a message with nothing to report but the body. Hot.
+
+    None if there is more, or if other messages may be needed: an error code, a problem, surplus bytes, an unknown
+    version, secrets that an interpreter needs. Such a message goes to `decode_request` or `decode_response`, from the
+    start. A body that is not None equals theirs.
+
+    `plan` is that of the message's key, version and direction. Invariant: `context` is empty before and after, so one
+    serves any number of messages; its `base` is where the message starts. Its memory and request are not used.
+    The caller has to check `options.bodies`, and the tags of a header.
+    """
+    schema = plan.schema
+    if schema is None or not plan.alone:
+        return None
+    try:
+        body, after = schema.decode(data, position, end, context)
+    except Odd:
+        context.clear()
+        return None
+    if after != end:
+        context.clear()
+        return None
+    return settled(plan, body, end - position, context)
+
+
+def settled(plan: MessagePlan, body: Body, size: int, context: DecodeContext) -> Body | None:
+    """The interpreted body of `size` bytes if there is nothing else to report; else None. Hot.
+
+    Afterwards the context is empty.
+    """
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if (context.truncated and plan.whole_records) or (is_metadata and _rereads(context)):
+        context.clear()
+        return None
+    if (
+        plan.interpret is not None
+        and (context.interpretable or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if context.errors or context.problems:
+        context.clear()
+        return None
+    if context.decompressed + size > LARGE_BODY:
+        body = LargeBody(body)
+    context.truncated = context.interpretable = False
+    context.decompressed = context.unknown_tags = context.records = 0
+    return body
+
+
+def read_body(  # noqa: PLR0917 - where the body is, and what is known of it
+    plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext, cut: bool
+) -> tuple[Body | None, bool]:
+    """The body, and whether it was decoded to its end; `cut`: bytes are known to be missing at its end."""
+    schema = plan.schema
+    if schema is None:
+        context.problem(*unknown_version(plan))
+        return None, False
+    mark = context.mark() if context.problems else UNMARKED
+    if plan.has_secrets and plan.interpret is not None and context.options.inside:
+        context.withheld = []
+    complete = True
+    try:
+        # The same as `schema.read`, without its result's tuples: most messages pass here.
+        body, after = schema.decode(data, position, end, context)
+    except Ended as ended:
+        body, after, complete = ended.body, ended.position, False
+    except Odd:
+        context.rewind(mark)
+        body, after, complete = schema.walk(data, position, end, context)
+    is_metadata = plan.holds_metadata is not None and plan.holds_metadata(body)
+    if is_metadata and _rereads(context):
+        context.rewind(mark)
+        options = msgspec.structs.replace(context.options, records="full")
+        context.options = options.decoding() if isinstance(options, RenderingOptions) else options
+        return read_body(plan, data, position, end, context, cut)
+    if complete and after != end:
+        _report_trailing(plan, after, end, context)
+    withheld = False
+    if len(context.problems) > mark[0] and not context.options.show_secrets:
+        # Checked now: interpreters have problems of their own.
+        withheld = _may_show_secrets(plan, data[position:end], context.problems[mark[0] :], cut)
+    if (
+        plan.interpret is not None
+        and (context.interpretable or is_metadata or not plan.reads_records)
+        and context.options.inside
+    ):
+        plan.interpret(body, plan.version, context)
+    if withheld:
+        # Numbers are kept: pairing needs some.
+        body = {name: value for name, value in body.items() if isinstance(value, int)}
+        detail = "it is malformed, and may show a secret in the wrong place (--show-secrets shows it)"
+        context.problem("body-withheld", detail, position, always=True)
+    if context.decompressed + end - position > LARGE_BODY:
+        body = LargeBody(body)
+    return body, complete
+
+
+def unknown_version(plan: MessagePlan) -> tuple[str, str]:
+    """Kind and detail of the problem of a body that has no layout."""
+    if plan.api is None:
+        return "api-unknown", "the API key is not known"
+    return "version-unknown", f"{plan.api} version {plan.version} is not known"
+
+
+def _report_trailing(plan: MessagePlan, after: int, end: int, context: DecodeContext) -> None:
+    detail = TRAILING.words.format(end - after, plan.api, plan.version)
+    context.problem(TRAILING.kind, detail, after, size=end - after, always=True)
+
+
+def _may_show_secrets(plan: MessagePlan, data: bytes, problems: Iterable[Problem], cut: bool) -> bool:
+    """Whether a body with these problems may have its secrets in other fields."""
+    return may_be_misread((problem.kind for problem in problems), cut=cut) and (
+        plan.has_secrets or any(mark in data for mark in plan.secret_marks)
+    )
+
+
+def _rereads(context: DecodeContext) -> bool:
+    """Whether a body with records of the metadata log has to be decoded again, since they were skipped or rendered."""
+    options = context.options
+    if options.records in {"metadata", "columns"}:
+        return True
+    return isinstance(options, RenderingOptions) and options.records == "full" and options.renderer is not None
+
+
+def unread(plan: MessagePlan, raw: bytes, context: DecodeContext) -> tuple[bytes | None, int | None]:
+    """The replacement for a body that was not decoded to its end: its bytes, or their number if they may be secret."""
+    if not context.options.show_secrets and (plan.has_secrets or any(mark in raw for mark in plan.secret_marks)):
+        return None, len(raw)
+    return raw, None
+
 
 UNSUPPORTED_VERSION: Final = 35
 
 _DEFAULT: Final = DecodeOptions()
-_head = Struct(">hhi").unpack_from
-_int16 = Struct(">h").unpack_from
 _int32 = Struct(">i").unpack_from
 
 

@@ -16,8 +16,6 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.secrets import CONNECT_MARKS
 from kafkasniff.model import Body, Direction
 
-__all__ = ["INHERITS", "MessagePlan", "client_software", "request_plan", "response_plan"]
-
 VERSION_MARGIN: Final = 5
 """A request header is plausible with a version up to this far above the last known one."""
 

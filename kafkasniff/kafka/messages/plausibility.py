@@ -1,32 +1,143 @@
-"""How likely bytes of unknown kind are a request."""
+"""What bytes of unknown kind are: how likely a request, whether a response, or another protocol.
+
+The PROXY protocol header that a load balancer may send before a connection's bytes follows HAProxy's specification,
+versions 1 (a line of text) and 2 (binary).
+"""
 
 from __future__ import annotations
 
+import ipaddress
 from functools import cache
-from struct import Struct
+from struct import Struct, unpack_from
 from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.apis.named_apis import PRODUCE
-from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.messages.message_header import request_header
-from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
+from kafkasniff.kafka.apis.dissectors import PRODUCE, api, api_keys
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
 from kafkasniff.kafka.schema.context import DecodeOptions
 
-__all__ = [
-    "BEGINNING",
-    "MAX_KEY",
-    "has_request_form",
-    "highest_versions",
-    "is_answer",
-    "is_likely_request",
-    "judge_request",
-    "may_be_request",
-    "may_begin_request",
-]
+NAMED: Final = "this is "
+"""Prefix of a reason that names the stream's protocol."""
+_SIZE = Struct(">i")
+_METHODS: Final = (b"GET ", b"POST ", b"PUT ", b"HEAD ", b"DELETE ", b"OPTIONS ", b"CONNECT ", b"PATCH ", b"TRACE ")
+_STARTS: Final = (
+    (b"HTTP/", "HTTP"),
+    (b"PRI * HTTP/2", "HTTP/2"),
+    (b"SSH-", "SSH"),
+    (b"\x00\x00\x00\x08\x04\xd2", "PostgreSQL"),
+    (b"AMQP", "AMQP"),
+)
+_TLS: Final = (0x14, 0x15, 0x16, 0x17)
+_ALERT: Final = 0x15
+
+
+def is_gssapi_token(data: bytes, start: int, end: int) -> bool:
+    """Whether these bytes are the first token of GSSAPI with Kerberos or SPNEGO (RFC 2743, 3.1; RFC 4121, 4.1)."""
+    head = data[start : min(end, start + 24)]
+    return head[:1] == b"\x60" and (
+        b"\x06\x09\x2a\x86\x48\x86\xf7\x12\x01\x02\x02" in head or b"\x06\x06\x2b\x06" in head
+    )
+
+
+def name_protocol(head: bytes) -> str | None:
+    """Description of a stream that is not Kafka, by its first bytes; None if it is unknown."""
+    if _is_tls(head):
+        return "TLS"
+    if head.startswith(_METHODS):
+        # The size in the broker's log, which people search for.
+        return (
+            "HTTP: perhaps a browser, a health check or a scrape; a broker takes its first bytes for a request of "
+            f"{_SIZE.unpack_from(head)[0]:,} bytes and closes the connection"
+        )
+    return next((name for start, name in _STARTS if head.startswith(start)), None)
+
+
+def protocol_in(reason: str) -> str | None:
+    """The protocol that a reason against Kafka names: `TLS`, `HTTP`, `SSH` …; None if it names none.
+
+    `TLS with ALPN` for TLS that offers other application protocols: Kafka does not use ALPN.
+    """
+    if not reason.startswith(NAMED):
+        return None
+    name = reason.removeprefix(NAMED)
+    if name.startswith(("TLS", "SSL")):
+        return "TLS with ALPN" if ", ALPN " in name else "TLS"
+    return name.partition(":")[0]
+
+
+def name_answer(size: int) -> str | None:
+    """Description of a non-Kafka answer to a Kafka client, by its first four bytes in place of a length.
+
+    A sentence; None if they are unknown.
+    """
+    head = _SIZE.pack(size)
+    logged = f"(the client takes it for a response of {size:,} bytes)"
+    if _is_tls(head):
+        what = "an alert of TLS" if head[0] == _ALERT else "TLS"
+        return (
+            f"a client that speaks Kafka without TLS is answered with {what} {logged}: the listener expects TLS "
+            "(security.protocol SSL or SASL_SSL)"
+        )
+    found = next((name for start, name in _STARTS if start.startswith(head)), None)
+    if found is None:
+        return None
+    return f"a Kafka client is answered in {found} {logged}: what listens there is not a broker (wrong host or port?)"
+
+
+def _is_tls(head: bytes) -> bool:
+    """RFC 8446, 5.1: type and version of a record."""
+    return len(head) >= 3 and head[0] in _TLS and head[1] == 3 and head[2] <= 4
+
+
+MAX_PROLOGUE: Final = 536
+"""Maximum size of a header; the specification promises that it fits the smallest segment."""
+
+_V1: Final = b"PROXY "
+_V1_LONGEST: Final = 107
+_V2: Final = b"\r\n\r\n\x00\r\nQUIT\n"
+_ADDRESSES: Final = {0x11: (4, "TCP over IPv4"), 0x21: (16, "TCP over IPv6")}
+
+
+def proxy_prologue(head: bytes) -> tuple[int, str] | None:
+    """Length and description of the PROXY header at the start of `head`.
+
+    (0, "") if there is none, None if more bytes are needed.
+    """
+    if head.startswith(_V1[: len(head)]) and len(head) < len(_V1):
+        return None
+    if head.startswith(_V1):
+        end = head.find(b"\r\n", 0, _V1_LONGEST)
+        if end >= 0:
+            words = head[:end].decode("latin-1").split(" ")
+            if len(words) == 6:
+                return end + 2, _describe(words[2], words[4], words[3], words[5])
+            return end + 2, "PROXY protocol v1 header without addresses"
+        return None if len(head) < _V1_LONGEST else (0, "")
+    if head.startswith(_V2[: len(head)]) and len(head) < len(_V2) + 4:
+        return None
+    if not head.startswith(_V2):
+        return 0, ""
+    family, length = unpack_from(">BH", head, 13)
+    total = 16 + length
+    if total > MAX_PROLOGUE:
+        return 0, ""
+    if len(head) < total:
+        return None
+    width, _ = _ADDRESSES.get(family, (0, ""))
+    if not width or length < 2 * width + 4:
+        return total, "PROXY protocol v2 header without addresses"
+    source, target = head[16 : 16 + width], head[16 + width : 16 + 2 * width]
+    ports = unpack_from(">HH", head, 16 + 2 * width)
+    return total, _describe(
+        str(ipaddress.ip_address(source)), str(ports[0]), str(ipaddress.ip_address(target)), str(ports[1])
+    )
+
+
+def _describe(source: str, source_port: str, target: str, target_port: str) -> str:
+    return f"PROXY protocol header: the client is {source} port {source_port}, connected to {target} port {target_port}"
+
 
 BEGINNING: Final = 256
 """Bytes of an incomplete request that are examined."""
@@ -161,3 +272,18 @@ def _is_cut_in_client_id(data: bytes, size: int) -> bool:
     if request_header(data[: _CLIENT_ID - 2] + b"\xff\xff\0", 0, _CLIENT_ID + 1, strict=True) is None:
         return False
     return data[_CLIENT_ID:].decode("utf-8", "ignore").isprintable()
+
+
+TRUNCATED: Final = ("body-truncated", "array-too-long")
+"""Problems of a body that ends too early and is valid until then."""
+TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+"""Options for a message that may be another one."""
+
+
+def does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
+    """Whether a body was not decoded exactly to its end (for a truncated message: to the end of its bytes)."""
+    # The option for secrets does not matter here.
+    kinds = {problem.kind for problem in decoded.problems} - {"body-withheld"}
+    if decoded.raw is None and decoded.raw_redacted is None:
+        return "trailing-bytes" in kinds or (cut and bool(kinds))
+    return "version-unknown" not in kinds and not (cut and kinds.issubset(TRUNCATED))

@@ -1,6 +1,6 @@
 """Bodies as JSON directly from their bytes, by the native kernel: for runs in which only a JSON sink needs them.
 
-Messages with more to report than a body and its error codes are decoded by Python as usual (`message_body`), with the
+Messages with more to report than a body and its error codes are decoded by Python as usual (`message`), with the
 same result.
 """
 
@@ -15,27 +15,32 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.embedded.operations import names_only
-from kafkasniff.kafka.messages.ahead import Programs
+from kafkasniff.kafka.embedded.interpreters import names_only
 from kafkasniff.kafka.messages.message import Decoded
 from kafkasniff.kafka.messages.message_plan import MessagePlan
-from kafkasniff.kafka.record_facts.schema_registry import HEADERS as SCHEMA_HEADERS
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_KINDS
+from kafkasniff.kafka.messages.packed_bodies import Programs
+from kafkasniff.kafka.record_facts import HEADERS as SCHEMA_HEADERS
+from kafkasniff.kafka.record_facts import TRACE_KINDS
+from kafkasniff.kafka.records.batches import HEADER_SIZE
 from kafkasniff.kafka.records.compression import MAX_RATIO, decompress
-from kafkasniff.kafka.records.control_records import control_types
-from kafkasniff.kafka.records.record_batch import HEADER_SIZE
+from kafkasniff.kafka.records.record_list import control_types
 from kafkasniff.kafka.records.record_sets import rendered_records
-from kafkasniff.kafka.schema.body_forms import RenderedBody, RenderedRecords
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, RenderingOptions
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
+from kafkasniff.kafka.schema.context import (
+    DecodeContext,
+    DecodeOptions,
+    RenderedBody,
+    RenderedRecords,
+    RenderingOptions,
+)
 from kafkasniff.kafka.schema.program import ops_of, program_of
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, may_be_misread
+from kafkasniff.kafka.schema.walker import NUMBERED, TRAILING
 from kafkasniff.model import Direction, ErrorCode
 from kafkasniff.native.caller import Caller, Code, Program, WantedBatch, read_notes
 from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
 from kafkasniff.native.library import Kernel
-
-__all__ = ["MAX_INFLATED", "MAX_SIZE", "Inflate", "Renderer", "program_for"]
+from kafkasniff.native.line_problems import Careful, LineWordings, Wording
 
 MAX_SIZE: Final = 4 << 20
 """Maximum size of a rendered message; larger ones are left to Python."""
@@ -187,7 +192,7 @@ class Renderer:
         return msgspec.structs.replace(decoded, body=body, errors=body.errors, rest=None)
 
     def bodies(self, data: bytes, items: NDArray[np.void], _: list[int]) -> list[RenderedBody | None]:
-        """Some bodies; see `ahead.BodyMaker`. Hot."""
+        """Some bodies; see `packed_bodies.BodyMaker`. Hot."""
         looked, json, notes = self._caller.bodies(data, items)
         self.memory = len(json)
         items = items[:looked]
@@ -246,3 +251,16 @@ class Inflate:
         result = decompress(batch.codec, data, limit, magic=batch.magic)
         self.produced += result.produced
         return None if result.failure is not None or result.detail else result.data
+
+
+def wordings() -> LineWordings:
+    """The words of all problems that the kernel notes."""
+    return LineWordings.of(
+        Wording(one.kind.encode(), one.words.encode(), may_be_misread((one.kind,), cut=False)) for one in NUMBERED
+    )
+
+
+def careful(plan: MessagePlan, *, show_secrets: bool) -> Careful:
+    """What the problems of a plan's bodies need besides."""
+    marks = () if show_secrets else (b"",) if plan.has_secrets else tuple(plan.secret_marks)
+    return Careful(TRAILING.words.format("{}", plan.api, plan.version).encode(), marks)

@@ -13,19 +13,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = [
-    "CODECS",
-    "MAX_BLOCKS",
-    "MAX_FRAMES",
-    "MAX_RATIO",
-    "MAX_UNRATED",
-    "MAX_ZSTD_WINDOW",
-    "Decompressed",
-    "allowance",
-    "codec_name",
-    "decompress",
-]
-
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """Names by codec number, bits 0-2 of the attributes."""
 

@@ -10,31 +10,20 @@ import re
 import struct
 from typing import Any, Final
 
-from kafkasniff.kafka.record_facts.schema_registry import add_schema_ids
-from kafkasniff.kafka.records.checksum import crc32c
-from kafkasniff.kafka.records.message_set import MIN_SIZES, decode_held_set, decode_message
-from kafkasniff.kafka.records.record_batch import (
+from kafkasniff.kafka.record_facts import add_schema_ids
+from kafkasniff.kafka.records.batches import (
     HEADER,
     HEADER_SIZE,
+    MIN_SIZES,
     Batch,
     HeldRecords,
+    crc32c,
     decode_batch,
     decode_held_batch,
+    decode_held_set,
+    decode_message,
 )
-from kafkasniff.kafka.schema.body_forms import RenderedRecords
-from kafkasniff.kafka.schema.context import DecodeContext, RenderingOptions
-
-__all__ = [
-    "MAX_BATCHES",
-    "MAX_BATCH_LENGTH",
-    "MAX_SEARCH",
-    "decode_held",
-    "decode_records",
-    "decode_unaligned",
-    "find_batches",
-    "held_batch",
-    "rendered_records",
-]
+from kafkasniff.kafka.schema.context import DecodeContext, RenderedRecords, RenderingOptions
 
 MAX_BATCHES: Final = 500_000
 """Batches and outermost messages of one `records` field: one of 26 bytes on the wire takes some 700 as a dict."""

@@ -1,29 +1,101 @@
-"""The options and the output of a decoder besides the body."""
+"""The options, the bounds and the output of a decoder besides the body.
+
+The native kernel handles only clean messages: at anything else its decoders raise `Odd`, and the walker, which handles
+everything, decodes the message again (`kafkasniff.kafka.schema.schema.Schema.read`).
+
+A `LargeBody` is a `model.Body` like any other. The rendered forms replace bodies, and records in bodies, that only a
+sink of JSON lines reads. No event that leaves the run has them.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from kafkasniff.kafka.schema.body_forms import RenderedRecords
-from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Body, ErrorCode, Problem
 from kafkasniff.native.calls import Hiding
 
-__all__ = [
-    "MAX_DECOMPRESSED",
-    "MAX_PROBLEMS",
-    "MAX_RECORDS",
-    "UNMARKED",
-    "DecodeContext",
-    "DecodeOptions",
-    "Interpreter",
-    "RecordsReader",
-    "RecordsRenderer",
-    "RenderingOptions",
-]
+
+class LargeBody(dict[str, Any]):
+    """A body that takes much memory (`LARGE_BODY`), so sinks render it in pieces; otherwise an ordinary dict."""
+
+    __slots__ = ()
+
+
+LARGE_BODY: Final = 4 << 20
+"""Bytes of a message, including decompressed ones, from which on its body is a `LargeBody`."""
+
+
+class BodyWithErrors(NamedTuple):
+    """A decoded body with error codes."""
+
+    body: Body
+    errors: tuple[ErrorCode, ...]
+
+
+class RenderedBody(msgspec.Struct, frozen=True, gc=False):
+    """Replaces a body in a run that only writes JSON lines, if nothing else needs messages of its kind.
+
+    Only an `Inspector` with a renderer yields such bodies, and only a sink of the same run gets them.
+    """
+
+    json: bytes
+    """The body as in the JSON lines."""
+    errors: tuple[Any, ...] = ()
+    """Its error codes that are not zero, as `ErrorCode`."""
+
+
+class RenderedRecords(msgspec.Struct, frozen=True, gc=False):
+    """Replaces a `records` field in such a run: only its JSON is needed."""
+
+    json: bytes
+    truncated: int
+    """Its `truncated_bytes`."""
+    decode: Callable[[], Body]
+    """Creates the field's value as in any other run, for code that needs it after all."""
+
+
+MAX_GROUPS: Final = 64
+"""Groups of a connection whose protocol is remembered; the least recently used one is evicted first."""
+
+
+class GroupProtocol(msgspec.Struct, frozen=True):
+    """The protocol of the members of a classic group."""
+
+    type: str
+    """`consumer`, `connect` …"""
+    name: str | None
+    """The one agreed on by the members, for consumers the assignor (`range` …); None while that is open."""
+
+
+class ConnectionMemory:
+    """Mutable, one per connection, bounded. Messages are decoded in the order in which they are reported."""
+
+    __slots__ = ("_groups", "sasl_mechanism")
+
+    def __init__(self) -> None:
+        self._groups: OrderedDict[str | bytes, GroupProtocol] | None = None
+        self.sasl_mechanism: str | None = None
+        """The mechanism of the last SaslHandshake that was not refused."""
+
+    def remember_group(self, group: str | bytes, protocol: GroupProtocol) -> None:
+        """A member of this connection joins the group, or has joined it."""
+        if self._groups is None:
+            self._groups = OrderedDict()
+        self._groups[group] = protocol
+        self._groups.move_to_end(group)
+        if len(self._groups) > MAX_GROUPS:
+            self._groups.popitem(last=False)
+
+    def group_protocol(self, group: str | bytes) -> GroupProtocol | None:
+        """The protocol with which a member of this connection last joined the group."""
+        return None if self._groups is None else self._groups.get(group)
+
 
 MAX_DECOMPRESSED: Final = 256 << 20
 """Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower.
@@ -74,7 +146,7 @@ class DecodeOptions(msgspec.Struct, frozen=True):
     records: Literal["full", "columns", "metadata", "batches", "skip"] = "full"
     """full: batches with their records; batches: only the batches' headers; metadata: like batches, but full for
     KRaft's metadata log; columns: like metadata, and every other batch keeps the bytes of its records
-    (`record_batch.Batch`); skip: neither (`records` is None)."""
+    (`batches.Batch`); skip: neither (`records` is None)."""
     show_secrets: bool = False
     """False: secret values become `{"redacted": N}`, N their length in bytes."""
     max_decompressed: int = MAX_DECOMPRESSED
@@ -129,7 +201,7 @@ class DecodeContext(msgspec.Struct, eq=False):
     `options.max_records`."""
     problems_dropped: int = 0
     unknown_tags: int = 0
-    """Tagged fields without a definition that were kept so far, bounded by `wire.MAX_UNKNOWN_TAGS`."""
+    """Tagged fields without a definition that were kept so far, bounded by `MAX_UNKNOWN_TAGS`."""
     truncated: bool = False
     """A `records` field of it ends within a batch."""
     interpretable: bool = False
@@ -195,3 +267,64 @@ class DecodeContext(msgspec.Struct, eq=False):
 
 Interpreter = Callable[[Body, int, DecodeContext], None]
 """Decodes structures embedded in a body: takes it, its version and the message's context."""
+
+
+MAX_ELEMENTS: Final = 4_000_000
+"""Elements of all arrays of one message: a body of tiny elements must not take hundreds of times its size in memory.
+The largest real messages (metadata of 200,000 partitions) hold half of it."""
+
+MAX_UNKNOWN_TAGS: Final = 100_000
+"""Tagged fields without a definition per message; each takes two bytes on the wire and 300 in memory."""
+
+ZERO_SIZE_SLACK: Final = 64
+"""If elements may take no bytes at all, a count may exceed the remaining bytes by this much and no more."""
+
+
+class Odd(Exception):  # noqa: N818 - not an error: it says that the walker has to decode this message
+    """Something that the kernel leaves to the walker."""
+
+
+class Ended(Odd):
+    """The walk ended at a problem, which was recorded: the fields before it.
+
+    A handler of `Odd` alone makes the walker decode the message again, with the same result.
+    """
+
+    def __init__(self, body: dict[str, Any], position: int) -> None:
+        super().__init__()
+        self.body = body
+        self.position = position
+
+
+def varint_rest(data: bytes, position: int, first: int) -> tuple[int, int]:
+    """The value of an unsigned varint whose first byte was read, and the position after it.
+
+    A varint has at most 5 bytes (org.apache.kafka.common.utils.ByteUtils): raises Odd if it is longer, IndexError at
+    the end of the data.
+    """
+    value = first & 0x7F
+    for shift in (7, 14, 21, 28):
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise Odd
+
+
+def add_error(context: DecodeContext, code: int, path: str) -> None:
+    """Record a non-zero error code."""
+    context.errors.append(ErrorCode(code, error_name(code), path))
+
+
+def keep_tag(context: DecodeContext, struct: dict[str, Any], tag: int, value: bytes, show: bool) -> None:
+    """Keep a tagged field that has no definition; its bytes are withheld if the schema contains secrets."""
+    context.unknown_tags += 1
+    if context.unknown_tags > MAX_UNKNOWN_TAGS:
+        raise Odd
+    kept: dict[str, Any] = {"tag": tag}
+    if show:
+        kept["base64"] = b64encode(value).decode("ascii")
+    else:
+        kept["redacted"] = len(value)
+    struct.setdefault("_unknown_tags", []).append(kept)

@@ -13,18 +13,6 @@ from kafkasniff.errors import DefinitionError
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = [
-    "DEFINITIONS",
-    "added_folders",
-    "api_files",
-    "data_folder",
-    "definition_folder",
-    "files_of",
-    "read_data",
-    "read_text",
-    "sorted_files",
-    "vendors",
-]
 
 _API_FILE: Final = re.compile(r"(\d{3,5})_([a-z0-9_]+)\.txt")
 DEFINITIONS: Final = "KAFKASNIFF_DEFINITIONS"

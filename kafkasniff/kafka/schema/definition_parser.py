@@ -27,7 +27,6 @@ from kafkasniff.kafka.schema.definition import (
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["parse_api", "parse_data"]
 
 _TYPE: Final = re.compile(r"(?P<array>\[\])?(?P<scalar>[a-z][a-z0-9]*)?(?P<struct>\{\})?(?P<null>\?)?")
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]*")

@@ -15,10 +15,8 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.schema.enums import OPERATION_BITS
-from kafkasniff.kafka.schema.layout import Field, Struct, element_size, topic_fields
-
-__all__ = ["FLAGS", "KINDS", "Op", "listing", "ops_of", "pairing_program", "program_of"]
+from kafkasniff.kafka.schema.codes import OPERATION_BITS
+from kafkasniff.kafka.schema.definition import Field, Struct, element_size, topic_fields
 
 KINDS: Final = (
     *("bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64"),

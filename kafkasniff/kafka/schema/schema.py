@@ -1,22 +1,24 @@
-"""A schema: a definition at one version, with its decoders."""
+"""A schema: a definition at one version, with its decoders.
+
+`data_schema` finds those of structures that are not requests or responses: headers, records, embedded structures. They
+contain no record sets.
+"""
 
 from __future__ import annotations
 
 import functools
 from typing import TYPE_CHECKING
 
-from kafkasniff.kafka.schema.context import DecodeContext, RecordsReader
-from kafkasniff.kafka.schema.definition import MessageDefinition
-from kafkasniff.kafka.schema.layout import Struct, cut
-from kafkasniff.kafka.schema.spans import Span
-from kafkasniff.kafka.schema.walker import Walk, walk
-from kafkasniff.kafka.schema.wire import Ended, Odd
+from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.schema.context import DecodeContext, Ended, Odd, RecordsReader
+from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
+from kafkasniff.kafka.schema.definition import DataDefinition, MessageDefinition, Struct, cut
+from kafkasniff.kafka.schema.definition_parser import parse_data
+from kafkasniff.kafka.schema.walker import Span, Walk, walk
 from kafkasniff.native.library import kernel
 
 if TYPE_CHECKING:
     from kafkasniff.kafka.schema.packed import Decoder
-
-__all__ = ["Schema"]
 
 
 class Schema:
@@ -74,3 +76,40 @@ class Schema:
         """The same by the walker alone, with the place of every field, or of the first `most`."""
         spans: list[Span] = []
         return walk(self.root, data, position, end, context, self._records, spans=spans, most=most), spans
+
+
+@functools.cache
+def data_definitions() -> dict[str, DataDefinition]:
+    """All of them by name."""
+    folder = data_folder()
+    found: dict[str, DataDefinition] = {}
+    records = (path for path in sorted_files(folder / "records") if path.name.endswith(".txt"))
+    for path in (folder / "headers.txt", *records):
+        for definition in parse_data(path, read_text(path)):
+            name = definition.message.name
+            if name in found:
+                raise DefinitionError(f"{path}: {name} is also in {found[name].file}.txt")
+            found[name] = definition
+    return found
+
+
+@functools.lru_cache(maxsize=1024)  # more than there are; types that do not exist come from the wire
+def data_definition(kind: str, number: int, file: str | None = None) -> DataDefinition | None:
+    """The definition of a record type, by kind and id; None if unknown.
+
+    For coordinator records the file matters too, since each topic has its own ids: `group_coordinator`,
+    `transaction_coordinator`, `share_coordinator`.
+    """
+    for definition in data_definitions().values():
+        if (definition.kind, definition.id) == (kind, number) and file in (None, definition.file):
+            return definition
+    return None
+
+
+@functools.lru_cache(maxsize=1024)
+def data_schema(name: str, version: int) -> Schema | None:
+    """The schema of a `data` block; None if name or version are unknown."""
+    definition = data_definitions().get(name)
+    if definition is None or version not in definition.message.versions:
+        return None
+    return Schema(definition.message, version)

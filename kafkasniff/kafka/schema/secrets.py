@@ -7,6 +7,12 @@ JAAS configuration, password encoder and delegation token keys, OAuth client sec
 `listener.name.internal.`, and common names in connectors. They err on the side of hiding: `password.encoder.iterations`
 is hidden too. Whatever its name, a value with a password in it is hidden: in a URL or in the configuration of a login
 module.
+
+Kafka Connect workers keep their configurations in a topic without a fixed name (`config.storage.topic`), so its records
+are recognized by their keys (`org.apache.kafka.connect.storage.KafkaConfigBackingStore`): the record `session-key`
+holds the key with which workers sign their requests to each other (KIP-507), the records `connector-NAME` and
+`task-NAME-N` hold all settings of a connector, including passwords. Values are JSON without a schema, as written by
+Connect's internal converter.
 """
 
 from __future__ import annotations
@@ -16,7 +22,9 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-__all__ = ["CONNECT_MARKS", "is_sensitive", "is_sensitive_name", "may_be_misread", "redact_config", "redacted"]
+import msgspec
+
+from kafkasniff.kafka.schema.context import DecodeContext
 
 SENSITIVE_NAMES: Final = re.compile(
     r"password|passphrase|passwd|secret|credentials"
@@ -27,7 +35,7 @@ SENSITIVE_NAMES: Final = re.compile(
     re.IGNORECASE,
 )
 CONNECT_MARKS: Final = (b"session-key", b'"properties":')
-"""Byte patterns of uncompressed Kafka Connect records with secrets (`embedded.connect_configs`)."""
+"""Byte patterns of uncompressed Kafka Connect records with secrets (`withhold_secrets`)."""
 
 _PASSWORD_INSIDE: Final = re.compile(r"://[^\s/@:]*:[^\s/@]+@|\bpassword\s*=", re.IGNORECASE)
 
@@ -87,3 +95,69 @@ def redact_config(config: dict[str, Any], complete: bool = True) -> None:
             value = entry.get("value")
             if isinstance(value, str | bytes):
                 entry["value"] = redacted(value)
+
+
+CONNECT_KEYS: Final = (b"session-key", b"connector-", b"task-")
+"""Prefixes of the keys of records that may hold a secret."""
+
+_SESSION_KEY: Final = CONNECT_KEYS[0]
+_NO_SECRETS: Final = ("algorithm", "creation-timestamp")
+_FORMAT: Final = "connect-config"
+
+
+def withhold_secrets(records: dict[str, Any], context: DecodeContext) -> None:
+    """Redact values in a decoded `records` field, and add their non-secret content as `_value`.
+
+    Hot: processes every record.
+    """
+    if context.options.show_secrets:
+        return
+    for batch in records["batches"]:
+        for record in batch.get("records") or ():
+            key = record["key"]
+            if key.__class__ is bytes and key.startswith(CONNECT_KEYS):
+                value = record["value"]
+                shown = redacted_content(key, value)
+                if shown is not None:
+                    record["value"] = redacted(value)
+                    record["_value"] = {"format": _FORMAT, "value": shown["value"]}
+
+
+def redacted_content(key: bytes, value: object) -> dict[str, Any] | None:
+    """The displayable content of a record's value that holds a secret: `{"value"}`, None if it cannot be decoded.
+
+    None if the value holds no secret. `key` begins with one of `CONNECT_KEYS`.
+    """
+    if not isinstance(value, bytes) or (key != _SESSION_KEY and b'"properties"' not in value):
+        return None
+    try:
+        return _displayable(key, msgspec.json.decode(value))
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        # It is not JSON, or nested too deeply to be decoded or written again.
+        return {"value": None}
+
+
+def _displayable(key: bytes, decoded: object) -> dict[str, Any] | None:
+    """The same of a decoded value. Raises RecursionError if it is nested too deeply."""
+    if not isinstance(decoded, dict):
+        return {"value": None}
+    if key == _SESSION_KEY:
+        return {"value": {name: _shown(one, secret=name not in _NO_SECRETS) for name, one in decoded.items()}}
+    settings = decoded.get("properties")
+    if not isinstance(settings, dict):
+        return {"value": None}
+    secret = {name for name, one in settings.items() if one is not None and is_sensitive(name, one)}
+    if not secret:
+        return None
+    return {"value": {"properties": {name: _shown(one, secret=name in secret) for name, one in settings.items()}}}
+
+
+def _shown(value: object, *, secret: bool) -> object:
+    """A setting, which is a string or a 64-bit number; any other value is handled as if it were a secret."""
+    if not secret and (value is None or isinstance(value, str) or (isinstance(value, int) and abs(value) < 1 << 63)):
+        return value
+    if isinstance(value, str):
+        return redacted(value)
+    import json  # noqa: PLC0415 - few captures have such a value, and every start would pay for it
+
+    return redacted(json.dumps(value))

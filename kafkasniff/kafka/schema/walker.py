@@ -2,37 +2,127 @@
 
 It is several times slower and handles everything: it keeps the fields before a failure, reports oddities, and can
 return the position of each field.
+
+Problems that the kernel reports, too, are defined once (`Template`): the kernel reports one as its number, its place
+and up to three numbers; `kernel/walk_notes.zig` (`Problem`) has the same numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import unpack_from
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.kafka.schema.body_problems import (
-    CUT_NUMBER,
-    CUT_TAG,
-    CUT_VALUE,
-    LONG_ARRAY,
-    LONG_TAG_SECTION,
-    LONG_VARINT,
-    NEGATIVE_COUNT,
-    NEGATIVE_LENGTH,
-    NOT_TEXT,
-    NULL_VALUE,
-    ODD_BOOLEAN,
-    ODD_MARK,
-    ODD_TAGGED_MARK,
-    Template,
-)
-from kafkasniff.kafka.schema.context import DecodeContext, RecordsReader
-from kafkasniff.kafka.schema.layout import FORMATS, Field, Struct, element_size
-from kafkasniff.kafka.schema.secrets import redact_config, redacted
-from kafkasniff.kafka.schema.spans import UNKNOWN_TAG, Span
-from kafkasniff.kafka.schema.uuids import uuid_text
-from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, ZERO_SIZE_SLACK, Odd, add_error, keep_tag
+import msgspec
 
-__all__ = ["Walk", "walk"]
+from kafkasniff.kafka.schema.codes import uuid_text
+from kafkasniff.kafka.schema.context import (
+    MAX_ELEMENTS,
+    ZERO_SIZE_SLACK,
+    DecodeContext,
+    Odd,
+    RecordsReader,
+    add_error,
+    keep_tag,
+)
+from kafkasniff.kafka.schema.definition import FORMATS, Field, Struct, element_size
+from kafkasniff.kafka.schema.secrets import redact_config, redacted
+from kafkasniff.native.calls import Noted
+
+UNKNOWN_TAG: Final = "unknown tagged field"
+"""Type of a span: a tagged field that this version of the definition does not have."""
+
+
+class Span(msgspec.Struct):
+    """Bytes and their meaning; the spans of a message follow one another without gaps."""
+
+    start: int
+    """Absolute offset in the data."""
+    end: int
+    path: str
+    """Path in the body: `topics[0].name`."""
+    type: str
+    """The type on the wire: `int32`, `compact string`, `count of []` …"""
+    value: Any
+    """The value as in the body; a number for counts."""
+    field: Field | None = None
+    """The definition of a string, bytes or records at this place, after their length; None for all else."""
+
+    def content(self, data: bytes) -> int:
+        """Start of the part that may be hidden: strings, bytes and records after their length, others at their start.
+
+        The bytes of tagged fields without a definition have their own span.
+        """
+        if self.field is None:
+            return self.start
+        if not self.field.compact:
+            return self.start + (2 if self.field.type == "string" else 4)
+        position = self.start
+        while data[position] > 0x7F:
+            position += 1
+        return position + 1
+
+
+def value_at(body: Any, path: str) -> Any:
+    """The value at the path of a span; None if the body has none."""
+    for step in path.split("."):
+        name, _, index = step.partition("[")
+        body = body.get(name)
+        if index and body is not None:
+            place = int(index[:-1])
+            body = body[place] if place < len(body) else None
+        if body is None:
+            return None
+    return body
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A problem of a field."""
+
+    kind: str
+    words: str
+    """Text after the path; `{}` for each number. Bytes after a body have no path."""
+    ends: bool = False
+    """Decoding ends there."""
+
+    def detail(self, path: str, *numbers: int) -> str:
+        """The sentence; surplus numbers are ignored."""
+        return f"{path}: {self.words.format(*numbers)}"
+
+
+CUT_NUMBER: Final = Template("body-truncated", "{} bytes needed, {} left", ends=True)
+CUT_VALUE: Final = Template("body-truncated", "{} bytes, {} left", ends=True)
+CUT_TAG: Final = Template("body-truncated", "tag {} has {} bytes, {} left", ends=True)
+LONG_VARINT: Final = Template("varint-too-long", "a varint has at most 5 bytes", ends=True)
+NEGATIVE_LENGTH: Final = Template("length-negative", "{} bytes", ends=True)
+NEGATIVE_COUNT: Final = Template("length-negative", "{} elements", ends=True)
+LONG_ARRAY: Final = Template("array-too-long", "{} elements of at least {} bytes, {} bytes left", ends=True)
+LONG_TAG_SECTION: Final = Template("array-too-long", "{} tagged fields in {} bytes", ends=True)
+NULL_VALUE: Final = Template("null-not-allowed", "null, which this version does not allow")
+ODD_BOOLEAN: Final = Template("bool-not-0-or-1", "{}")
+ODD_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or -1 (null)")
+ODD_TAGGED_MARK: Final = Template("struct-mark-odd", "{} instead of 1 (present) or 0 (null)")
+NOT_TEXT: Final = Template("string-not-utf8", "{} bytes that are not UTF-8")
+
+TRAILING: Final = Template("trailing-bytes", "{} bytes follow the body of {} version {}")
+
+NUMBERED: Final = (
+    *(CUT_NUMBER, CUT_VALUE, CUT_TAG, LONG_VARINT, NEGATIVE_LENGTH, NEGATIVE_COUNT, LONG_ARRAY, LONG_TAG_SECTION),
+    *(NULL_VALUE, ODD_BOOLEAN, ODD_MARK, ODD_TAGGED_MARK, NOT_TEXT, TRAILING),
+)
+"""By the kernel's numbers, from 1 on."""
+
+
+def add_noted(context: DecodeContext, noted: Iterable[Noted]) -> None:
+    """Add the kernel's problems of a body."""
+    for number, path, position, numbers in noted:
+        template = NUMBERED[number - 1]
+        context.problem(template.kind, template.detail(path, *numbers), position, always=template.ends)
+
+
+def walk_ended(noted: list[Noted]) -> bool:
+    """Whether the kernel's last problem ended its walk."""
+    return bool(noted) and NUMBERED[noted[-1].number - 1].ends
 
 
 class Walk(NamedTuple):

@@ -12,7 +12,7 @@ from kafkasniff.sinks.summaries.envelope import envelope
 from kafkasniff.sinks.summaries.general import general
 from kafkasniff.sinks.summaries.phrases import error_phrase
 from kafkasniff.sinks.summaries.templates import render_of
-from kafkasniff.text.paint import Paint
+from kafkasniff.text.printable import Paint
 
 __all__ = ["summary"]
 

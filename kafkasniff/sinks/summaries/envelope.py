@@ -9,8 +9,7 @@ import msgspec
 from kafkasniff.model import Body, Message
 from kafkasniff.sinks.names import nested_field
 from kafkasniff.sinks.summaries.phrases import amount, error_phrase
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import word
+from kafkasniff.text.printable import Paint, word
 
 __all__ = ["envelope"]
 

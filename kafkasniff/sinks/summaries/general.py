@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kafkasniff.kafka.schema.layout import Struct
+from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Message
 from kafkasniff.sinks.names import enum_name, layout_of
 from kafkasniff.sinks.summaries.phrases import NO_ID, amount, few, label_of

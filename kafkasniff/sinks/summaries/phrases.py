@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from kafkasniff.model import Body, ErrorCode, Message
 from kafkasniff.sinks.names import error_name
-from kafkasniff.text.paint import Paint
-from kafkasniff.text.printable import word
+from kafkasniff.text.printable import Paint, word
 
 __all__ = [
     "NAME_FIELDS",

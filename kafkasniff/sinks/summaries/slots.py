@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.definition import Field, Struct
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.interpreter import Shape
 from kafkasniff.sinks.summaries.table import NONE, Scope, Slot, Use

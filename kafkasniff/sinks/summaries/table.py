@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.kafka.schema.enums import enum_by_name, enum_text
-from kafkasniff.kafka.schema.layout import FORMATS, Struct, topic_fields
+from kafkasniff.kafka.schema.codes import enum_by_name, enum_text
+from kafkasniff.kafka.schema.definition import FORMATS, Struct, topic_fields
 from kafkasniff.kafka.schema.program import KINDS
 from kafkasniff.sinks.summaries import syntax
 

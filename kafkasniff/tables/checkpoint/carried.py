@@ -10,7 +10,7 @@ import msgspec
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.tables.rows.logins import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 

@@ -9,12 +9,12 @@ from kafkasniff.engine import connection_stats, followed
 from kafkasniff.kafka.connection import opening
 from kafkasniff.kafka.connection.events import VerdictEvent
 from kafkasniff.kafka.messages import envelope
-from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
+from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, GroupProtocol
 from kafkasniff.model import Endpoint, Message
+from kafkasniff.packets import Key
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most
 from kafkasniff.tables.rows.logins import MAX_OPEN, Login, Logins, Outcome
-from kafkasniff.tcp.plan import Key
 from kafkasniff.tls import gate
 
 __all__ = ["CONNECTIONS", "EXCHANGES", "LOGINS"]

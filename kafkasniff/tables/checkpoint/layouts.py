@@ -13,14 +13,14 @@ from typing import Any, Final, Literal
 from kafkasniff.engine import memory_budget
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_TOPICS, Broker, Catalog
+from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker, Catalog, LearnedFacts, Place
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
-from kafkasniff.enrich.learned_facts import MAX_FACTS, LearnedFacts, Place
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
-from kafkasniff.kafka.connection.detail import Detail, LeftOut, Level
+from kafkasniff.kafka.connection.events import Detail, LeftOut, Level
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Summary
+from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
 from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES, LOGINS
 from kafkasniff.tables.checkpoint.graph import Layout
@@ -28,7 +28,6 @@ from kafkasniff.tables.checkpoint.layout_types import Port, most
 from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
-from kafkasniff.tcp.plan import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tls import keylog
 
 __all__ = ["layouts"]

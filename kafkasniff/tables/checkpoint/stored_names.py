@@ -15,21 +15,23 @@ __all__ = ["described"]
 _MODULES: Final = {
     "engine.connection_stats": "accounts",
     "engine.inspector": "inspector",
-    "kafka.connection.detail": "kafka.detail",
     "kafka.connection.events": "kafka.events",
     "kafka.connection.opening": "kafka.opening",
     "kafka.connection.waits": "kafka.waits",
     "kafka.messages.envelope": "kafka.embedded.envelope",
     "kafka.schema.context": "kafka.context",
-    "kafka.schema.memory": "kafka.memory",
     "tables.checkpoint.carried": "exports.carried",
     "tables.rows.sessions": "rows.sessions",
-    "tcp.segments": "streams",
+    "tls.items": "streams",
 }
 """Stored name of a module by its name, both below `kafkasniff`."""
 
 _CLASSES: Final[dict[str, str]] = {
-    "enrich.learned_facts.LearnedFacts": "enrich.tellings.Tellings",
+    "enrich.catalog.LearnedFacts": "enrich.tellings.Tellings",
+    "kafka.connection.events.Detail": "kafka.detail.Detail",
+    "kafka.connection.events.LeftOut": "kafka.detail.LeftOut",
+    "kafka.schema.context.ConnectionMemory": "kafka.memory.ConnectionMemory",
+    "kafka.schema.context.GroupProtocol": "kafka.memory.GroupProtocol",
 }
 """The same of classes, each with its module."""
 

@@ -7,8 +7,7 @@ from typing import Final
 
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
-from kafkasniff.tcp import segments
-from kafkasniff.tls import gate, keylog, session, turns
+from kafkasniff.tls import gate, items, keylog, session, turns
 from kafkasniff.tls.half import Half, Loss
 from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
 from kafkasniff.tls.negotiation import Negotiation
@@ -21,16 +20,16 @@ __all__ = ["ITEMS", "TLS"]
 ITEMS: Final = tuple(
     Layout(kind, made=kind)
     for kind in (
-        segments.Segment,
-        segments.Started,
-        segments.Gap,
-        segments.Hole,
-        segments.Retransmit,
-        segments.Late,
-        segments.TcpProblem,
-        segments.Wrapped,
-        segments.Rejected,
-        segments.Closed,
+        items.Segment,
+        items.Started,
+        items.Gap,
+        items.Hole,
+        items.Retransmit,
+        items.Late,
+        items.TcpProblem,
+        items.Wrapped,
+        items.Rejected,
+        items.Closed,
     )
 )
 
@@ -55,7 +54,7 @@ TLS: Final = (
             "_session": session.TlsSession | None,
             "_aligned": pair(bool),
             "_heads": pair(bytes),
-            "_held": most(list[segments.Item], gate.MAX_HELD),
+            "_held": most(list[items.Item], gate.MAX_HELD),
         },
     ),
     Layout(

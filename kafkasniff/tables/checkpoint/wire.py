@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
 import msgspec
 
-from kafkasniff.kafka.records.record_batch import Batch, HeldRecords
+from kafkasniff.kafka.records.batches import Batch, HeldRecords
 from kafkasniff.model import Message
 
 __all__ = ["Codec", "DamagedError", "Reference", "array_head", "codec_of", "decoder", "encode", "fields_of"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.shards import number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY

@@ -15,8 +15,9 @@ from kafkasniff.engine.inspector import Output
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Summary
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.merge import together
@@ -24,7 +25,6 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import ROWS_PART
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
-from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate

@@ -24,9 +24,10 @@ import msgspec
 
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.model import Summary
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.runtime.worker_processes import Background
@@ -42,7 +43,6 @@ from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import inspected, new_stager, stage_rest, stage_unfinished, together_bytes
 from kafkasniff.tables.exports.target import Deliver
 from kafkasniff.tables.rows.sessions import Sessions
-from kafkasniff.tcp.packets import PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from kafkasniff.kafka.connection.framing import MAX_FRAME
+from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.tables.rows import TABLE_NAMES
 

@@ -19,9 +19,10 @@ import pyarrow as pa
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.source import CaptureSource, noted, open_captures, with_pauses
 from kafkasniff.engine.shards import share
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem, Summary
+from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
@@ -33,7 +34,6 @@ from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_unfinished
-from kafkasniff.tcp.packets import Note, PacketBatch
 
 if TYPE_CHECKING:
     from typing import BinaryIO

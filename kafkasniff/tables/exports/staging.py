@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Final
 from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.pair_columns import PairColumns, PairFinder
 from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.stager import ROWS_PART, Staged, Stager
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate

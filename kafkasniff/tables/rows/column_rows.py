@@ -18,8 +18,9 @@ from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.enrich.sessions import FINAL_EPOCH, SessionStep
 from kafkasniff.kafka.connection.waits import WaitPlan
-from kafkasniff.kafka.schema.body_problems import NUMBERED
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.schema.codes import error_name
+from kafkasniff.kafka.schema.walker import NUMBERED
+from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT
 from kafkasniff.native.exchanges import (
     CODECS,
     HAS_BATCHES,
@@ -42,7 +43,6 @@ from kafkasniff.tables.rows.native_records import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
-from kafkasniff.tcp.segments import PACKET_NUMBER, PACKET_SHIFT
 
 __all__ = [
     "AskedWaits",

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.model import Body, Summary
 from kafkasniff.sinks.jsonl import json_default
-from kafkasniff.values.framing import HEADER_NAMES
-from kafkasniff.values.stage import Flaws, ValueDecoder, ValueSchemas
+from kafkasniff.values.stage import HEADER_NAMES, Flaws, ValueDecoder, ValueSchemas
 
 __all__ = ["DecodedValues"]
 

@@ -21,7 +21,7 @@ from kafkasniff.engine.roles import ExchangeKinds, settle_choices
 from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
 from kafkasniff.engine.versions import distinct, version_of
 from kafkasniff.engine.wanted_bodies import WantedBodies
-from kafkasniff.kafka.messages.problem_words import wordings
+from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.exchanges import (
     PAIR,

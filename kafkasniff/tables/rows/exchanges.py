@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 import msgspec
 import pyarrow as pa
 
+from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.apis.entities import Mentions, mentions, only, record_count, text
-from kafkasniff.kafka.apis.named_apis import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.asked import UNKNOWN, asked_wait

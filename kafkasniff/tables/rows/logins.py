@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Any, Final, Literal
 
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from kafkasniff.kafka.schema.errors import error_name
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Exchange, SaslToken
 
 __all__ = ["MAX_OPEN", "Login", "Logins", "Outcome"]

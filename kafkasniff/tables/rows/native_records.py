@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS
+from kafkasniff.kafka.record_facts import TRACE_HEADERS
+from kafkasniff.kafka.records.batches import Batch
 from kafkasniff.kafka.records.compression import decompress
-from kafkasniff.kafka.records.record_batch import Batch
 from kafkasniff.kafka.records.record_list import MAX_HEADER_RATE, MAX_RECORD_RATE
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS
 from kafkasniff.kafka.schema.context import DecodeOptions
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native import Kernel
 from kafkasniff.native.columns import BATCH, ColumnReader, address_of
 from kafkasniff.native.exchanges import ExchangeColumns
@@ -178,7 +178,7 @@ def _batch(piece: BatchPiece, limit: int) -> tuple[Any, ...]:
 
 
 def _rebase(pieces: Sequence[BatchPiece], batches: NDArray[np.void]) -> None:
-    """Rebase offsets in compressed messages of magic 1: they are relative to the wrapper (`message_set`)."""
+    """Rebase offsets in compressed messages of magic 1: they are relative to the wrapper (`batches`)."""
     for index in np.flatnonzero(batches["magic"] == 1).tolist():
         batch = pieces[index].batch
         if batch["compression"] != "none":

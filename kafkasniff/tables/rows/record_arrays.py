@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, add_trace_id
-from kafkasniff.kafka.records.record_batch import Batch
+from kafkasniff.kafka.record_facts import TRACE_HEADERS, add_trace_id
+from kafkasniff.kafka.records.batches import Batch
 from kafkasniff.kafka.records.record_sets import decode_held
-from kafkasniff.kafka.schema.connect_configs import CONNECT_KEYS, redacted_content
 from kafkasniff.kafka.schema.context import DecodeContext
+from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redacted_content
 from kafkasniff.model import Exchange, Message
 from kafkasniff.native.columns import Binary, RecordColumns
 from kafkasniff.redact.payload import Payload

@@ -1,6 +1,6 @@
 """Rows of the table `records`: columns made from the bytes of many batches at once.
 
-Messages decoded with `records="columns"` keep their batches' bytes (`records.record_batch.Batch`). These are
+Messages decoded with `records="columns"` keep their batches' bytes (`records.batches.Batch`). These are
 decompressed here, and the native kernel reads their records into Arrow's buffers. Some records are read one by one:
 batches with errors, control batches, and records that were decoded already (KRaft's metadata log, whose secrets are
 redacted; `records="full"`). Both ways give the same rows.
@@ -17,11 +17,11 @@ import pyarrow as pa
 
 from kafkasniff.kafka.apis.dissectors import message_of
 from kafkasniff.kafka.apis.entities import text
-from kafkasniff.kafka.records.record_batch import CRC_START, HEADER_SIZE, Batch, HeldRecords, batch_payload
+from kafkasniff.kafka.records.batches import CRC_START, HEADER_SIZE, Batch, HeldRecords, batch_payload
+from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.uuids import ZERO_UUID
-from kafkasniff.model import Direction, Exchange, Message, Problem
+from kafkasniff.model import NO_TIME, Direction, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
@@ -35,7 +35,6 @@ from kafkasniff.tables.rows.record_arrays import (
     without_payload,
 )
 from kafkasniff.tables.rows.staged import STAGED
-from kafkasniff.tcp.segments import NO_TIME
 
 __all__ = ["JOINED_BYTES", "RecordRows"]
 

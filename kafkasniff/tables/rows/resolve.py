@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkasniff.enrich.learned_facts import BEFORE, LearnedFacts
-from kafkasniff.enrich.rendered import RenderedBodies
+from kafkasniff.enrich.catalog import BEFORE, LearnedFacts
+from kafkasniff.enrich.enricher import RenderedBodies
 from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from kafkasniff.enrich.learned_facts import BEFORE
+from kafkasniff.enrich.catalog import BEFORE
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionStep
 from kafkasniff.model import Endpoint, Message
 

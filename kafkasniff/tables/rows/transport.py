@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
+from kafkasniff.model import NO_TIME
 from kafkasniff.native.links import OPENINGS, UNKNOWN, Links
 from kafkasniff.tables.rows.schemas import STALL
 from kafkasniff.tables.rows.staged import STAGED
-from kafkasniff.tcp.packets import NO_TIME
 
 __all__ = ["TABLE", "TransportRows", "transport_rows"]
 

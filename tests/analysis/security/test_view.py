@@ -9,9 +9,9 @@ from kafkasniff.analysis.security import SecurityView
 from kafkasniff.capture import open_captures
 from kafkasniff.filters import Predicate
 from kafkasniff.filters.expression import parse_filter
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tcp.packets import PacketBatch
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.read import read_packets

@@ -15,7 +15,7 @@ from kafkasniff.capture.formats import pcapng as pcapng_format
 from kafkasniff.capture.formats.packet_blocks import read_blocks
 from kafkasniff.capture.formats.resync import FIRST_REACH, RESYNC_LIMIT
 from kafkasniff.errors import CaptureError
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 from tests.capture.files import (
     SECOND,
     START,

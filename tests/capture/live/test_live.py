@@ -21,7 +21,7 @@ from kafkasniff.capture.live.live import LiveSource, open_live
 from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
-from kafkasniff.tcp.packets import PacketBatch
+from kafkasniff.packets import PacketBatch
 from tests.capture.fake_interface import Captured, FakeInterface
 from tests.capture.files import START
 from tests.capture.network import on_own_loopback

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 from tests.capture.files import block, enhanced, interface, option, pcap_header, pcap_record, section, simple
 from tests.capture.reading import collect, read
 from tests.capture.segments import frame, marked, numbers

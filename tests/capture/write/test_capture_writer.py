@@ -21,7 +21,7 @@ from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
 from kafkasniff.capture.write.patched_file import FILE_MODE, PatchedFile
 from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
 from kafkasniff.errors import OutputError
-from kafkasniff.tcp.packets import NO_TIME
+from kafkasniff.model import NO_TIME
 from tests.capture.fake_interface import Captured, raw_packets
 from tests.capture.files import START
 from tests.craft.samples import mixed

@@ -14,10 +14,9 @@ from kafkasniff.cli.render.api_objects import definition_object
 from kafkasniff.cli.render.api_tables import definition_page
 from kafkasniff.cli.render.rich_text import as_text
 from kafkasniff.kafka.apis.dissectors import api, api_keys
-from kafkasniff.kafka.schema.data_schemas import data_definitions, data_schema
-from kafkasniff.kafka.schema.definition import FieldDefinition
+from kafkasniff.kafka.schema.definition import Field, FieldDefinition, Struct
 from kafkasniff.kafka.schema.definition_parser import parse_data
-from kafkasniff.kafka.schema.layout import Field, Struct
+from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 

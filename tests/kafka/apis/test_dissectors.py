@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from kafkasniff.kafka.apis.dissectors import Api, api, api_keys, snake_case
+from kafkasniff.kafka.schema.codes import enum_by_name
 from kafkasniff.kafka.schema.data_files import data_folder
-from kafkasniff.kafka.schema.data_schemas import data_definition, data_definitions, data_schema
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.kafka.schema.enums import enum_by_name
+from kafkasniff.kafka.schema.schema import data_definition, data_definitions, data_schema
 
 ENTITIES = {None, "topic_name", "broker_id", "group_id", "producer_id", "transactional_id"}
 CLIENT = {"software_name", "software_version"}

@@ -19,8 +19,7 @@ from kafkasniff.kafka.embedded.group_protocol import (
     sync_group_request,
     sync_group_response,
 )
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.memory import MAX_GROUPS, ConnectionMemory, GroupProtocol
+from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, DecodeContext, DecodeOptions, GroupProtocol
 
 GROUP_VECTORS = [
     json.loads(line)

@@ -16,8 +16,7 @@ from kafkasniff.kafka.embedded.sasl_messages import (
     handshake_response,
 )
 from kafkasniff.kafka.messages.message import decode_request, decode_response
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.memory import ConnectionMemory
+from kafkasniff.kafka.schema.context import ConnectionMemory, DecodeContext, DecodeOptions
 from kafkasniff.model import Direction
 
 # RFC 7677, section 3: the example of a complete SCRAM-SHA-256 authentication.

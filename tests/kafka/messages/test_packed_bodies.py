@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kafkasniff.kafka.messages import ahead
-from kafkasniff.kafka.messages.ahead import Programs
-from kafkasniff.kafka.messages.message_body import decode_body
+from kafkasniff.kafka.messages import packed_bodies
+from kafkasniff.kafka.messages.message import decode_body
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies
+from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies, Programs
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
@@ -96,7 +95,7 @@ def programs() -> Programs:
 
 
 def test_versions_from_the_wire_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "MAX_KINDS", 10)
+    monkeypatch.setattr(packed_bodies, "MAX_KINDS", 10)
     found = programs()
     first = found.get(12, 0, "request")
     for version in range(1000, 1040):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.apis.coverage import defined_pairs
+from kafkasniff.kafka.apis.releases import defined_pairs
 from kafkasniff.kafka.messages.plausibility import (
     BEGINNING,
     MAX_KEY,

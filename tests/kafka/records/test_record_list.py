@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.kafka.records import record_list
-from tests.kafka.records.test_record_batch import SIMPLE
+from tests.kafka.records.test_batches import SIMPLE
 from tests.kafka.records_craft import (
     COMPRESSORS,
     LZ4,

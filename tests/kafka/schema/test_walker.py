@@ -9,13 +9,19 @@ import pytest
 
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.schema import walker, wire
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema import context as decode_context
+from kafkasniff.kafka.schema import walker
+from kafkasniff.kafka.schema.context import (
+    MAX_ELEMENTS,
+    MAX_UNKNOWN_TAGS,
+    ZERO_SIZE_SLACK,
+    DecodeContext,
+    DecodeOptions,
+    Odd,
+)
 from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.kafka.schema.spans import Span
-from kafkasniff.kafka.schema.walker import walk
-from kafkasniff.kafka.schema.wire import MAX_ELEMENTS, MAX_UNKNOWN_TAGS, ZERO_SIZE_SLACK, Odd
+from kafkasniff.kafka.schema.walker import Span, walk
 from tests.craft.kafka_bytes import unsigned_varint
 
 
@@ -103,7 +109,7 @@ def test_unknown_tags_of_a_message_are_bounded(monkeypatch: pytest.MonkeyPatch) 
     data = tags(MAX_UNKNOWN_TAGS)
     with pytest.raises(Odd):
         rows.decode(data, 0, len(data), DecodeContext(DecodeOptions()))
-    monkeypatch.setattr(wire, "MAX_UNKNOWN_TAGS", 1000)
+    monkeypatch.setattr(decode_context, "MAX_UNKNOWN_TAGS", 1000)
     data = tags(1000)
     context = DecodeContext(DecodeOptions())
     assert not walk(rows.root, data, 0, len(data), context).complete

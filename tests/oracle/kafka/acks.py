@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkasniff.kafka.apis.named_apis import PRODUCE
-from kafkasniff.kafka.messages.message import decode_request
-from kafkasniff.kafka.messages.message_header import read_varint, request_header
+from kafkasniff.kafka.apis.dissectors import PRODUCE
+from kafkasniff.kafka.messages.message import decode_request, read_varint, request_header
 from kafkasniff.kafka.messages.message_plan import request_plan
 
 _int16 = Struct(">h").unpack_from

@@ -9,10 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.proxy import MAX_PROLOGUE, proxy_prologue
-from kafkasniff.kafka.messages.message_header import request_header
-from kafkasniff.kafka.messages.other_protocols import NAMED, name_protocol
-from kafkasniff.tcp.segments import Gap
+from kafkasniff.kafka.messages.message import request_header
+from kafkasniff.kafka.messages.plausibility import MAX_PROLOGUE, NAMED, name_protocol, proxy_prologue
+from kafkasniff.tls.items import Gap
 from tests.oracle.kafka.correlation import Correlation
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.framer import Framer

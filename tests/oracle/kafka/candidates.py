@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.tcp.segments import Segment
+from kafkasniff.tls.items import Segment
 from tests.oracle.kafka.scan import REQUEST_HEAD, RESPONSE_HEAD, scan_requests, scan_responses
 from tests.oracle.kafka.segmented_bytes import SegmentedBytes
 

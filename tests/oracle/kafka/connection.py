@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from kafkasniff.kafka.connection.events import Event
 from kafkasniff.kafka.connection.opening import too_large
-from kafkasniff.tcp.segments import (
-    NO_TIME,
+from kafkasniff.model import NO_TIME
+from kafkasniff.tls.items import (
     Closed,
     Gap,
     Hole,

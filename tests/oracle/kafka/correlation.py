@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Literal
 
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.fitting import TRIAL, TRUNCATED, does_not_fit
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.events import Detail, Frame
 from kafkasniff.kafka.messages.message import decode_response
-from kafkasniff.kafka.messages.plausibility import judge_request
-from kafkasniff.tcp.segments import NO_TIME
+from kafkasniff.kafka.messages.plausibility import TRIAL, TRUNCATED, does_not_fit, judge_request
+from kafkasniff.model import NO_TIME
 from tests.oracle.kafka.event_log import EventLog
 from tests.oracle.kafka.exchange import Ledger, Pending
 

@@ -9,17 +9,14 @@ from struct import Struct
 from typing import Literal
 
 from kafkasniff.engine.stream_problems import LEAST
-from kafkasniff.kafka.apis.named_apis import SASL_HANDSHAKE
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.events import MessageEvent, TokenEvent
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.apis.dissectors import SASL_HANDSHAKE
+from kafkasniff.kafka.connection.events import Detail, Frame, MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
-from kafkasniff.kafka.schema.memory import ConnectionMemory
-from kafkasniff.model import Problem
-from kafkasniff.tcp.segments import NO_TIME, PACKET_NUMBER
+from kafkasniff.kafka.schema.context import ConnectionMemory
+from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem
 from tests.oracle.kafka.acks import is_silent
 from tests.oracle.kafka.correlation import elapsed, precedes
 from tests.oracle.kafka.early import EarlyResponses

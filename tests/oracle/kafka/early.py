@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.events import Frame
 
 EARLY_FRAMES: Final = 4
 """Number of later frames of its connection for which a response waits for its request."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from kafkasniff.kafka.connection.events import MAX_HELD, Event, ProblemEvent, VerdictEvent
-from kafkasniff.tcp.segments import NO_TIME, TcpProblem
+from kafkasniff.model import NO_TIME
+from kafkasniff.tls.items import TcpProblem
 
 
 class EventLog:

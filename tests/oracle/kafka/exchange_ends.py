@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.ends import CLOSED_BEFORE, span_text
-from kafkasniff.kafka.connection.events import ExchangeEvent
+from kafkasniff.kafka.connection.events import CLOSED_BEFORE, Detail, ExchangeEvent, span_text
 from kafkasniff.model import Problem, Status
 from tests.oracle.kafka.correlation import Correlation, elapsed
 from tests.oracle.kafka.event_log import EventLog

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
-from kafkasniff.tcp.segments import Gap, Segment
+from kafkasniff.kafka.connection.events import MAX_FRAME, Frame
+from kafkasniff.tls.items import Gap, Segment
 
 _SIZE = Struct(">i")
 

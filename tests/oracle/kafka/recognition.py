@@ -11,12 +11,11 @@ from typing import Final, Literal
 
 import msgspec
 
-from kafkasniff.kafka.connection.detail import Detail
-from kafkasniff.kafka.connection.framing import MAX_FRAME, Frame
+from kafkasniff.kafka.connection.events import MAX_FRAME, Detail, Frame
 from kafkasniff.kafka.connection.opening import MAX_SIZE
-from kafkasniff.kafka.messages.other_protocols import is_gssapi_token, name_answer
+from kafkasniff.kafka.messages.plausibility import is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.tcp.segments import Segment, TcpProblem
+from kafkasniff.tls.items import Segment, TcpProblem
 from tests.oracle.kafka.boundaries import Boundaries
 from tests.oracle.kafka.dialogue import Dialogue
 from tests.oracle.kafka.event_log import EventLog

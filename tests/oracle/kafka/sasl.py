@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.events import Frame
 from kafkasniff.kafka.messages.plausibility import is_likely_request
 
 SCRAM_ANSWERS: Final = (b"r=", b"v=", b"e=")

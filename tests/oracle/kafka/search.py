@@ -21,12 +21,12 @@ from bisect import bisect_right
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.messages.other_protocols import is_gssapi_token
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.messages.plausibility import (
     BEGINNING,
     has_request_form,
     is_answer,
+    is_gssapi_token,
     judge_request,
     may_begin_request,
 )

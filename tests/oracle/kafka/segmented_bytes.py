@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.tcp.segments import Segment
+from kafkasniff.tls.items import Segment
 
 MAX_SEARCH: Final = 16 << 20
 """Bytes kept while searching; if nothing was found by then, the older half is dropped."""

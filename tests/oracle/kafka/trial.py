@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import Final
 
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.connection.events import Frame
 from kafkasniff.kafka.messages.plausibility import may_be_request
-from kafkasniff.tcp.segments import Segment
+from kafkasniff.tls.items import Segment
 from tests.oracle.kafka.framer import Framer
 
 MAX_TRIAL_BYTES: Final = 16 << 20

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkasniff.kafka.apis.named_apis import API_VERSIONS
-from kafkasniff.kafka.connection.framing import Frame
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS
+from kafkasniff.kafka.connection.events import Frame
 from kafkasniff.kafka.connection.opening import AUTHENTICATION
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.messages.message import decode_response

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafkasniff.tcp.packets import COLUMNS, PacketBatch
+from kafkasniff.packets import COLUMNS, PacketBatch
 
 MAPPED = 0xFFFF << 32
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
-from kafkasniff.tcp.segments import NO_TIME, Closed, Gap, Started
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import ACK, FIN, RST, SYN
+from kafkasniff.tls.items import Closed, Gap, Started
 from tests.oracle.tcp.delivery import MAX_AHEAD, MAX_HELD_BYTES, StreamPair
 from tests.oracle.tcp.stream import MASK, Packet, Stream
 

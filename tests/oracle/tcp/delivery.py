@@ -24,8 +24,8 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.tcp.packets import ACK
-from kafkasniff.tcp.segments import Gap, Hole, Item, Late, Retransmit, Segment, TcpProblem
+from kafkasniff.packets import ACK
+from kafkasniff.tls.items import Gap, Hole, Item, Late, Retransmit, Segment, TcpProblem
 from tests.oracle.tcp.stream import Held, Packet, Stream
 
 GRACE_PACKETS: Final = 32

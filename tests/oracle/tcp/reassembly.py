@@ -8,9 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
-from kafkasniff.tcp.plan import Key, endpoints_of, index_of
-from kafkasniff.tcp.segments import PACKET_SHIFT, Item
+from kafkasniff.model import NO_TIME, PACKET_SHIFT
+from kafkasniff.packets import Key, PacketBatch, endpoints_of, index_of
+from kafkasniff.tls.items import Item
 from tests.oracle.tcp.connection import TcpConnection
 from tests.oracle.tcp.stream import Packet
 

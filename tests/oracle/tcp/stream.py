@@ -19,7 +19,7 @@ _HALF: Final = 1 << 31
 
 
 class Packet(NamedTuple):
-    """One TCP packet, as a row of PacketBatch; `packet` as in streams.PACKET_SHIFT, `direction` 0 or 1."""
+    """One TCP packet, as a row of PacketBatch; `packet` as in `model.PACKET_SHIFT`, `direction` 0 or 1."""
 
     direction: int
     order: int

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final, Literal
 
-from kafkasniff.tcp.packets import ACK, FIN, RST, SYN
+from kafkasniff.packets import ACK, FIN, RST, SYN
 from kafkasniff.timing import Trouble
 from tests.oracle.timing.stalls import MAX_HOLES, MissingData, StallWatch
 from tests.oracle.timing.trouble_log import TroubleLog

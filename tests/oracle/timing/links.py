@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.kafka.connection.waits import answers_at_once, throttle_ns
-from kafkasniff.model import Endpoint, Exchange, Message, SaslToken
+from kafkasniff.model import NO_TIME, Endpoint, Exchange, Message, SaslToken
 from kafkasniff.native.links import UNKNOWN, Network
-from kafkasniff.tcp.packets import ACK, NO_TIME, SYN, PacketBatch
+from kafkasniff.packets import ACK, SYN, PacketBatch
 from kafkasniff.timing import Trouble
 from tests.oracle.tcp.connection import TcpConnection
 from tests.oracle.tcp.reassembly import Reassembler

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.enrich import Catalog
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.checkpoint import dump

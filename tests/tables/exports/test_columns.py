@@ -13,7 +13,7 @@ from kafkasniff.engine.roles import exchange_kind
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.layout import Field
+from kafkasniff.kafka.schema.definition import Field
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import Stager
 from tests.choice import DEEP, fewer, in_turn, one_in

@@ -20,7 +20,7 @@ from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.wanted_bodies import WantedBodies
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports import counted as counted_rows

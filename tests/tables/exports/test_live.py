@@ -14,10 +14,10 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters import Compare
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.exports import live
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tcp.packets import PacketBatch
 from tests.choice import in_turn, one_in
 from tests.craft.batches import batch
 from tests.craft.packet import Packet

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint.carried import Carried

@@ -11,6 +11,8 @@ import pytest
 
 from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter
+from kafkasniff.model import NO_TIME
+from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports import stager as module
 from kafkasniff.tables.exports import staging
@@ -18,7 +20,6 @@ from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.stager import ROW_BYTES, ROWS_PART, Stager
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest, together_bytes
-from kafkasniff.tcp.packets import NO_TIME, PacketBatch
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import request_bytes, response_bytes

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from kafkasniff.enrich.learned_facts import LearnedFacts
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.model import Endpoint
 from kafkasniff.sinks.jsonl import body_json

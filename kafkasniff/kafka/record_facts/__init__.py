@@ -1,1 +1,0 @@
-"""Schema ids and trace ids in records."""
