@@ -30,8 +30,8 @@ from benchmarks.tables import table
 from kafkasniff.capture.formats.raw import Interface
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.live import live
+from kafkasniff.capture.live.frames import BLOCK_SIZES, HEADER, STATUS_AT, STATUS_USER, Ring
 from kafkasniff.capture.live.interface_socket import InterfaceSocket
-from kafkasniff.capture.live.ring import BLOCK_SIZES, HEADER, STATUS_AT, STATUS_USER, Ring
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.main import run as command
 from kafkasniff.cli.running.pipeline import BatchParts, Pipeline

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.write.patched_file import PatchedFile
+from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.native.blanking import PIECE, PLACE, StreamPieces, patch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import joined

@@ -34,7 +34,7 @@ def failing_after(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return real(descriptor, min(size, limit - offset), offset)
 
-    monkeypatch.setattr("kafkasniff.capture.formats.bytestream.os.pread", pread)
+    monkeypatch.setattr("kafkasniff.capture.formats.reader.os.pread", pread)
 
 
 @pytest.mark.parametrize("packed", [False, True])

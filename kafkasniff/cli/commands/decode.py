@@ -41,7 +41,7 @@ from kafkasniff.redact.payload import SHOWN
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.capture.timeline.source import ReadAhead
     from kafkasniff.cli.running.pipeline import Ordered
     from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
     from kafkasniff.engine.lines_ahead import LinesAhead
@@ -278,7 +278,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
 def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
     """Have a thread read captures ahead."""
-    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.capture.timeline.source import ReadAhead
     from kafkasniff.runtime.threads import Threads
 
     within.callback(sys.setswitchinterval, sys.getswitchinterval())

@@ -13,7 +13,7 @@ from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
-    from kafkasniff.capture.write.rotation import Rotation
+    from kafkasniff.capture.write.output_files import Rotation
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.live.packet_filter import Keeper
     from kafkasniff.tcp.packets import PacketBatch
@@ -166,7 +166,7 @@ def take_writing(options: dict[str, Any], seconds: Callable[[str | None], float 
         return None
     if name in {"", "-"}:
         raise UsageError("--write needs the name of a file")
-    from kafkasniff.capture.write.rotation import Rotation
+    from kafkasniff.capture.write.output_files import Rotation
 
     period = seconds(time)
     if period is not None and period < MIN_SECONDS:
@@ -206,7 +206,7 @@ def make_keeper(
     environment: Environment, writing: Writing, source: LiveSource, inspector: Inspector, bpf: str | None
 ) -> Keeper:
     """Open the first file. Raises OutputError."""
-    from kafkasniff.capture.write.rotation import CaptureFiles
+    from kafkasniff.capture.write.output_files import CaptureFiles
     from kafkasniff.live.packet_filter import Keeper
 
     files = CaptureFiles(
@@ -244,7 +244,7 @@ def kept_line(environment: Environment, keeper: Keeper, name: str) -> str:
             f"{keeper.missing:,} packets of Kafka connections are not in {name}: while their connections were still "
             f"unrecognized, more than {MAX_WAITING_BYTES >> 20} MiB were waiting (--write-all keeps all)"
         )
-    from kafkasniff.capture.write.rotation import CaptureFiles
+    from kafkasniff.capture.write.output_files import CaptureFiles
 
     files = keeper.files
     assert isinstance(files, CaptureFiles)

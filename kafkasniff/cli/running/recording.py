@@ -116,7 +116,7 @@ class Recording:
 
     def recorder(self, interfaces: Sequence[Interface], size: int, bpf: str | None) -> FlightRecorder:
         """The memory for packets, of this many bytes."""
-        from kafkasniff.capture.write.pcapng_writer import section
+        from kafkasniff.capture.write.capture_writer import section
         from kafkasniff.live.recorder import FlightRecorder
 
         self._recorder = FlightRecorder(section(interfaces, bpf=bpf), self.seconds, size)

@@ -11,7 +11,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from kafkasniff.capture.formats.compressed import MAX_OUTPUT, inflater_for
+from kafkasniff.capture.formats.converters import MAX_OUTPUT, inflater_for
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
 from tests.capture.reading import read, read_bytes

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats.log_segment import PIECE, SegmentPackets, is_segment
+from kafkasniff.capture.formats.broker_files import PIECE, SegmentPackets, is_segment
 from kafkasniff.cli.environment import Exit
 from tests.choice import examples
 from tests.cli.console import kafkasniff

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats import request_log
-from kafkasniff.capture.formats.request_log import LogPackets, is_request_log
+from kafkasniff.capture.formats import broker_files as request_log
+from kafkasniff.capture.formats.broker_files import LogPackets, is_request_log
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

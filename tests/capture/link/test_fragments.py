@@ -13,9 +13,8 @@ from scapy.layers.l2 import GRE, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from kafkasniff.capture.link import fragments as bounds
-from kafkasniff.capture.link.decode import MAX_DROPS_REPORTED
-from kafkasniff.capture.link.fragments import Fragment, FragmentTable
+from kafkasniff.capture.link import decode as bounds
+from kafkasniff.capture.link.decode import MAX_DROPS_REPORTED, Fragment, FragmentTable
 from tests.capture.files import SECOND, START, pcap, pcap_header, pcap_record
 from tests.capture.reading import Result, read_bytes
 from tests.capture.segments import MACS

@@ -10,9 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, effective, lowered, mask
-from kafkasniff.capture.live.dropping import Identity, acting_as, named_identity, sudo_caller
-from kafkasniff.capture.live.dropping import nobody as somebody
+from kafkasniff.capture.live.privileges import (
+    CAP_DAC_OVERRIDE,
+    Identity,
+    acting_as,
+    effective,
+    lowered,
+    mask,
+    named_identity,
+    sudo_caller,
+)
+from kafkasniff.capture.live.privileges import nobody as somebody
 from kafkasniff.errors import UsageError
 from tests.cli.test_user import enterable
 from tests.conftest import missing
@@ -98,11 +106,11 @@ def test_changing_the_user(tmp_path: Path) -> None:
 
 PROGRAM = """
 import ctypes, json, os, sys
-from kafkasniff.capture.live import capabilities, dropping
+from kafkasniff.capture.live import privileges
 from kafkasniff.errors import MissingPartError
 {before}
 try:
-    dropping.become({identity})
+    privileges.become({identity})
 except MissingPartError as error:
     print("refused:", error)
     sys.exit()
@@ -113,7 +121,7 @@ print(json.dumps({{name: value.split() for name, value in lines if name in names
 
 
 def become(identity: Identity | None, before: str = "", keep: int = 0) -> str:
-    call = repr(identity).replace("Identity", "dropping.Identity") + f", keep={keep}"
+    call = repr(identity).replace("Identity", "privileges.Identity") + f", keep={keep}"
     program = PROGRAM.format(identity=call, before=before)
     command = enterable([sys.executable, "-c", program])
     environ = {
@@ -146,7 +154,7 @@ def test_root_without_another_user_has_no_capabilities() -> None:
     assert reported["NoNewPrivs"] == ["1"]
     again = "import subprocess; status = 'grep ^CapEff /proc/self/status'"
     end = "print(subprocess.run(status.split(), capture_output=True, text=True, check=True).stdout)"
-    program = f"from kafkasniff.capture.live.dropping import become\n{again}\nbecome(None)\n{end}"
+    program = f"from kafkasniff.capture.live.privileges import become\n{again}\nbecome(None)\n{end}"
     command, environ = [sys.executable, "-c", program], {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120, env=environ)
     assert done.stdout.split() == ["CapEff:", "0" * 16]

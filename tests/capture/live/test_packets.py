@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.live import ring as module
-from kafkasniff.capture.live import time_merge
-from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.live.ring import HEADER, Ring
-from kafkasniff.capture.live.time_merge import TimeMerge
+from kafkasniff.capture.live import frames as module
+from kafkasniff.capture.live.frames import HEADER, Frames, Ring, TimeMerge
 from tests.capture.fake_interface import raw_packets
 
 SIZE = 4096
@@ -164,7 +161,7 @@ def test_known_unread_packets_are_waited_for() -> None:
 
 
 def test_no_more_waits_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_merge, "MAX_PENDING", 500)
+    monkeypatch.setattr(module, "MAX_PENDING", 500)
     merge = TimeMerge(2, WAIT)
     merge.add(frames(0, [10]), 5.0)
     assert merge.due(5.0, {1}) is None

@@ -12,8 +12,8 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.raw import Interface
 from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.write.pcapng_writer import packet_blocks
-from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
+from kafkasniff.capture.write.capture_writer import packet_blocks
+from kafkasniff.capture.write.output_files import CaptureFiles, Rotation
 from kafkasniff.errors import OutputError, UsageError
 from tests.capture.fake_interface import raw_packets
 from tests.capture.files import START
@@ -191,7 +191,7 @@ def test_a_full_disk_leaves_a_whole_file(room: int, tmp_path: Path, monkeypatch:
         left -= taken
         return taken
 
-    monkeypatch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+    monkeypatch.setattr("kafkasniff.capture.write.output_files.os.write", full)
     write(target, *[60] * 10)
     assert target.broken
     write(target, 60)
@@ -210,12 +210,12 @@ def test_a_full_disk_at_the_end_or_at_a_new_file(tmp_path: Path, monkeypatch: py
     target = files(tmp_path / "x", Rotation(size=100), said=said)
     write(target, 600)
     with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+        patch.setattr("kafkasniff.capture.write.output_files.os.write", full)
         target.close()
     assert len(said) == 1
     assert read(tmp_path / "x").packets == 1
     with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+        patch.setattr("kafkasniff.capture.write.output_files.os.write", full)
         with pytest.raises(OutputError, match="No space left"):
             files(tmp_path / "y", Rotation())
 
