@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.tls import handshake
-from kafkasniff.tls.certificates import shown_certificate
-from kafkasniff.tls.ciphers import suite
-from kafkasniff.tls.handshake import HandshakeBuffer
+from kafkasniff.tls import record as handshake
+from kafkasniff.tls.descriptions import shown_certificate, suite
+from kafkasniff.tls.record import HandshakeBuffer
 from tests.analysis.security.test_view import seen
 from tests.conftest import ROOT
 

@@ -10,7 +10,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Exchange
 from kafkasniff.tcp.segments import Segment
 from kafkasniff.tls.keylog import KeyLog
-from kafkasniff.tls.turns import ALERT, Turns
+from kafkasniff.tls.session import LARGEST_ALERT, Turns
 from tests.craft.batches import batch
 from tests.tls.captured import RESUMED, WITH_SECRETS, key_log, packets
 from tests.tls.reading import keys
@@ -75,9 +75,9 @@ ASK, ANSWER = 200, 50
         # Pipelined requests: from the last one on.
         ([(C, 0, ASK), (C, 3, ASK), (B, 5, ANSWER), (B, 6, ANSWER)], 1, 2, None),
         # A client that gave up, and said so.
-        ([(C, 0, ASK), (B, 5, ANSWER), (C, 6, ASK), (C, 90, ALERT)], 1, 5, 94),
+        ([(C, 0, ASK), (B, 5, ANSWER), (C, 6, ASK), (C, 90, LARGEST_ALERT)], 1, 5, 94),
         # A client that leaves.
-        ([(C, 0, ASK), (B, 5, ANSWER), (C, 90, ALERT), (B, 95, ALERT)], 1, 5, None),
+        ([(C, 0, ASK), (B, 5, ANSWER), (C, 90, LARGEST_ALERT), (B, 95, LARGEST_ALERT)], 1, 5, None),
         ([(B, 0, ANSWER), (C, 1, ASK)], 0, None, 99),
     ],
 )

@@ -30,6 +30,12 @@ _MODULES: Final = {
 
 _CLASSES: Final[dict[str, str]] = {
     "enrich.learned_facts.LearnedFacts": "enrich.tellings.Tellings",
+    "tls.half.Epoch": "tls.protection.Epoch",
+    "tls.half.Negotiated": "tls.protection.Negotiated",
+    "tls.record.ClientHello": "tls.handshake.ClientHello",
+    "tls.record.HandshakeBuffer": "tls.handshake.HandshakeBuffer",
+    "tls.record.ServerHello": "tls.handshake.ServerHello",
+    "tls.session.Turns": "tls.turns.Turns",
 }
 """The same of classes, each with its module."""
 

@@ -8,12 +8,10 @@ from typing import Final
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
 from kafkasniff.tcp import segments
-from kafkasniff.tls import gate, keylog, session, turns
-from kafkasniff.tls.half import Half, Loss
-from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
+from kafkasniff.tls import gate, keylog, session
+from kafkasniff.tls.half import Epoch, Half, Loss, Negotiated
 from kafkasniff.tls.negotiation import Negotiation
-from kafkasniff.tls.protection import Epoch, Negotiated
-from kafkasniff.tls.record import Mark, Record, RecordCutter
+from kafkasniff.tls.record import ClientHello, HandshakeBuffer, Mark, Record, RecordCutter, ServerHello
 
 __all__ = ["ITEMS", "TLS"]
 
@@ -63,7 +61,7 @@ TLS: Final = (
         {
             "_halves": tuple[Half, Half],
             "_talk": Negotiation,
-            "_turns": turns.Turns,
+            "_turns": session.Turns,
             "_flowing": bool,
             "_over": bool,
             "_problems_found": int,
@@ -117,7 +115,7 @@ TLS: Final = (
     ),
     Layout(HandshakeBuffer, {"_data": bytearray}),
     Layout(
-        turns.Turns,
+        session.Turns,
         {
             "_first": int,
             "_settled": int,
@@ -128,7 +126,7 @@ TLS: Final = (
             "_since": int,
             "_size": int,
             "_longest": pair(int),
-            "_counts": most(dict[int, int], turns.MAX_BUCKETS),
+            "_counts": most(dict[int, int], session.MAX_BUCKETS),
         },
     ),
     Layout(
