@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.cli.options.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
+from kafkasniff.cli.commands.decode_bytes import bytes_from_stdin, bytes_from_text, without_prefix
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.short_forms import host_text
 from kafkasniff.filters.time_parsing import parse_duration, parse_moment

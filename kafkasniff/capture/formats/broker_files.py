@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from kafkasniff.capture.formats.pcap import NANOSECONDS
 from kafkasniff.model import BROKER_TIMES, BrokerTimes, Direction
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
     "is_text",
 ]
 
-FILE_HEADER: Final = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 101)
+FILE_HEADER: Final = struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, 1 << 18, 101)
 """pcap with nanoseconds; packets begin with IP."""
 LATEST_NS: Final = (1 << 32) * 10**9 - 1
 """The latest time that a pcap file can express."""

@@ -20,6 +20,8 @@ __all__ = [
     "FIRST_REACH",
     "HEADER_SIZE",
     "IMPLAUSIBLE",
+    "LARGEST_SNAPLEN",
+    "NANOSECONDS",
     "RESYNC_LIMIT",
     "TIME_REACH",
     "UNFINISHED",
@@ -225,6 +227,10 @@ HEADER_SIZE: Final = 24
 MICROSECONDS: Final = 0xA1B2C3D4
 NANOSECONDS: Final = 0xA1B23C4D
 MODIFIED: Final = 0xA1B2CD34
+_BYTE_ORDERS: Final = {
+    struct.pack(order + "I", magic): order for order in "<>" for magic in (MICROSECONDS, NANOSECONDS, MODIFIED)
+}
+"""By the first bytes of a file, in the notation of `struct`."""
 
 LARGEST_SNAPLEN: Final = 256 << 10
 """Largest packet in bytes that capture programs keep (libpcap's MAXIMUM_SNAPLEN); longer records count as corrupt."""
@@ -244,9 +250,7 @@ TIME_REACH: Final = 7 * 86_400
 
 def is_pcap(head: bytes) -> bool:
     """Whether a file that begins with these bytes (4 suffice) is pcap."""
-    return head[:4] in {
-        struct.pack(order + "I", magic) for order in "<>" for magic in (MICROSECONDS, NANOSECONDS, MODIFIED)
-    }
+    return head[:4] in _BYTE_ORDERS
 
 
 class PcapState(msgspec.Struct, frozen=True, omit_defaults=True, tag="pcap"):
@@ -268,9 +272,7 @@ class PcapParser(FileParser):
 
     def __init__(self, header: bytes, name: str, capture: int) -> None:
         self._file_header = header
-        self._order = (
-            "<" if header[:4] in {struct.pack("<I", m) for m in (MICROSECONDS, NANOSECONDS, MODIFIED)} else ">"
-        )
+        self._order = _BYTE_ORDERS[header[:4]]
         magic, _major, _minor, _zone, _figures, snaplen, network = struct.unpack(self._order + "IHHiIII", header)
         # Bit 26: the upper four bits hold the length of the frame check sequence, in units of 16 bits.
         fcs = (network >> 28) * 2 if network & 0x0400_0000 else 0

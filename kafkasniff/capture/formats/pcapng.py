@@ -21,7 +21,22 @@ from kafkasniff.native.headers import find_blocks
 from kafkasniff.native.library import kernel
 from kafkasniff.tcp.packets import NO_TIME
 
-__all__ = ["PcapngParser", "PcapngState", "byte_order", "is_pcapng", "read_blocks"]
+__all__ = [
+    "ENHANCED",
+    "INTERFACE",
+    "NAME_OPTION",
+    "RESOLUTION_OPTION",
+    "SECRETS",
+    "SECTION",
+    "SIMPLE",
+    "STATISTICS",
+    "TLS_KEY_LOG",
+    "PcapngParser",
+    "PcapngState",
+    "byte_order",
+    "is_pcapng",
+    "read_blocks",
+]
 
 # Time stamps: if_tsresol in powers of 10 and 2, if_tsoffset.
 

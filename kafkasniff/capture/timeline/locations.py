@@ -22,14 +22,14 @@ import msgspec
 
 from kafkasniff.capture.formats.reader import HEAD_BYTES, begins_capture, named_like_capture
 from kafkasniff.errors import CaptureError, UnreachableError, UsageError
-from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.addresses import Location, name_of
+from kafkasniff.runtime.export_manifest import is_export
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from kafkasniff.capture.timeline.splits import ReadAt
-from kafkasniff.runtime.addresses import name_of
-from kafkasniff.runtime.export_manifest import is_export
+
 
 __all__ = [
     "CaptureFile",

@@ -15,6 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkasniff
+from kafkasniff.capture.formats.pcap import LARGEST_SNAPLEN, NANOSECONDS
+from kafkasniff.capture.formats.pcapng import (
+    ENHANCED,
+    INTERFACE,
+    NAME_OPTION,
+    RESOLUTION_OPTION,
+    SECRETS,
+    SECTION,
+    SIMPLE,
+    STATISTICS,
+    TLS_KEY_LOG,
+)
 from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.live.frames import FRONT_SIZE, Frames
 from kafkasniff.errors import OutputError
@@ -24,26 +36,17 @@ __all__ = ["CaptureWriter", "WrittenBlocks", "form_of", "packet_blocks", "sectio
 
 # Blocks of pcapng, little-endian: sections, packets (a batch of them at once) and the kernel's counts.
 
-SECTION: Final = 0x0A0D0D0A
 MAGIC: Final = 0x1A2B3C4D
-INTERFACE: Final = 1
-SIMPLE: Final = 3
-STATISTICS: Final = 5
-ENHANCED: Final = 6
-SECRETS: Final = 10
-TLS_KEY_LOG: Final = 0x544C534B
 
 END: Final = 0
 APPLICATION_OPTION: Final = 4
-NAME_OPTION: Final = 2
-RESOLUTION_OPTION: Final = 9
 FILTER_OPTION: Final = 11
 START_OPTION: Final = 2
 END_OPTION: Final = 3
 RECEIVED_OPTION: Final = 4
 DROPPED_OPTION: Final = 5
 
-NANOSECONDS: Final = 9
+NANOSECOND_RESOLUTION: Final = 9
 """Value of if_tsresol: units of 10 ** -9 seconds."""
 
 BETWEEN: Final = np.dtype(
@@ -116,7 +119,7 @@ def section(interfaces: Sequence[Interface], *, bpf: str | None = None) -> bytes
 
 def interface_block(interface: Interface, *, bpf: str | None = None) -> bytes:
     """The description of an interface, which packets refer to by its number in the section."""
-    options = [(RESOLUTION_OPTION, bytes([NANOSECONDS]))]
+    options = [(RESOLUTION_OPTION, bytes([NANOSECOND_RESOLUTION]))]
     if interface.name is not None:
         options.insert(0, (NAME_OPTION, interface.name.encode("utf-8", "surrogateescape")))
     if bpf:
@@ -160,9 +163,6 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 _PCAP_NAMES: Final = (".pcap", ".cap", ".dmp")
-_NANOSECOND_MAGIC: Final = 0xA1B23C4D
-_PCAP_SNAPLEN: Final = 262_144
-"""The largest packet that capture programs write and readers accept (libpcap's MAXIMUM_SNAPLEN)."""
 _RECORD: Final = np.dtype([("seconds", "<u4"), ("fraction", "<u4"), ("captured", "<u4"), ("wire", "<u4")])
 _SECOND: Final = 1_000_000_000
 
@@ -289,5 +289,5 @@ class CaptureWriter:
 
     def _pcap_header(self, interface: Interface) -> None:
         self._link = interface.link
-        snaplen = max(interface.snaplen, _PCAP_SNAPLEN)
-        self._file.append(struct.pack("<IHHiIII", _NANOSECOND_MAGIC, 2, 4, 0, 0, snaplen, interface.link))
+        snaplen = max(interface.snaplen, LARGEST_SNAPLEN)
+        self._file.append(struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, snaplen, interface.link))

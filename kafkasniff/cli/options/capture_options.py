@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.shared_options import Command, stacked
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ __all__ = [
     "write_options",
 ]
 
-_Command = Callable[..., Any]
-
 MEGABYTE: Final = 1_000_000
 """Unit of a bare number for `-C`, as in tcpdump."""
 SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -40,9 +39,10 @@ MIN_SECONDS: Final = 1.0
 """Minimum of `-G`: file names have seconds at best."""
 
 
-def capture_options(command: _Command) -> _Command:
+def capture_options(command: Command) -> Command:
     """Where and how to listen."""
-    for option in reversed(
+    return stacked(
+        command,
         [
             click.option(
                 "-i",
@@ -72,15 +72,14 @@ def capture_options(command: _Command) -> _Command:
                 metavar="DURATION",
                 help="How long to wait for an interface that went down (seconds, or 5m; 0: not at all) [default: 60s].",
             ),
-        ]
-    ):
-        command = option(command)
-    return command
+        ],
+    )
 
 
-def write_options(command: _Command) -> _Command:
+def write_options(command: Command) -> Command:
     """Files of packets, and their rotation by tcpdump's options."""
-    for option in reversed(
+    return stacked(
+        command,
         [
             click.option(
                 "-w",
@@ -109,10 +108,8 @@ def write_options(command: _Command) -> _Command:
                 metavar="N",
                 help="Keep only the last N files.",
             ),
-        ]
-    ):
-        command = option(command)
-    return command
+        ],
+    )
 
 
 class Writing(NamedTuple):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.shared_options import Command, stacked
 from kafkasniff.errors import MissingPartError, OutputError, UsageError
 
 if TYPE_CHECKING:
@@ -24,18 +25,19 @@ ARROW_THREADS: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 ROOT: Final = 0
 
 
-def user_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def user_options(command: Command) -> Command:
     """`--user`, `--keep-root`."""
-    for option in (
-        click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. Same as --user root."),
-        click.option(
-            "--user",
-            metavar="NAME[:GROUP]",
-            help="Drop root to this user once the interfaces are open [default: the user who ran sudo, or nobody].",
-        ),
-    ):
-        command = option(command)
-    return command
+    return stacked(
+        command,
+        [
+            click.option(
+                "--user",
+                metavar="NAME[:GROUP]",
+                help="Drop root to this user once the interfaces are open [default: the user who ran sudo, or nobody].",
+            ),
+            click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. Same as --user root."),
+        ],
+    )
 
 
 class Rights:

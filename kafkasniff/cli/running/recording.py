@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.options.answer_options import SEVERITIES
-from kafkasniff.cli.options.stacked import Command, stacked
+from kafkasniff.cli.options.shared_options import SEVERITIES, Command, stacked
 from kafkasniff.cli.running.browsing import words_of
 from kafkasniff.errors import UsageError
 
