@@ -17,7 +17,7 @@ from typing import NamedTuple
 import click
 
 import kafkasniff
-from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
+from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
 from tests import coverage, key_pages
 from tests.key_pages import table_head, table_row

@@ -35,7 +35,7 @@ ALLOWED = {
     "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",
     "otlp/spans.py": "OpenTelemetry's types of operations: send, receive, settle",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
-    "capture/formats/log_segment.py": "a segment's batches become Fetch responses",
+    "capture/formats/broker_files.py": "a segment's batches become Fetch responses",
     "tls/record.py": "no API: a type of TLS records with the name of one",
 }
 """Modules that know an API by its number, each with the reason. Anything else is an attribute of a definition."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.tls.handshake import HandshakeBuffer
+from kafkasniff.tls.record import HandshakeBuffer
 from tests.capture.files import pcap, pcap_header, pcap_record
 from tests.steps import steps
 

@@ -18,7 +18,7 @@ from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.model import Problem
 from kafkasniff.packets import Note
 from kafkasniff.tls import gate as gate_module
-from kafkasniff.tls import waiting as waiting_module
+from kafkasniff.tls import negotiation as waiting_module
 from kafkasniff.tls.gate import TlsGate
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch

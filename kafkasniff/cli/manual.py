@@ -13,10 +13,9 @@ from typing import Final
 
 import click
 
-from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
+from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.options.examples import EXAMPLES
-from kafkasniff.cli.options.sections import sections
+from kafkasniff.cli.options.help_sections import EXAMPLES, sections
 
 __all__ = ["pages", "write"]
 

@@ -1,6 +1,6 @@
 //! Headers of packets to columns: Ethernet or bare IP, IPv4 without fragments or IPv6 without extensions, TCP.
 //!
-//! The specification is `capture/link/links.py`, `internet.py` and `segments.py`. A packet with anything else, or with
+//! The specification is `capture/link/layers.py` and `internet.py`. A packet with anything else, or with
 //! truncated or contradictory headers, is left to Python.
 
 const std = @import("std");
@@ -158,7 +158,7 @@ inline fn long(bytes: []const u8, at: usize) u64 {
     return std.mem.readInt(u64, bytes[at..][0..8], .big);
 }
 
-/// Finds the packets in a block of a ring (`capture/live/ring.py`): each header has the distance to the next one. Returns
+/// Finds the packets in a block of a ring (`capture/live/frames.py`): each header has the distance to the next one. Returns
 /// how many of `count` packets have a header of `size` bytes within the block.
 pub fn ringPlaces(block: []const u8, first: u32, size: u32, places: []i64) u64 {
     var at: usize = first;

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.write.pcapng_writer import WrittenBlocks, packet_blocks
-from kafkasniff.capture.write.rotation import CaptureFiles
+from kafkasniff.capture.write.capture_writer import WrittenBlocks, packet_blocks
+from kafkasniff.capture.write.output_files import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.recorder import FlightRecorder
 from kafkasniff.packets import Key, PacketBatch, connection_hash, index_of

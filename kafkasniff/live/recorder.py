@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from kafkasniff.capture.write.pcapng_writer import WrittenBlocks
+from kafkasniff.capture.write.capture_writer import WrittenBlocks
 
 __all__ = ["FlightRecorder"]
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.capture.write.capture_writer import CaptureWriter
-from kafkasniff.capture.write.patched_file import PatchedFile
+from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.engine.connection_stats import connection_id
 from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.native.blanking import PLACE

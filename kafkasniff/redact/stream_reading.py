@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.write.patched_file import PatchedFile
+from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.engine.stream_items import GAP, SEGMENT
 from kafkasniff.engine.stream_messages import answers_alone
 from kafkasniff.engine.stream_questions import StreamQuestions

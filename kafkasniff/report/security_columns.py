@@ -9,7 +9,7 @@ from kafkasniff.text.printable import cut, printable, word
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.security import ClientIdentity
-    from kafkasniff.tls.certificates import ShownCertificate
+    from kafkasniff.tls.descriptions import ShownCertificate
 
 __all__ = ["SECURITY", "authentication", "client_certificate", "principal", "server_certificate", "transport"]
 

@@ -29,8 +29,7 @@ from kafkasniff.capture.timeline.parts import (
     read_notes,
     walk_piece,
 )
-from kafkasniff.capture.timeline.planning import piece_count
-from kafkasniff.capture.timeline.splits import Split
+from kafkasniff.capture.timeline.splits import Split, piece_count
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import is_remote

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
-from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.formats.converters import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.timeline.locations import is_capture, listed, open_capture
 from kafkasniff.capture.timeline.parts import CaptureFile, Place, PlacedNote
 from kafkasniff.errors import CaptureError, UsageError

@@ -2,15 +2,13 @@
 
     gate.py        whether a connection is TLS, by the first bytes of its streams
     session.py     one TLS connection: items of its streams in, items of its clear streams out
-    negotiation.py the result of its handshake
+    negotiation.py its handshake: the keys that result, and why it failed
     half.py        one stream of it: its keys, and the search for records after a loss
-    clear.py       clear bytes, as runs
-    record.py      the record layer: where records begin and end
-    handshake.py   contents of hellos and certificates
-    ciphers.py     the cipher suites        decrypt12.py, decrypt13.py   records to clear bytes
-    protection.py  chooses between these, and the secret
+    record.py      records, hellos and certificates
+    decrypt.py     records to clear bytes
     keylog.py      key logs: secrets by client random
-    descriptions.py  descriptions of TLS connections
+    descriptions.py  what reports say of TLS connections
+    doctor.py      which connections were decrypted, and why others were not
 
 Sources: RFC 5246 (TLS 1.2), RFC 8446 (TLS 1.3), RFC 9850 (key logs). Nothing here does I/O.
 """

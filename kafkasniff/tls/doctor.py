@@ -8,10 +8,7 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.model import Connection, Endpoint, Problem
-from kafkasniff.tls.ciphers import suite
-from kafkasniff.tls.descriptions import version_name
-from kafkasniff.tls.failing import INCOMPLETE, NO_HELLO
-from kafkasniff.tls.wording import (
+from kafkasniff.tls.descriptions import (
     CLIENT_LEFT,
     CLIENT_REFUSED,
     LEFT_AT_ONCE,
@@ -23,7 +20,10 @@ from kafkasniff.tls.wording import (
     SERVER_LEFT,
     SERVER_REFUSED,
     alert_in,
+    suite,
+    version_name,
 )
+from kafkasniff.tls.negotiation import INCOMPLETE, NO_HELLO
 
 __all__ = ["Case", "Doctor", "State"]
 

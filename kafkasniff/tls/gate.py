@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from kafkasniff.tls.handshake import CLIENT_HELLO, SERVER_HELLO
 from kafkasniff.tls.items import Closed, Gap, Item, Late, Segment, Started, Wrapped
 from kafkasniff.tls.keylog import KeyLog
-from kafkasniff.tls.record import APPLICATION_DATA, HANDSHAKE, HEADER, may_be_header
+from kafkasniff.tls.record import APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, HEADER, SERVER_HELLO, may_be_header
 
 if TYPE_CHECKING:
     from kafkasniff.model import TlsHandshake

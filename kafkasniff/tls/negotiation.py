@@ -1,17 +1,59 @@
-"""The handshake of one TLS connection: its messages, and the resulting keys of each stream."""
+"""The handshake of one TLS connection: its messages, the keys that result, what waits for them, and why it failed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kafkasniff.model import TlsHandshake
-from kafkasniff.tls import handshake
-from kafkasniff.tls.descriptions import describe
-from kafkasniff.tls.half import Half
-from kafkasniff.tls.handshake import TLS13, ClientHello, ServerHello
-from kafkasniff.tls.protection import Epoch, Negotiated
+from kafkasniff.tls.descriptions import (
+    CLIENT_LEFT,
+    CLIENT_REFUSED,
+    LEFT_AT_ONCE,
+    NO_ANSWER,
+    NO_CLIENT_CERTIFICATE,
+    NO_KEYS,
+    OTHER_KEYS,
+    RESUMED,
+    SERVER_LEFT,
+    SERVER_REFUSED,
+    describe,
+)
+from kafkasniff.tls.half import Epoch, Half, Loss, Negotiated
+from kafkasniff.tls.items import Closed
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.record import (
+    APPLICATION_DATA,
+    CERTIFICATE,
+    CHANGE_CIPHER_SPEC,
+    CLIENT_HELLO,
+    ENCRYPTED_EXTENSIONS,
+    END_OF_EARLY_DATA,
+    FINISHED,
+    KEY_UPDATE,
+    SERVER_HELLO,
+    TLS13,
+    ClientHello,
+    Record,
+    ServerHello,
+    certificate_of,
+    certificate_of_13,
+    client_hello,
+    encrypted_extensions,
+    server_hello,
+)
 
-__all__ = ["MAX_FOREIGN", "Negotiation"]
+__all__ = [
+    "INCOMPLETE",
+    "MAX_FLIGHT",
+    "NO_HELLO",
+    "Negotiation",
+    "is_clear",
+    "next_ready",
+    "reason_at_end",
+    "why_failed",
+    "why_useless",
+]
 
 MAX_FOREIGN: Final = 64
 """Maximum number of records under other keys before the first that can be opened: early data that a server rejected, or
@@ -88,17 +130,17 @@ class Negotiation:
 
     def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
         """Take a message; `clear`: it was not protected. Returns what is wrong with a hello."""
-        if kind == handshake.CLIENT_HELLO and self.client in (None, half.direction):
+        if kind == CLIENT_HELLO and self.client in (None, half.direction):
             self.client = half.direction
-            self.hello = handshake.client_hello(body)
+            self.hello = client_hello(body)
             if self.hello is None:
                 return "its ClientHello is invalid"
             if not clear:
                 self.server = self.agreed = None  # renegotiation
             self._agree()
-        elif kind == handshake.SERVER_HELLO and self.client in (None, 1 - half.direction):
+        elif kind == SERVER_HELLO and self.client in (None, 1 - half.direction):
             self.client = 1 - half.direction
-            server = handshake.server_hello(body)
+            server = server_hello(body)
             if server is None:
                 return "its ServerHello is invalid"
             if server.retry:
@@ -107,10 +149,10 @@ class Negotiation:
                 self.server = server
                 self._alpn = server.alpn
                 self._agree()
-        elif kind == handshake.CERTIFICATE and clear and not self.is_client(half):
-            self._certificate = handshake.certificate_of(body)
-        elif kind == handshake.CERTIFICATE and clear:
-            self._keep(half, found := handshake.certificate_of(body))
+        elif kind == CERTIFICATE and clear and not self.is_client(half):
+            self._certificate = certificate_of(body)
+        elif kind == CERTIFICATE and clear:
+            self._keep(half, found := certificate_of(body))
             self.lacks_certificate = found is None
         elif not clear and half.epoch.phase not in ("clear", "tls12"):
             self._message13(half, kind, body)
@@ -149,17 +191,225 @@ class Negotiation:
 
     def _message13(self, half: Half, kind: int, body: bytes) -> None:
         phase = half.epoch.phase
-        if kind == handshake.CERTIFICATE:
-            self._keep(half, handshake.certificate_of_13(body))
-        if kind == handshake.ENCRYPTED_EXTENSIONS and not self.is_client(half):
-            self._alpn, early = handshake.encrypted_extensions(body)
+        if kind == CERTIFICATE:
+            self._keep(half, certificate_of_13(body))
+        if kind == ENCRYPTED_EXTENSIONS and not self.is_client(half):
+            self._alpn, early = encrypted_extensions(body)
             client = self._halves[1 - half.direction]
             if client.epoch.phase == "open":
                 client.skippable = 0 if early else MAX_FOREIGN
                 client.enter(Epoch("early" if early else "handshake"))
-        elif kind == handshake.END_OF_EARLY_DATA and phase == "early":
+        elif kind == END_OF_EARLY_DATA and phase == "early":
             half.enter(Epoch("handshake"))
-        elif kind == handshake.FINISHED and phase == "handshake":
+        elif kind == FINISHED and phase == "handshake":
             half.enter(Epoch("application"))
-        elif kind == handshake.KEY_UPDATE and phase == "application":
+        elif kind == KEY_UPDATE and phase == "application":
             half.enter(Epoch("application", half.epoch.generation + 1))
+
+
+# Which queued record of a connection is processed next, and whether its keys are there.
+
+
+def next_ready(talk: Negotiation, halves: tuple[Half, Half], keys: KeyLog, order: int) -> Half | None:
+    """The stream whose first record was complete earliest, of those whose first record can be processed."""
+    ready = None
+    for half in halves:
+        first = half.queue[0] if half.queue else None
+        if first is None or (ready is not None and ready.queue[0].order <= first.order):
+            continue
+        if _is_ready(talk, half, first, keys, order):
+            ready = half
+    return ready
+
+
+def _is_ready(talk: Negotiation, half: Half, entry: Record | Loss, keys: KeyLog, order: int) -> bool:
+    if isinstance(entry, Loss):
+        return True
+    kind = entry.content_type
+    if half.epoch.phase == "clear":
+        if kind == CHANGE_CIPHER_SPEC:
+            return talk.retried or talk.agreed is not None
+        # In TLS 1.2 nothing else may be in clear; in TLS 1.3 this waits for the ServerHello.
+        return kind != APPLICATION_DATA or (talk.agreed is not None and not talk.is_13)
+    return is_clear(half, entry) or has_keys(talk, half, keys, order)
+
+
+def is_clear(half: Half, record: Record) -> bool:
+    """Whether a record is unprotected, like its stream."""
+    phase = half.epoch.phase
+    return phase == "clear" or (phase != "tls12" and record.content_type != APPLICATION_DATA)
+
+
+def has_keys(talk: Negotiation, half: Half, keys: KeyLog, order: int) -> bool:
+    """Whether there are keys for the present records of a stream."""
+    return half.opener(keys, order, client=talk.is_client(half)) is not None
+
+
+def skips(talk: Negotiation, half: Half, keys: KeyLog, order: int) -> bool:
+    """Whether records without known keys can be skipped, since the following ones can be opened.
+
+    If so, the stream enters the epoch of its data. An endpoint logs the secrets of the handshake before those of the
+    data, or not at all.
+    """
+    if not (half.cutter.lost or half.epoch.phase == "handshake"):
+        return False
+    if not half.can_search(keys, order, client=talk.is_client(half)):
+        return False
+    if not half.cutter.lost:
+        half.enter(Epoch("application"))
+        half.skippable = MAX_FOREIGN
+    return True
+
+
+# Why a handshake without keys failed, judged by alerts, sizes and the order of closes.
+#
+# Up to TLS 1.2 nearly all of a handshake is in clear. In TLS 1.3 everything after the ServerHello is encrypted, but a
+# record's size is visible: an alert has two bytes (RFC 8446, 6), and an empty Certificate message, from a client that
+# was asked and has none, has eight (4.4.2). A server that accepted the client's Finished sends tickets or data next,
+# which are larger.
+
+INCOMPLETE: Final = "it ended before its handshake was complete"
+NO_HELLO: Final = "its ClientHello was not captured"
+
+_TAGS: Final = (16, 8)
+"""Bytes of the tags of cipher suites of TLS 1.3 (RFC 8446, B.4); CCM_8 has the short one."""
+_PADDING: Final = (0, 16)
+"""Bytes of padding: Java adds 16 except to application data (SSLEngineOutputRecord), others none."""
+_ALERT: Final = frozenset(2 + 1 + tag + padding for tag in _TAGS for padding in _PADDING)
+"""Bytes of an encrypted alert, with the byte for its type."""
+_FINISHED: Final = (36, 52)
+"""Bytes of a Finished message, with a hash of SHA-256 or SHA-384. Java puts it into the Certificate's record."""
+_EMPTY_CERTIFICATE: Final = frozenset(8 + 1 + tag + padding for tag in _TAGS for padding in _PADDING) | frozenset(
+    8 + finished + 1 + _TAGS[0] + padding for finished in _FINISHED for padding in _PADDING
+)
+
+
+def is_settled(client: Half, server: Half) -> bool:
+    """For TLS 1.3: whether the handshake succeeded, judged by sizes. The records of both sides are in their queues."""
+    first = next(_encrypted(client.queue), None)
+    return first is not None and any(len(one.data) not in _ALERT for one in _following(server, first))
+
+
+def may_report_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
+    """Whether the next records may show why a connection ends: a stream has sent nothing under its keys yet.
+
+    A client that does not trust a certificate may send a cleartext alert after the ServerHello, even in TLS 1.3; a
+    server of TLS 1.2 that requires another client certificate does so after the client's ChangeCipherSpec. In TLS
+    1.3 the handshake succeeded once the server has continued after the client's part of it.
+    """
+    if any(half.epoch.phase != "tls12" and not (half.queue or half.cutter.lost or half.dead) for half in halves):
+        return True
+    if talk.client is None or not talk.is_13 or not all(half.whole for half in halves):
+        return False
+    return not is_settled(halves[talk.client], halves[1 - talk.client])
+
+
+def why_without_keys(talk: Negotiation, *, given: bool) -> str:
+    """Why a connection cannot be decrypted that has the hellos it needs; `given`: there are keys, but not for it."""
+    if not given:
+        return f"{NO_KEYS} (--keylog FILE)"
+    if talk.resumed:
+        return f"{OTHER_KEYS}: {RESUMED}"
+    return OTHER_KEYS
+
+
+def why_incomplete(talk: Negotiation) -> str | None:
+    """Which hello a connection lacks at its end; None: it has both."""
+    if talk.hello is None:
+        return NO_HELLO
+    return None if talk.server is not None else f"{NO_ANSWER}: a listener without TLS just closes the connection"
+
+
+def why_failed(talk: Negotiation, halves: tuple[Half, Half], close: Closed) -> str | None:
+    """Why a handshake ended early, for a connection that was closed on the wire.
+
+    None if it may have completed, or nothing shows the reason.
+    """
+    if close.reason not in {"fin", "rst"} or talk.client is None or talk.agreed is None:
+        return None
+    client, server = halves[talk.client], halves[1 - talk.client]
+    is_13, by_client, closed_ns = talk.is_13, close.by == talk.client, close.by_ns
+    if not (client.whole and server.whole):
+        return None
+    if not is_13:
+        # Its Finished would be in the queue, since there are no keys.
+        return CLIENT_LEFT if by_client and client.epoch.phase == "clear" else None
+    sent = list(_encrypted(client.queue))
+    if not sent:
+        return CLIENT_LEFT if by_client and server.queue else None
+    if len(sent) == 1 and len(sent[0].data) in _ALERT:
+        return CLIENT_REFUSED
+    answers = list(_following(server, sent[0]))
+    if any(len(one.data) not in _ALERT for one in answers):
+        return None
+    if by_client and not any(one.marks[-1].time_ns < closed_ns for one in answers):
+        return LEFT_AT_ONCE  # a server's reply to a leaving client is a close_notify
+    why = SERVER_REFUSED if answers else SERVER_LEFT
+    if len(sent[0].data) in _EMPTY_CERTIFICATE:
+        return f"{why}; {NO_CLIENT_CERTIFICATE}"
+    return why
+
+
+def _following(half: Half, record: Record) -> Iterator[Record]:
+    """Encrypted records of a stream that came after one of the other's."""
+    return (one for one in _encrypted(half.queue) if one.order > record.order)
+
+
+def _encrypted(queue: Iterable[object]) -> Iterator[Record]:
+    return (one for one in queue if isinstance(one, Record) and one.content_type == APPLICATION_DATA)
+
+
+# How long the records of a connection wait for a hello or for keys, and the reason for giving up.
+#
+# Key logs grow while a live capture runs, and the other side's hello or alert may still come. Waiting is useless once
+# neither can happen, and it ends when too much waits.
+
+MAX_WAITING: Final = 1 << 20
+"""Maximum number of bytes of a connection that wait for a secret or for the other side's hello."""
+MAX_WAITING_RECORDS: Final = 16_384
+"""Maximum number of waiting records and losses: empty ones take five bytes on the wire and some hundreds in memory."""
+MAX_FLIGHT: Final = 1 << 16
+"""Maximum number of bytes that wait without keys for the other side's part of the handshake, its chain included."""
+
+
+def why_useless(
+    talk: Negotiation, halves: tuple[Half, Half], keys: KeyLog, order: int, *, ended: bool = False
+) -> str | None:
+    """Why a connection cannot be decrypted, if waiting is useless or too much waits; None: keep waiting.
+
+    `ended`: the connection is over. Records that could be opened were opened then, perhaps by a process that had the
+    keys before this state was transferred; that they are missing here proves nothing.
+    """
+    waiting = 0
+    for half in halves:
+        if half.dead:
+            continue
+        waiting += half.waiting
+        if half.negotiated is None or half.epoch.phase in ("clear", "open"):
+            continue
+        if has_keys(talk, half, keys, order):
+            continue
+        refused = half.refused()
+        if refused is not None:
+            return refused
+        if skips(talk, half, keys, order) or ended or keys.may_come(order):
+            continue
+        if _all_waiting(halves) <= MAX_FLIGHT and may_report_more(talk, halves):
+            continue
+        return _no_keys(talk, keys, order)
+    if waiting > MAX_WAITING or sum(len(half.queue) for half in halves) > MAX_WAITING_RECORDS:
+        return reason_at_end(talk, halves, keys, order) if talk.agreed is None else _no_keys(talk, keys, order)
+    return None
+
+
+def reason_at_end(talk: Negotiation, halves: tuple[Half, Half], keys: KeyLog, order: int) -> str:
+    """Why nothing of a connection was decrypted, judged when no more records follow."""
+    return why_incomplete(talk) or (_no_keys(talk, keys, order) if _all_waiting(halves) else INCOMPLETE)
+
+
+def _no_keys(talk: Negotiation, keys: KeyLog, order: int) -> str:
+    return why_without_keys(talk, given=keys.given(order))
+
+
+def _all_waiting(halves: tuple[Half, Half]) -> int:
+    return sum(half.waiting for half in halves)

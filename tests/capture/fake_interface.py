@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkasniff.capture.formats.bytestream import open_path
 from kafkasniff.capture.formats.raw import Interface, RawPackets
-from kafkasniff.capture.formats.reader import CaptureReader
+from kafkasniff.capture.formats.reader import CaptureReader, open_path
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.model import Problem
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkasniff.cli.environment import Exit, Interrupted, Interrupts
-from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
+from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER, Exit, Interrupted, Interrupts
 from tests.cli.console import environment
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, mask
+from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, mask
 from kafkasniff.cli.environment import Exit
 from tests.capture.network import on_own_loopback
 from tests.cli.console import kafkasniff

@@ -18,10 +18,9 @@ import lz4.frame
 import zstandard
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.formats.compressed import MAGIC_SIZE, inflater_for
+from kafkasniff.capture.formats.converters import MAGIC_SIZE, inflater_for
 from kafkasniff.capture.formats.raw import Parsed
-from kafkasniff.capture.timeline.planning import pieces, plan
-from kafkasniff.capture.timeline.splits import open_split, open_whole
+from kafkasniff.capture.timeline.splits import open_split, open_whole, pieces, plan
 from kafkasniff.errors import CaptureError
 from kafkasniff.packets import COLUMNS, PacketBatch
 from tests.capture import files as pcapng
@@ -34,7 +33,7 @@ from tests.fuzz.intake import Intake
 MAX_LENGTH = 6000
 DEAR = 2
 MEGABYTES = 400
-"""zstd's window may have 128 MB, and it may produce 32 MB from one piece of input (capture/compressed.py)."""
+"""zstd's window may have 128 MB, and it may produce 32 MB from one piece of input (capture/formats/converters.py)."""
 WORDS = (
     b"\xd4\xc3\xb2\xa1",
     b"\xa1\xb2\xc3\xd4",

@@ -16,9 +16,9 @@ from scapy.layers.inet6 import fragment6
 
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.link.links import LINKS
-from tests.capture.link.test_fragments import datagram, whole6
-from tests.capture.link.test_links import CASES
+from kafkasniff.capture.link.layers import LINKS
+from tests.capture.link.test_decode import datagram, whole6
+from tests.capture.link.test_layers import CASES
 from tests.craft.read import raw_packets
 from tests.fuzz.captures import together
 from tests.fuzz.corpus import capture_files

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.cli.options.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
+from kafkasniff.cli.commands.decode_bytes import bytes_from_stdin, bytes_from_text, without_prefix
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import host_text, parse_duration, parse_moment
 from kafkasniff.kafka.apis.dissectors import api_by_name

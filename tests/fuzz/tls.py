@@ -13,15 +13,15 @@ from typing import Final
 
 from kafkasniff.tls.descriptions import describe
 from kafkasniff.tls.gate import is_tls
-from kafkasniff.tls.handshake import (
+from kafkasniff.tls.keylog import KeyLog
+from kafkasniff.tls.record import (
     HandshakeBuffer,
+    RecordCutter,
     certificate_of,
     client_hello,
     encrypted_extensions,
     server_hello,
 )
-from kafkasniff.tls.keylog import KeyLog
-from kafkasniff.tls.record import RecordCutter
 from tests.fuzz.corpus import Said
 from tests.fuzz.intake import Intake
 from tests.fuzz.streams import check, input_of, options_of, packets_of, segments_of

@@ -12,7 +12,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.live.live import LiveSource
-from kafkasniff.capture.write.rotation import CaptureFiles, Rotation
+from kafkasniff.capture.write.output_files import CaptureFiles, Rotation
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live import packet_filter
 from kafkasniff.live.packet_filter import Keeper

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kafkasniff.capture.write import patched_file
-from kafkasniff.capture.write.patched_file import PatchedFile
+from kafkasniff.capture.write import output_files
+from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.native import kernel
 from kafkasniff.native.blanking import PIECE, PLACE, StreamPieces
 from kafkasniff.redact import stream_reading as places_of
@@ -68,7 +68,7 @@ def payloads(capture: Capture, rows: Sequence[np.void]) -> list[bytes]:
 
 
 def test_packets_on_the_disk_are_changed_there(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patched_file, "KEPT", 0)
+    monkeypatch.setattr(output_files, "KEPT", 0)
     rows = capture.fresh((0, b"abc"), (3, b"def"))
     capture.places.show(rows, NOTHING)
     capture.file.settle()

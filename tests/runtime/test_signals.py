@@ -30,7 +30,7 @@ wait({argument})
     ("module", "name", "argument"),
     [
         ("runtime.wakeup", "wait_readable", "0"),
-        ("capture.formats.bytestream", "open_path", "'/dev/stdin'"),
+        ("capture.formats.reader", "open_path", "'/dev/stdin'"),
     ],
 )
 def test_a_signal_ends_a_wait_for_a_pipe(module: str, name: str, argument: str) -> None:

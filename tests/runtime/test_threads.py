@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.timeline.read_ahead import ReadAhead
+from kafkasniff.capture.timeline.source import ReadAhead
 from kafkasniff.errors import UsageError
 from kafkasniff.packets import COLUMNS
 from kafkasniff.runtime.threads import RESERVE, Threads

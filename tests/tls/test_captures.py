@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.tls.wording import CLIENT_LEFT, LEFT_AT_ONCE
+from kafkasniff.tls.descriptions import CLIENT_LEFT, LEFT_AT_ONCE
 from tests.craft.outcome import Line, packets_outcome
 from tests.tls import captured
 from tests.tls.captured import (

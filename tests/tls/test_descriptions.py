@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from kafkasniff.tls import descriptions, failing
-from kafkasniff.tls.waiting import MAX_FLIGHT
+from kafkasniff.tls import descriptions
+from kafkasniff.tls.negotiation import MAX_FLIGHT
 from tests.craft.conversation import Conversation, Side
 from tests.craft.outcome import Line, packets_outcome
 from tests.craft.packet import Packet
@@ -229,7 +229,7 @@ def reason(packets: list[Packet]) -> str:
 @pytest.mark.parametrize("size", [11, 19, 27, 35])
 def test_a_client_that_answers_with_an_alert(size: int) -> None:
     """With the tags of all suites, with and without the padding that Java adds."""
-    assert reason(ended(*hellos(), ("client", record(size)))) == failing.CLIENT_REFUSED
+    assert reason(ended(*hellos(), ("client", record(size)))) == descriptions.CLIENT_REFUSED
 
 
 @pytest.mark.parametrize(
@@ -246,15 +246,15 @@ def test_a_client_that_answers_with_an_alert(size: int) -> None:
 def test_a_server_that_answers_with_an_alert(said: list[int], shown: bool) -> None:
     """`shown`: the client's Certificate is as short as an empty one, alone or with its Finished."""
     flights: list[Flight] = [("client", record(size)) for size in said]
-    for answers, expected in (([("broker", record(19))], failing.SERVER_REFUSED), ([], failing.SERVER_LEFT)):
+    for answers, expected in (([("broker", record(19))], descriptions.SERVER_REFUSED), ([], descriptions.SERVER_LEFT)):
         detail = reason(ended(*hellos(), *flights, *answers, by="broker"))
-        assert detail == (f"{expected}; {failing.NO_CLIENT_CERTIFICATE}" if shown else expected)
+        assert detail == (f"{expected}; {descriptions.NO_CLIENT_CERTIFICATE}" if shown else expected)
 
 
 def test_a_server_that_sends_close_notify_to_a_client_that_left() -> None:
     """Its close_notify is as short as any alert, and comes after the client's FIN."""
     packets = ended(*hellos(), ("client", record(FINISHED)))
-    assert reason(packets) == failing.LEFT_AT_ONCE
+    assert reason(packets) == descriptions.LEFT_AT_ONCE
 
 
 def test_a_handshake_that_worked() -> None:
@@ -267,7 +267,7 @@ def test_a_handshake_that_worked() -> None:
 @pytest.mark.parametrize("version", [V12, V13])
 def test_a_client_that_leaves_without_an_alert(version: ssl.TLSVersion) -> None:
     (line,) = packets_outcome(ended(*hellos(version))).lines
-    assert line["detail"].endswith(f"; {failing.CLIENT_LEFT}")
+    assert line["detail"].endswith(f"; {descriptions.CLIENT_LEFT}")
     (line,) = packets_outcome(ended(*hellos(version), by="broker")).lines
     assert "without an alert" not in line["detail"]
 
@@ -306,4 +306,4 @@ def seconds(year: int) -> int:
     ],
 )
 def test_flaws_of_a_certificate(names: list[str], asked: str | None, year: int, expected: str) -> None:
-    assert descriptions._certificate(certificate(*names), asked, seconds(year)) == expected
+    assert descriptions._certificate_text(certificate(*names), asked, seconds(year)) == expected

@@ -11,7 +11,7 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, only
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.tables.rows.schemas import CONNECTIONS
-from kafkasniff.tls.certificates import ShownCertificate, shown_certificate
+from kafkasniff.tls.descriptions import ShownCertificate, shown_certificate
 
 __all__ = [
     "LOGINS",

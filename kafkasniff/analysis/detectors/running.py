@@ -56,7 +56,7 @@ def run(
     """
     # Exports need none of the capture-reading code.
     from kafkasniff.capture import open_captures  # noqa: PLC0415
-    from kafkasniff.capture.timeline.folders import divided  # noqa: PLC0415
+    from kafkasniff.capture.timeline.locations import divided  # noqa: PLC0415
 
     detectors, numbers = Detectors(only, skip, settings), Numbers()
     captures, exports = divided(sources)

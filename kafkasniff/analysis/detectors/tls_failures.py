@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.problems_known import (
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import cut, word
-from kafkasniff.tls.wording import (
+from kafkasniff.tls.descriptions import (
     CLIENT,
     CLIENT_LEFT,
     CLIENT_REFUSED,

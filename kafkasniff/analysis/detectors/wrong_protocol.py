@@ -49,7 +49,7 @@ from kafkasniff.kafka.apis.releases import dropped_in
 from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
-from kafkasniff.tls.wording import NO_ANSWER, is_about_tls
+from kafkasniff.tls.descriptions import NO_ANSWER, is_about_tls
 
 __all__ = ["WrongProtocol"]
 

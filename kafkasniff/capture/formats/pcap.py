@@ -1,24 +1,225 @@
-"""Parser of the pcap format: micro- and nanosecond times, both byte orders, the "modified" variant.
-
-Source: draft-ietf-opsawg-pcap; the modified variant (Alexey Kuznetzov's patch) has 24-byte record headers.
-"""
+"""Parser of the pcap format, and what it shares with pcapng: reading in pieces, recovery from corrupt places."""
 
 from __future__ import annotations
 
 import struct
-from typing import Final, Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import ClassVar, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.file_parser import FileParser
-from kafkasniff.capture.formats.raw import Interface, RawPackets
-from kafkasniff.capture.formats.resync import IMPLAUSIBLE, UNFINISHED, chain_at
+from kafkasniff.capture.formats.raw import Interface, NoteValue, Parsed, RawPackets
+from kafkasniff.model import Problem
 from kafkasniff.native.headers import find_records
 from kafkasniff.native.library import kernel
 
-__all__ = ["HEADER_SIZE", "PcapParser", "PcapState", "is_pcap"]
+__all__ = [
+    "FIRST_REACH",
+    "HEADER_SIZE",
+    "IMPLAUSIBLE",
+    "LARGEST_SNAPLEN",
+    "NANOSECONDS",
+    "RESYNC_LIMIT",
+    "TIME_REACH",
+    "UNFINISHED",
+    "FileParser",
+    "PcapParser",
+    "PcapState",
+    "is_pcap",
+]
+
+# Recovery after a corrupt place: finds the first chain of plausible records.
+
+CHAIN: Final = 3
+"""Number of consecutive plausible records that prove the position."""
+
+RESYNC_LIMIT: Final = 64 << 20
+"""Bytes searched after one corrupt place before the rest of the capture is given up."""
+
+FIRST_REACH: Final = 4 << 10
+"""Bytes that are read at once after a corrupt place; twice as many after each success. Data that is read but not used,
+because another corrupt place precedes it, is read again: so the work stays linear in any case.
+"""
+
+LARGEST_REACH: Final = 32 << 20
+"""Maximum number of bytes that are read at once, unless a record is longer: compressed zeros may be far more, and all
+of them look like records until they are read by columns.
+"""
+
+WINDOW: Final = 128 << 10
+"""Maximum number of bytes whose candidates are computed at a time; FIRST_REACH at first, since most corrupt places are
+short.
+"""
+
+IMPLAUSIBLE: Final = -1
+"""Result of a step: no record can begin here."""
+
+UNFINISHED: Final = -2
+"""Result of a step: too few bytes to decide."""
+
+Candidates = Callable[[bytes, int, int], NDArray[np.int64]]
+"""(data, first, last) → ascending positions in [first, last) where a record's header looks plausible."""
+
+Step = Callable[[bytes, int, int], int]
+"""(data, position, first) → position after the record that begins at `position`, IMPLAUSIBLE or UNFINISHED (its header
+is incomplete); the chain begins at `first`.
+"""
+
+
+class Search(msgspec.Struct, frozen=True):
+    """The progress of a search."""
+
+    position: int
+    """The beginning of the chain if `found`, otherwise where to continue: everything before is ruled out."""
+    found: bool
+    need: int = 1
+    """Bytes needed from `position` on to continue."""
+
+
+def find_chain(data: bytes, position: int, *, ended: bool, header: int, candidates: Candidates, step: Step) -> Search:
+    """The first position from `position` on where `CHAIN` plausible records follow each other.
+
+    At the end of the data (`ended`) fewer suffice if they end exactly there. `header` is the number of bytes that
+    `candidates` and `step` examine. The result does not depend on how the data is divided: the lowest candidate is
+    decided first.
+    """
+    last = len(data) - header + 1
+    window = FIRST_REACH
+    while position < last:
+        border = min(position + window, last)
+        window = min(2 * window, WINDOW)
+        for candidate in candidates(data, position, border).tolist():
+            need = chain_at(data, candidate, ended=ended, header=header, step=step)
+            if need != 0:
+                return Search(candidate, need < 0, max(need, 1))
+        position = border
+    return Search(len(data) if ended else position, False, header)
+
+
+def chain_at(data: bytes, first: int, *, ended: bool, header: int, step: Step, cut_end: bool = False) -> int:
+    """Whether a chain begins right at `first`: -1 if so, 0 if not, else how many bytes after it would decide it.
+
+    With `cut_end` it may end in a record that is truncated by the end of the data.
+    """
+    place = first
+    for _ in range(CHAIN):
+        if ended and place == len(data) and place > first:
+            return -1
+        after = step(data, place, first)
+        if after == IMPLAUSIBLE:
+            return 0
+        if after == UNFINISHED or after > len(data):
+            if ended:
+                return -1 if cut_end and place > first else 0
+            wanted = place + header if after == UNFINISHED else after
+            return wanted - first
+        place = after
+    return -1
+
+
+# Common parts of the parsers of both capture formats: pieces of a file, and recovery from corrupt places.
+
+
+class FileParser(ABC):
+    """Packets and notes of one file, from pieces of it. A file is a sequence of records."""
+
+    noun: ClassVar[str]
+    """The format's name for a record."""
+    before_first: ClassVar[int | None]
+    """Packet number for problems that occur before the first packet."""
+
+    def __init__(self, name: str, capture: int, header_size: int) -> None:
+        """`header_size`: bytes needed to recognize a record."""
+        self.packets = 0
+        """Packets found so far."""
+        self.interfaces: list[Interface] = []
+        """All interfaces so far."""
+        self._name = name
+        self._capture = capture
+        self._header_size = header_size
+        self._lost_at: int | None = None
+        """File offset of the corrupt place; the search for the next record begins there."""
+        self.found_at = 0
+        """File offset at which the last search found the next record."""
+        self._parts: list[RawPackets] = []
+        self._notes: list[tuple[int, NoteValue]] = []
+
+    @property
+    def lost(self) -> bool:
+        """Whether the next record after a corrupt place is being searched."""
+        return self._lost_at is not None
+
+    def lose(self, position: int) -> None:
+        """Start a search at this file offset, because the start of the next record is unknown."""
+        self._lost_at = position
+
+    def parse(self, data: bytes, base: int, *, ended: bool) -> Parsed:
+        """Records in `data`, which starts at offset `base` of the file and at the start of a record."""
+        self._parts, self._notes = [], []
+        position = 0
+        reach = LARGEST_REACH
+        while True:
+            if self._lost_at is not None:
+                search = self._search(data, position, ended=ended)
+                skipped = base + search.position - self._lost_at
+                given_up = not search.found and (ended or skipped > RESYNC_LIMIT)
+                if not search.found and not given_up:
+                    return self._parsed(search.position, search.need)
+                rest = "the rest of the file cannot be read" if given_up else "reading continues after them"
+                where = f"no {self.noun} at byte {self._lost_at} (after packet {self.packets})"
+                self._problem("capture-broken", f"{where}; {skipped} bytes skipped, {rest}", skipped)
+                self._lost_at = None
+                self.found_at = base + search.position
+                if given_up:
+                    return self._parsed(len(data), given_up=True)
+                position = search.position
+                reach = FIRST_REACH
+            border = min(position + reach, len(data))
+            begin = position
+            position, need = self._scan(data, position, border, ended=ended)
+            if need and border < len(data):
+                if reach < LARGEST_REACH or position == begin:
+                    reach *= 2
+                continue
+            # A record that seems cut by the end of the file may have a corrupt length, with intact ones after it.
+            if need and not (ended and position < len(data) and self._search(data, position + 1, ended=True).found):
+                return self._parsed(position, need)
+            self._lost_at = base + position
+            position += 1
+
+    def _parsed(self, consumed: int, need: int = 1, *, given_up: bool = False) -> Parsed:
+        packets, notes = RawPackets.joined(self._parts), self._notes
+        self._parts, self._notes = [], []
+        return Parsed(packets, notes, consumed, need, given_up)
+
+    def _problem(self, kind: str, text: str, size: int | None = None) -> None:
+        last = self.packets or self.before_first
+        problem = Problem(kind, f"{self._name}: {text}", capture=self._name, packet=last, bytes=size)
+        self._notes.append((self.packets + 1, problem))
+
+    def _search(self, data: bytes, position: int, *, ended: bool) -> Search:
+        header = self._header_size
+        return find_chain(data, position, ended=ended, header=header, candidates=self._candidates, step=self._step)
+
+    @abstractmethod
+    def _scan(self, data: bytes, position: int, end: int, *, ended: bool) -> tuple[int, int]:
+        """Read the records in `data[position:end]`: where they end, bytes needed to continue (0: one is corrupt)."""
+
+    @abstractmethod
+    def _candidates(self, data: bytes, first: int, last: int) -> NDArray[np.int64]:
+        """Positions in [first, last) whose bytes look like a record's header."""
+
+    @abstractmethod
+    def _step(self, data: bytes, position: int, first: int) -> int:
+        """A record as capture programs usually write it, in the form of `resync.Step`."""
+
+
+# Parser of the pcap format: micro- and nanosecond times, both byte orders, the "modified" variant.
+#
+# Source: draft-ietf-opsawg-pcap; the modified variant (Alexey Kuznetzov's patch) has 24-byte record headers.
 
 HEADER_SIZE: Final = 24
 """Bytes of the file header."""
@@ -26,6 +227,10 @@ HEADER_SIZE: Final = 24
 MICROSECONDS: Final = 0xA1B2C3D4
 NANOSECONDS: Final = 0xA1B23C4D
 MODIFIED: Final = 0xA1B2CD34
+_BYTE_ORDERS: Final = {
+    struct.pack(order + "I", magic): order for order in "<>" for magic in (MICROSECONDS, NANOSECONDS, MODIFIED)
+}
+"""By the first bytes of a file, in the notation of `struct`."""
 
 LARGEST_SNAPLEN: Final = 256 << 10
 """Largest packet in bytes that capture programs keep (libpcap's MAXIMUM_SNAPLEN); longer records count as corrupt."""
@@ -45,9 +250,7 @@ TIME_REACH: Final = 7 * 86_400
 
 def is_pcap(head: bytes) -> bool:
     """Whether a file that begins with these bytes (4 suffice) is pcap."""
-    return head[:4] in {
-        struct.pack(order + "I", magic) for order in "<>" for magic in (MICROSECONDS, NANOSECONDS, MODIFIED)
-    }
+    return head[:4] in _BYTE_ORDERS
 
 
 class PcapState(msgspec.Struct, frozen=True, omit_defaults=True, tag="pcap"):
@@ -69,9 +272,7 @@ class PcapParser(FileParser):
 
     def __init__(self, header: bytes, name: str, capture: int) -> None:
         self._file_header = header
-        self._order = (
-            "<" if header[:4] in {struct.pack("<I", m) for m in (MICROSECONDS, NANOSECONDS, MODIFIED)} else ">"
-        )
+        self._order = _BYTE_ORDERS[header[:4]]
         magic, _major, _minor, _zone, _figures, snaplen, network = struct.unpack(self._order + "IHHiIII", header)
         # Bit 26: the upper four bits hold the length of the frame check sequence, in units of 16 bits.
         fcs = (network >> 28) * 2 if network & 0x0400_0000 else 0

@@ -5,24 +5,206 @@ Source: draft-ietf-opsawg-pcapng.
 
 from __future__ import annotations
 
+import ipaddress
 import struct
-from typing import Final, Self
+from collections.abc import Iterator
+from typing import Any, Final, Self
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.file_parser import FileParser
-from kafkasniff.capture.formats.options import name_records, options
-from kafkasniff.capture.formats.packet_blocks import FIXED, PacketBlocks, read_blocks
+from kafkasniff.capture.formats.pcap import IMPLAUSIBLE, UNFINISHED, FileParser
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
-from kafkasniff.capture.formats.resync import IMPLAUSIBLE, UNFINISHED
-from kafkasniff.capture.formats.ticks import nanoseconds
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.headers import find_blocks
 from kafkasniff.native.library import kernel
 
-__all__ = ["HEADER_SIZE", "PcapngParser", "PcapngState", "byte_order", "is_pcapng"]
+__all__ = [
+    "ENHANCED",
+    "INTERFACE",
+    "NAME_OPTION",
+    "RESOLUTION_OPTION",
+    "SECRETS",
+    "SECTION",
+    "SIMPLE",
+    "STATISTICS",
+    "TLS_KEY_LOG",
+    "PcapngParser",
+    "PcapngState",
+    "byte_order",
+    "is_pcapng",
+    "read_blocks",
+]
+
+# Time stamps: if_tsresol in powers of 10 and 2, if_tsoffset.
+
+GIGA: Final = 1_000_000_000
+
+FRACTION_BITS: Final = 30
+"""Significant bits of a binary fraction: 2**-30 s is about a nanosecond, and 30 bits times 10**9 fit into 64."""
+
+
+def nanoseconds(ticks: NDArray[np.uint64], interface: Interface) -> NDArray[np.int64]:
+    """Time stamps in the interface's unit as nanoseconds since the epoch, rounded down.
+
+    Time stamps that 64 bits of nanoseconds cannot hold (after the year 2262) wrap around: they are garbage anyway.
+    """
+    exponent = interface.ticks_exponent
+    if interface.ticks_base == 2:
+        bits = np.uint64(min(exponent, 63))
+        whole = ticks >> bits
+        fraction = ticks & ((np.uint64(1) << bits) - np.uint64(1))
+        if exponent > FRACTION_BITS:
+            fraction >>= bits - np.uint64(FRACTION_BITS)
+            bits = np.uint64(FRACTION_BITS)
+        value = whole * np.uint64(GIGA) + ((fraction * np.uint64(GIGA)) >> bits)
+    elif exponent <= 9:
+        value = ticks * np.uint64(10 ** (9 - exponent))
+    elif exponent < 29:
+        value = ticks // np.uint64(10 ** (exponent - 9))
+    else:
+        value = np.zeros_like(ticks)  # units so small that 64 bits of them are less than a nanosecond
+    offset = (interface.offset_seconds * GIGA + 2**63) % 2**64 - 2**63
+    return value.astype(np.int64) + np.int64(offset)
+
+
+# Options and name records of pcapng blocks (draft-ietf-opsawg-pcapng, sections 3.5 and 4.5).
+
+
+def options(data: bytes, position: int, end: int, order: str) -> Iterator[tuple[int, bytes]]:
+    """(code, value) of the options in data[position:end], up to their end mark or to the first invalid one."""
+    while position + 4 <= end:
+        code, length = struct.unpack_from(order + "HH", data, position)
+        position += 4
+        if code == 0 or position + length > end:
+            return
+        yield code, data[position : position + length]
+        position += (length + 3) & ~3
+
+
+def name_records(data: bytes, position: int, end: int, order: str) -> Iterator[tuple[str, str]]:
+    """(address, name) of the records of a name resolution block's body; the first of several names."""
+    for kind, value in options(data, position, end, order):  # records are built like options
+        size = {1: 4, 2: 16}.get(kind)
+        if size is None or len(value) <= size:
+            continue
+        name = value[size:].split(b"\0", 1)[0].decode("utf-8", "replace")
+        if name:
+            yield str(ipaddress.ip_address(value[:size])), name
+
+
+# Packet blocks of pcapng (enhanced, obsolete, simple) as columns.
+
+OBSOLETE: Final = 2
+SIMPLE: Final = 3
+ENHANCED: Final = 6
+
+FIXED: Final = {ENHANCED: 28, OBSOLETE: 28, SIMPLE: 12}
+"""Bytes before the packet, per type of block; padding, options and the length again follow it."""
+
+FLAGS: Final = 2
+DROP_COUNT: Final = 4
+UNKNOWN_DROPS: Final = 0xFFFF
+"""In an obsolete packet block: the number of drops is unknown."""
+
+
+class PacketBlocks(msgspec.Struct, frozen=True):
+    """One row per block."""
+
+    start: NDArray[np.int64]
+    """Offset of the packet in the data."""
+    timed: NDArray[np.bool_]
+    """The block has a time stamp (simple ones have none)."""
+    interface: NDArray[np.int64]
+    """Number of the interface in the section."""
+    ticks: NDArray[np.uint64]
+    captured: NDArray[np.int64]
+    wire: NDArray[np.int64]
+    fcs: NDArray[np.int64]
+    """Bytes of frame check sequence according to the block's flags, 0: unknown."""
+    drops: NDArray[np.int64]
+    """Packets lost between the previous packet and this one, according to the block."""
+
+
+def _gather(data: bytes, places: NDArray[np.int64], size: int, dtype: str) -> NDArray[Any]:
+    """`size` bytes at each place (all within the data) as rows of items of `dtype`."""
+    rows = np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))[places]
+    return rows.view(dtype).reshape(len(places), -1)
+
+
+def read_blocks(data: bytes, places: NDArray[np.int64], order: str, snaplen: int) -> tuple[PacketBlocks, int | None]:
+    """Columns of the whole packet blocks at `places` up to the first corrupt one, and the index of that one, if any.
+
+    `order` is the section's byte order, `snaplen` that of its first interface (0: no limit), which cuts simple packets.
+    """
+    heads = _gather(data, places, 12, order + "u4")
+    kind = heads[:, 0]
+    length = heads[:, 1].astype(np.int64)
+    trailer = _gather(data, places + length - 4, 4, order + "u4")[:, 0]
+    count = len(places)
+    simple = kind == SIMPLE
+    fixed = np.where(simple, 12, 28)
+    interface = heads[:, 2].astype(np.int64)
+    ticks = np.zeros(count, np.uint64)
+    drops = np.zeros(count, np.int64)
+    wire = heads[:, 2].astype(np.int64)
+    captured = np.minimum(wire, length - 16)
+    if snaplen:
+        captured = np.minimum(captured, snaplen)
+    if simple.all():
+        interface = np.zeros(count, np.int64)
+    else:
+        full = slice(None) if not simple.any() else np.flatnonzero(~simple)
+        fields = _gather(data, places[full] + 12, 16, order + "u4")
+        ticks[full] = (fields[:, 0].astype(np.uint64) << np.uint64(32)) | fields[:, 1]
+        captured[full] = fields[:, 2]
+        wire[full] = fields[:, 3]
+        interface[simple] = 0
+        obsolete = np.flatnonzero(kind == OBSOLETE)
+        if len(obsolete):
+            halves = _gather(data, places[obsolete] + 8, 4, order + "u2").astype(np.int64)
+            interface[obsolete] = halves[:, 0]
+            drops[obsolete] = np.where(halves[:, 1] == UNKNOWN_DROPS, 0, halves[:, 1])
+    bad = (trailer != length) | (captured > length - fixed - 4)
+    first_bad = None
+    if bad.any():
+        first_bad = int(np.argmax(bad))
+        kept = slice(0, first_bad)
+        places, length, fixed, simple = places[kept], length[kept], fixed[kept], simple[kept]
+        interface, ticks, drops = interface[kept], ticks[kept], drops[kept]
+        captured, wire = captured[kept], wire[kept]
+    start = places + fixed
+    fcs = np.zeros(len(places), np.int64)
+    begin = start + ((captured + 3) & ~3)
+    end = places + length - 4
+    known = np.flatnonzero((end - begin >= 4) & ~simple)
+    if len(known):
+        fcs[known], more = _options(data, order, begin[known], end[known])
+        drops[known] += more
+    blocks = PacketBlocks(start, ~simple, interface, ticks, captured, np.maximum(wire, captured), fcs, drops)
+    return blocks, first_bad
+
+
+def _options(
+    data: bytes, order: str, begin: NDArray[np.int64], end: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(frame check sequence's size, drops) in the options at data[begin:end], four bytes or more; 0: unknown."""
+    fcs = np.zeros(len(begin), np.int64)
+    drops = np.zeros(len(begin), np.int64)
+    first = _gather(data, begin, 4, order + "u2")
+    # The common case, read by columns: only the flags.
+    only_flags = (first[:, 0] == FLAGS) & (first[:, 1] == 4) & ((end - begin == 8) | (end - begin == 12))
+    if only_flags.any():
+        fcs[only_flags] = (_gather(data, begin[only_flags] + 4, 4, order + "u4")[:, 0] >> 5) & 0xF
+    for row in np.flatnonzero(~only_flags & (first[:, 0] != 0)).tolist():
+        for code, value in options(data, int(begin[row]), int(end[row]), order):
+            if code == FLAGS and len(value) == 4:
+                fcs[row] = (struct.unpack(order + "I", value)[0] >> 5) & 0xF
+            elif code == DROP_COUNT and len(value) == 8:
+                drops[row] = min(struct.unpack(order + "Q", value)[0], 2**62)
+    return fcs, drops
+
 
 HEADER_SIZE: Final = 12
 """Bytes of a section header block that show the byte order."""

@@ -92,6 +92,12 @@ class RawPackets(NamedTuple):
             np.arange(first_number, first_number + count, dtype=np.int64),
         )
 
+    @classmethod
+    def empty(cls) -> Self:
+        """No packets."""
+        none = np.empty(0, np.int64)
+        return cls.build(b"", none, none, none, none, link=0, capture=0, first_number=1)
+
     def slice(self, first: int, last: int) -> Self:
         """Rows [first, last) over the same buffer."""
         columns: list[Any] = [column[first:last] for column in self[1:]]

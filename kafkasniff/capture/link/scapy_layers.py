@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kafkasniff.capture.link.walk import LayerSpan, LinkWalk
+from kafkasniff.capture.link.layers import LayerSpan, LinkWalk
 
 __all__ = ["find_ip", "libpcap"]
 

@@ -18,11 +18,9 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.live.frames import Frames
+from kafkasniff.capture.live.frames import RETIRE_MS, Frames, TimeMerge
 from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, MAX_BUFFER, InterfaceSocket
 from kafkasniff.capture.live.interfaces import interface_name
-from kafkasniff.capture.live.ring import RETIRE_MS
-from kafkasniff.capture.live.time_merge import TimeMerge
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.packets import Note, PacketBatch
@@ -117,7 +115,7 @@ class LiveSource(ClosedAtExit):
         self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
         self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
         """The interface descriptions for a file with `frames`."""
-        self.frames: Frames = Frames.plain(_no_packets())
+        self.frames: Frames = Frames.plain(RawPackets.empty())
         """All packets that the last batch covers."""
         self.fragments: NDArray[np.int64] = np.empty(0, np.int64)
         """Which of `frames` are IP fragments."""
@@ -197,8 +195,8 @@ class LiveSource(ClosedAtExit):
         if not self._closed:
             problems += [problem for one in self._sockets for problem in one.problems()]
         if problems:
-            self.frames, self.fragments = Frames.plain(_no_packets()), _NONE
-            yield decoder.decode(_no_packets(), order, [Note(order, problem) for problem in problems])
+            self.frames, self.fragments = Frames.plain(RawPackets.empty()), _NONE
+            yield decoder.decode(RawPackets.empty(), order, [Note(order, problem) for problem in problems])
 
     def _taken(self) -> Iterator[Frames]:
         """Packets in order until `stop`, and then the rest; an empty batch after some time without any."""
@@ -269,7 +267,7 @@ class LiveSource(ClosedAtExit):
                 continue
             if not events and idle_until is not None and time.monotonic() >= idle_until:
                 quiet_since = time.monotonic()
-                yield Frames.plain(_no_packets())
+                yield Frames.plain(RawPackets.empty())
             for capture, one in list(live.items()):
                 failed = events.get(one.fileno(), 0) & select.POLLERR
                 if one.error is not None or (failed and not one.check()):
@@ -282,7 +280,7 @@ class LiveSource(ClosedAtExit):
                 live[capture] = self._sockets[capture]
                 waiting.register(live[capture].fileno(), select.POLLIN | select.POLLERR)
             if self._gaps:
-                yield Frames.plain(_no_packets())
+                yield Frames.plain(RawPackets.empty())
         last = merge.rest()
         if last is not None:
             yield last
@@ -327,11 +325,6 @@ def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
 
 
 _NONE: Final = np.empty(0, np.int64)
-
-
-def _no_packets() -> RawPackets:
-    empty = np.empty(0, np.int64)
-    return RawPackets.build(b"", empty, empty, empty, empty, link=0, capture=0, first_number=1)
 
 
 def open_live(

@@ -1,16 +1,171 @@
-"""How to get the missing right to capture, in one line that suits the machine."""
+"""Privileges: what opening an interface needs, and giving up all rights after that."""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
 import os
 import shlex
 import shutil
+import struct
 import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-__all__ = ["CAP_NET_RAW", "ProcessRights", "advice", "process_rights"]
+from kafkasniff.errors import MissingPartError, UsageError
+
+__all__ = [
+    "CAP_DAC_OVERRIDE",
+    "CAP_DAC_READ_SEARCH",
+    "CAP_NET_RAW",
+    "CAP_SETUID",
+    "Identity",
+    "ProcessRights",
+    "acting_as",
+    "advice",
+    "become",
+    "effective",
+    "is_root",
+    "lowered",
+    "make_effective",
+    "mask",
+    "may_become_others",
+    "named_identity",
+    "nobody",
+    "process_rights",
+    "sudo_caller",
+]
+
+CAP_DAC_OVERRIDE: Final = 1
+"""Files may be read and written whatever their modes are."""
+CAP_DAC_READ_SEARCH: Final = 2
+"""Files may be read whatever their modes are."""
+CAP_SETGID: Final = 6
+CAP_SETUID: Final = 7
+
+_PR_CAPBSET_DROP: Final = 24
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_PR_CAP_AMBIENT: Final = 47
+_PR_CAP_AMBIENT_CLEAR_ALL: Final = 4
+_VERSION: Final = 0x20080522
+"""_LINUX_CAPABILITY_VERSION_3: two times three words of 32 bits, effective, permitted and inheritable (capset(2))."""
+_SETS: Final = struct.Struct("=6I")
+_LAST: Final = 63
+"""The highest that fits into the sets; the kernel refuses unknown ones."""
+_TASKS: Final = "/proc/self/task"
+"""A folder for each thread."""
+
+
+def mask(*capabilities: int) -> int:
+    """A set of capabilities as a bit mask."""
+    return sum(1 << one for one in set(capabilities))
+
+
+def effective() -> int | None:
+    """The effective capabilities of this thread; None on systems without them."""
+    return _get()[0] if sys.platform == "linux" else None
+
+
+@contextlib.contextmanager
+def lowered(keep: int) -> Iterator[None]:
+    """Within the block only `keep` is effective, as after `drop_all_but`; the permitted ones return after it."""
+    if sys.platform != "linux":
+        yield
+        return
+    before = _get()
+    _set(before[0] & keep, before[1], before[2])
+    try:
+        yield
+    finally:
+        _set(*before)
+
+
+def make_effective(wanted: int) -> None:
+    """Make capabilities effective that are only permitted.
+
+    A program whose file permits them without this (`setcap cap_net_raw=p`) also starts where it cannot have them.
+    """
+    if sys.platform != "linux":
+        return
+    now, permitted, inheritable = _get()
+    if permitted & wanted & ~now:
+        _set(now | permitted & wanted, permitted, inheritable)
+
+
+def drop_bounding_set() -> None:
+    """Prevent executed programs from ever gaining capabilities, whatever user they run as.
+
+    This requires CAP_SETPCAP. Without it, the set remains, and `no_new_privs` has the same effect: see `drop_all_but`.
+    """
+    if sys.platform != "linux":
+        return
+    libc = _libc()
+    for capability in range(_LAST + 1):
+        if libc.prctl(_PR_CAPBSET_DROP, *_words(capability, 0, 0, 0)) and ctypes.get_errno() == errno.EPERM:
+            return
+
+
+def drop_all_but(keep: int = 0) -> None:
+    """No capability but `keep` in any set of this process, and none for executed programs (no_new_privs).
+
+    Raises MissingPartError if that fails, or another thread would keep some.
+    """
+    if sys.platform != "linux":
+        return
+    libc = _libc()
+    # Kernels before 3.5 have no no_new_privs, those before 4.3 no ambient set.
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, *_words(1, 0, 0, 0))
+    libc.prctl(_PR_CAP_AMBIENT, *_words(_PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0))
+    keep &= _get()[1]
+    _set(keep, keep, 0)
+    if _get() != (keep, keep, 0) or _some_thread_has_more(keep):
+        raise MissingPartError("cannot drop capabilities: some are left")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _words(*values: int) -> tuple[ctypes.c_ulong, ...]:
+    return tuple(ctypes.c_ulong(value) for value in values)
+
+
+def _header() -> ctypes.Array[ctypes.c_char]:
+    return ctypes.create_string_buffer(struct.pack("=Ii", _VERSION, 0), 8)
+
+
+def _get() -> tuple[int, int, int]:
+    """Effective, permitted and inheritable ones of this thread."""
+    sets = ctypes.create_string_buffer(_SETS.size)
+    if _libc().capget(_header(), sets):
+        raise MissingPartError(f"cannot read capabilities: {os.strerror(ctypes.get_errno())}")
+    words = _SETS.unpack(sets.raw)
+    low, high = words[:3], words[3:]
+    return (low[0] | high[0] << 32, low[1] | high[1] << 32, low[2] | high[2] << 32)
+
+
+def _set(*sets: int) -> None:
+    low, high = [one & 0xFFFFFFFF for one in sets], [one >> 32 for one in sets]
+    if _libc().capset(_header(), _SETS.pack(*low, *high)):
+        raise MissingPartError(f"cannot change capabilities: {os.strerror(ctypes.get_errno())}")
+
+
+def _some_thread_has_more(keep: int) -> bool:
+    try:
+        threads = os.listdir(_TASKS)
+    except OSError:
+        return False  # no /proc, as in some chroots
+    for thread in threads:
+        with contextlib.suppress(FileNotFoundError), open(f"{_TASKS}/{thread}/status", "rb") as status:
+            if any(line.startswith(b"CapPrm:") and int(line[7:], 16) & ~keep for line in status):
+                return True
+    return False
+
+
+# How to get the missing right to capture, in one line that suits the machine.
 
 CAP_NET_RAW: Final = 13
 PROC_STATUS: Final = "/proc/self/status"
@@ -113,3 +268,183 @@ def _is_hex(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Dropping privileges: after the interfaces are open, the process continues as an ordinary user, for good.
+#
+# Opening interfaces requires privileges, reading them does not. The data may come from anyone, so none of it is
+# examined before the process has dropped everything: root, capabilities, and any way back (no_new_privs). A process
+# that stays root has no capabilities either, except those for its own files.
+
+MAX_ID: Final = (1 << 32) - 2
+"""The highest user or group; one more stands for `none` in system calls."""
+NOBODY: Final = "nobody"
+NOBODY_ID: Final = 65534
+"""Linux's user and group of files that nobody owns (/proc/sys/kernel/overflowuid), if there is no entry."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """The user that a process continues as."""
+
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    """Supplementary groups."""
+    name: str
+    """Name for messages."""
+
+
+def is_root() -> bool:
+    """Whether this process may become another user."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
+
+
+def named_identity(text: str) -> Identity:
+    """Parse `NAME` or `UID`; `:GROUP` replaces the user's groups with a single one. Raises UsageError."""
+    import grp
+    import pwd
+
+    name, colon, group = text.partition(":")
+    entry: pwd.struct_passwd | None
+    try:
+        # As in POSIX for chown: a name may consist of digits.
+        entry = pwd.getpwnam(name)
+        uid = entry.pw_uid
+    except (KeyError, ValueError):
+        given = _number(name)
+        if given is None:
+            raise UsageError(f"--user: there is no user {name!r}") from None
+        uid = given
+        try:
+            entry = pwd.getpwuid(uid)
+        except KeyError:
+            entry = None
+    if entry is not None:
+        name = entry.pw_name
+    if not colon:
+        if entry is None:
+            raise UsageError(f"--user: {name} has no entry, so add the group: {name}:GROUP")
+        return Identity(uid, entry.pw_gid, tuple(os.getgrouplist(name, entry.pw_gid)), name)
+    try:
+        gid = grp.getgrnam(group).gr_gid
+    except (KeyError, ValueError):
+        number = _number(group)
+        if number is None:
+            raise UsageError(f"--user: there is no group {group!r}") from None
+        gid = number
+    return Identity(uid, gid, (gid,), name)
+
+
+def sudo_caller(environ: Mapping[str, str]) -> Identity | None:
+    """The user who called sudo, by its variables; None if nobody did, or root."""
+    import pwd
+
+    uid, gid = _number(environ.get("SUDO_UID", "")), _number(environ.get("SUDO_GID", ""))
+    if not uid or gid is None:
+        return None
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return Identity(uid, gid, (gid,), str(uid))
+    return Identity(uid, gid, tuple(os.getgrouplist(name, gid)), name)
+
+
+def nobody() -> Identity:
+    """The unprivileged user that every system has."""
+    import pwd
+
+    try:
+        entry = pwd.getpwnam(NOBODY)
+    except KeyError:
+        return Identity(NOBODY_ID, NOBODY_ID, (NOBODY_ID,), NOBODY)
+    # The rights of its groups are not needed: they are for others of that name.
+    return Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), NOBODY)
+
+
+def may_become_others() -> bool:
+    """Whether root has the necessary capabilities: in containers it often lacks them."""
+    found = effective()
+    needed = mask(CAP_SETUID, CAP_SETGID)
+    return found is None or found & needed == needed
+
+
+def _number(text: str) -> int | None:
+    # Longer numbers are not valid for users.
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        return None
+    return number if (number := int(text)) <= MAX_ID else None
+
+
+@contextlib.contextmanager
+def acting_as(identity: Identity) -> Iterator[None]:
+    """Within the block files are opened and created with the rights of `identity`; root's return after it.
+
+    Raises MissingPartError if that is not allowed.
+    """
+    before = os.getgroups(), os.getegid(), os.geteuid()
+    with _allowed(identity):
+        os.setgroups(_groups(identity))
+        os.setegid(identity.gid)
+        os.seteuid(identity.uid)
+    try:
+        yield
+    finally:
+        os.seteuid(before[2])
+        os.setegid(before[1])
+        os.setgroups(before[0])
+
+
+def become(identity: Identity | None, *, keep: int = 0) -> None:
+    """Continue as `identity` (None: unchanged), without a way back, and without capabilities except `keep`.
+
+    Call it before there are threads: capabilities belong to a thread. If the new user may not enter the working
+    directory, it becomes `/`. Raises MissingPartError on failure, including for other threads; the process must not
+    continue then.
+    """
+    drop_bounding_set()
+    if identity is not None:
+        with _allowed(identity):
+            os.setgroups(_groups(identity))
+            # For root these also set the saved ids.
+            os.setgid(identity.gid)
+            os.setuid(identity.uid)
+    drop_all_but(keep)
+    if identity is not None:
+        _check(identity)
+        _leave_closed_folder()
+
+
+def _leave_closed_folder() -> None:
+    # A path below it could not be used anyway, and child processes begin by entering it.
+    try:
+        os.close(os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        os.chdir(".")
+    except PermissionError:
+        os.chdir("/")
+
+
+@contextlib.contextmanager
+def _allowed(identity: Identity) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise MissingPartError(f"cannot continue as {identity.name}: {error.strerror or error}") from error
+
+
+def _groups(identity: Identity) -> list[int]:
+    return list(identity.groups[: os.sysconf("SC_NGROUPS_MAX")])
+
+
+def _check(identity: Identity) -> None:
+    """Check that nothing of root is left or can be regained."""
+    if (os.getuid(), os.geteuid(), os.getgid(), os.getegid()) != (*(identity.uid,) * 2, *(identity.gid,) * 2):
+        raise MissingPartError(f"cannot continue as {identity.name}: the process has another user")
+    setters: list[Callable[[int], None]] = [os.seteuid, os.setuid]
+    if identity.gid:
+        setters += [os.setegid, os.setgid]
+    for back in setters:
+        try:
+            back(0)
+        except PermissionError:
+            continue
+        raise MissingPartError(f"cannot continue as {identity.name}: the process could become root again")

@@ -22,8 +22,20 @@ from numpy.typing import NDArray
 from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.locations import CaptureFile
-from kafkasniff.capture.timeline.planning import SPLIT_SIZE, PlannedPart, Walked, piece_count, pieces, plan, walk
-from kafkasniff.capture.timeline.splits import WALK_SIZE, PartDecoder, ReadAt, Split, open_split
+from kafkasniff.capture.timeline.splits import (
+    SPLIT_SIZE,
+    WALK_SIZE,
+    PartDecoder,
+    PlannedPart,
+    ReadAt,
+    Split,
+    Walked,
+    open_split,
+    piece_count,
+    pieces,
+    plan,
+    walk,
+)
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import NO_TIME
 from kafkasniff.packets import PacketBatch

@@ -10,26 +10,147 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.bytestream import open_path, open_pipe
 from kafkasniff.capture.formats.raw import Interface, NoteValue, RawPackets
-from kafkasniff.capture.formats.reader import CaptureReader
+from kafkasniff.capture.formats.reader import BROKEN_KINDS, CaptureReader, open_path, open_pipe
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.timeline.cursor import Cursor
-from kafkasniff.capture.timeline.folders import with_folders
-from kafkasniff.capture.timeline.locations import capture_at, open_capture
-from kafkasniff.errors import UsageError
-from kafkasniff.model import Problem
+from kafkasniff.capture.timeline.locations import capture_at, open_capture, with_folders
+from kafkasniff.errors import CaptureError, UsageError
+from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.threads import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit, Threads
 
-__all__ = ["CHUNK_SIZE", "CaptureSource", "noted", "open_captures", "with_pauses"]
+__all__ = ["CHUNK_SIZE", "CaptureSource", "ReadAhead", "noted", "open_captures", "with_pauses"]
+
+PROBE_SIZE: Final = 64 << 10
+"""Bytes read at a time to find a capture's first packet."""
+
+
+class Cursor:
+    """Packets of one capture that are read and not yet merged, each with its key: the running maximum of the times."""
+
+    def __init__(
+        self, capture: int, name: str, reader: CaptureReader, reopen: Callable[[], CaptureReader] | None
+    ) -> None:
+        """`reopen` opens the capture again from its start; None if that is impossible (a pipe)."""
+        self.capture = capture
+        self.name = name
+        self.first_key: int = NO_TIME
+        """No packet of the capture has a lower key; known after `probe`."""
+        self.ended = False
+        self.broken = False
+        """The capture turned out to be damaged."""
+        self._reader: CaptureReader | None = reader
+        self._reopen = reopen
+        self._packets: RawPackets | None = None
+        self._keys: NDArray[np.int64] = np.empty(0, np.int64)
+        self._key: int = NO_TIME
+        self._number = 1
+        """Key of the first packet that is not merged yet."""
+        self._notes: deque[tuple[int, NoteValue]] = deque()
+        self._interfaces: Callable[[int], Interface] = reader.interface
+        self._read_before = 0
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the file read so far."""
+        return self._reader.stream.bytes_read if self._reader is not None else self._read_before
+
+    @property
+    def empty(self) -> bool:
+        """No packet is waiting to be merged."""
+        return self._packets is None
+
+    @property
+    def last_key(self) -> int:
+        """Key of the last packet that is waiting."""
+        return int(self._keys[-1])
+
+    def interface(self, index: int) -> Interface:
+        """The interface that packets refer to by this index."""
+        return self._interfaces(index)
+
+    def probe(self) -> None:
+        """Find `first_key`, and close the capture until it is needed: hundreds of files must not be open at once."""
+        if self._reopen is None or self._reader is None:
+            return
+        while (parsed := self._reader.read(PROBE_SIZE)) is not None:
+            if parsed.packets is not None:
+                self.first_key = int(parsed.packets.time_ns[0])
+                break
+        self.close()
+        self._read_before = 0
+
+    def fill(self, size: int) -> None:
+        """Read until a packet is waiting or the capture has ended."""
+        if self._reader is None and not self.ended:
+            self._open()
+        while self._packets is None and not self.ended:
+            parsed = self._reader.read(size) if self._reader is not None else None
+            if parsed is None:
+                self.ended = True
+                self.close()
+                return
+            for _, value in parsed.notes:
+                if isinstance(value, Problem) and value.kind in BROKEN_KINDS:
+                    self.broken = True
+            self._notes.extend(parsed.notes)
+            if parsed.packets is not None:
+                self._packets = parsed.packets
+                self._keys = np.maximum.accumulate(np.maximum(parsed.packets.time_ns, self._key))
+                self._key = self.last_key
+
+    def _open(self) -> None:
+        assert self._reopen is not None
+        try:
+            self._reader = self._reopen()
+        except CaptureError as error:
+            # It existed when the run began.
+            self._notes.append((1, Problem("capture-broken", str(error), capture=self.name)))
+            self.broken = True
+            self.ended = True
+            return
+        self._interfaces = self._reader.interface
+
+    def up_to(self, key: int, capture: int) -> int:
+        """The number of waiting packets up to (key, capture)."""
+        return int(np.searchsorted(self._keys, key, side="right" if self.capture <= capture else "left"))
+
+    def take(self, count: int) -> tuple[RawPackets, NDArray[np.int64], list[tuple[int, NoteValue]]]:
+        """The first `count` waiting packets, their keys, and the notes among them, each with the row it precedes."""
+        assert self._packets is not None
+        packets, keys = self._packets, self._keys
+        if count < len(keys):
+            self._packets, self._keys = packets.slice(count, len(keys)), keys[count:]
+            packets, keys = packets.slice(0, count), keys[:count]
+        else:
+            self._packets = None
+        notes = []
+        while self._notes and self._notes[0][0] < self._number + count:
+            number, value = self._notes.popleft()
+            notes.append((number - self._number, value))
+        self._number += count
+        return packets, keys, notes
+
+    def rest(self) -> list[NoteValue]:
+        """Notes after the last packet, at the end."""
+        values = [value for _, value in self._notes]
+        self._notes.clear()
+        return values
+
+    def close(self) -> None:
+        """Release the file."""
+        if self._reader is not None:
+            self._read_before = self._reader.stream.bytes_read
+            self._reader.close()
+            self._reader = None
+
 
 CHUNK_SIZE: Final = 4 << 20
 """Bytes of captures in memory at a time, by default."""
@@ -51,7 +172,7 @@ class CaptureSource(ClosedAtExit):
         self._cursors = cursors
         self._chunk_size = chunk_size
         self._iterated = False
-        self.packets = _nothing()
+        self.packets = RawPackets.empty()
         """All packets that the last batch covers, TCP or not."""
         self.fragments = EMPTY
         """Rows of those that are IP fragments, which contribute to rows of other packets, or to none."""
@@ -101,8 +222,8 @@ class CaptureSource(ClosedAtExit):
                     notes.extend(Note(order, problem) for problem in decoder.finish(cursor.capture))
             if waiting and not active:
                 if begun and pauses:
-                    batch, notes, begun = decoder.decode(_nothing(), order, notes), [], False
-                    self.packets, self.fragments = _nothing(), EMPTY
+                    batch, notes, begun = decoder.decode(RawPackets.empty(), order, notes), [], False
+                    self.packets, self.fragments = RawPackets.empty(), EMPTY
                     yield batch, [cursor.capture for cursor in self._cursors if cursor.ended]
                 active.append(waiting.popleft())
                 continue
@@ -124,9 +245,9 @@ class CaptureSource(ClosedAtExit):
             self.fragments = np.concatenate(decoder.fragment_rows) if decoder.fragment_rows else EMPTY
             yield batch, None
         notes.extend(Note(order, problem) for problem in decoder.close())
-        self.packets, self.fragments = _nothing(), EMPTY
+        self.packets, self.fragments = RawPackets.empty(), EMPTY
         if notes:
-            yield decoder.decode(_nothing(), order, notes), None
+            yield decoder.decode(RawPackets.empty(), order, notes), None
 
 
 def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] | None]]:
@@ -142,11 +263,7 @@ def with_pauses(source: CaptureSource) -> Iterator[tuple[PacketBatch, list[int] 
 def noted(source: CaptureSource, problems: Iterable[Problem]) -> PacketBatch:
     """A batch with only problems, before the first one of a source."""
     notes = [Note(0, problem) for problem in problems]
-    return PacketDecoder(source.captures, source.interface).decode(_nothing(), 0, notes)
-
-
-def _nothing() -> RawPackets:
-    return RawPackets.build(b"", EMPTY, EMPTY, EMPTY, EMPTY, link=0, capture=0, first_number=1)
+    return PacketDecoder(source.captures, source.interface).decode(RawPackets.empty(), 0, notes)
 
 
 def _merged(
@@ -236,3 +353,35 @@ def _total(paths: list[str]) -> int | None:
             return None
         total += found.st_size
     return total
+
+
+class ReadAhead:
+    """The batches of a source; one is read while the previous one is processed."""
+
+    def __init__(self, source: CaptureSource, threads: Threads) -> None:
+        self._source = source
+        self._threads = threads
+        self.bytes_read = 0
+        """As in `CaptureSource`, as of reading the last yielded batch."""
+        self.broken = False
+
+    @property
+    def bytes_total(self) -> int | None:
+        """As in `CaptureSource`."""
+        return self._source.bytes_total
+
+    def __iter__(self) -> Iterator[PacketBatch]:
+        batches = iter(self._source)
+        source = self._source
+
+        def read(_: int) -> tuple[PacketBatch | None, int, bool]:
+            batch = next(batches, None)
+            return batch, source.bytes_read, source.broken
+
+        task = self._threads.begin(read)
+        while True:
+            batch, self.bytes_read, self.broken = task.result()
+            if batch is None:
+                return
+            task = self._threads.begin(read)
+            yield batch

@@ -1,44 +1,53 @@
-"""Splits: parts of one capture that can be read independently; together they are the capture.
-
-`planning.py` decides how a capture is split.
-"""
+"""Splits: parts of one capture that can be read independently; together they are the capture."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats import pcap, pcapng
-from kafkasniff.capture.formats.bytestream import EMPTY, ByteStream, Compressed, Failure
 from kafkasniff.capture.formats.converters import converter_for
-from kafkasniff.capture.formats.pcap import PcapParser, PcapState
-from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState
+from kafkasniff.capture.formats.pcap import HEADER_SIZE, TIME_REACH, PcapState
 from kafkasniff.capture.formats.raw import Interface, Parsed, RawPackets
-from kafkasniff.capture.formats.reader import CaptureReader, end_problem
+from kafkasniff.capture.formats.reader import (
+    EMPTY,
+    ByteStream,
+    CaptureReader,
+    Compressed,
+    Failure,
+    State,
+    end_problem,
+    parser_at,
+    parser_from,
+)
 from kafkasniff.capture.link.decode import PacketDecoder
-from kafkasniff.capture.link.walk import LinkWalk
+from kafkasniff.capture.link.layers import LinkWalk
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import NO_TIME
 from kafkasniff.packets import Note, PacketBatch
 
 __all__ = [
     "HEAD_SIZE",
+    "SPLIT_SIZE",
     "WALK_SIZE",
-    "Parser",
     "PartDecoder",
+    "PlannedPart",
     "ReadAt",
     "Region",
     "Split",
-    "SplitReader",
     "State",
+    "Walked",
     "open_split",
     "open_whole",
     "parser_at",
     "parser_from",
+    "piece_count",
+    "pieces",
+    "plan",
+    "walk",
 ]
 
 HEAD_SIZE: Final = 64 << 10
@@ -49,9 +58,6 @@ BLOCK: Final = 4096
 
 WALK_SIZE: Final = 8 << 20
 """Bytes walked at a time."""
-
-Parser = PcapParser | PcapngParser
-State = PcapState | PcapngState
 
 
 class ReadAt(Protocol):
@@ -172,22 +178,6 @@ class Region:
         """The file belongs to the caller."""
 
 
-def parser_at(head: bytes, path: str, capture: int) -> tuple[Parser, int] | None:
-    """The parser for a file that begins with `head`, and the offset of its first record; None: neither format."""
-    if pcap.is_pcap(head) and len(head) >= pcap.HEADER_SIZE:
-        return PcapParser(head[: pcap.HEADER_SIZE], path, capture), pcap.HEADER_SIZE
-    if pcapng.is_pcapng(head) and len(head) >= pcap.HEADER_SIZE and pcapng.byte_order(head) is not None:
-        return PcapngParser(head, path, capture), 0
-    return None
-
-
-def parser_from(state: State, path: str, capture: int) -> Parser:
-    """A parser that continues from `state`."""
-    if isinstance(state, PcapState):
-        return PcapParser.resumed(state, path, capture)
-    return PcapngParser.resumed(state, path, capture)
-
-
 def open_whole(read_at: ReadAt, path: str, capture: int, size: int) -> CaptureReader:
     """A reader of a whole capture, compressed or not. Raises CaptureError if it is not one."""
     head = read_at(0, min(HEAD_SIZE, size))
@@ -277,3 +267,244 @@ def _check_complete(split: Split, left: int, stream: ByteStream) -> None:
 def open_split(split: Split, read_at: ReadAt) -> SplitReader | _WholeReader:
     """A reader of a split. Raises CaptureError if its file is no longer a capture."""
     return _WholeReader(split, read_at) if split.state is None else SplitReader(split, split.state, read_at)
+
+
+# Planning how a capture is read in splits.
+#
+# A capture file has no index: the beginning of a packet is known only from the previous one, and the meaning of a
+# packet block depends on earlier blocks. So a plan is made first, which defines for each part where it begins and with
+# which parser state. Parts are walked in parallel, on a guess: each but the first begins at the first chain of
+# plausible records after its nominal place, with the state that the parser has after the beginning of the file. Then
+# they are compared in order: if a part ends at the place and with the state with which the next one was walked, the
+# guess was right; otherwise the next part is walked again from the known state. So the plan is exact for any bytes, and
+# parallel in usual cases.
+#
+# A walk also looks at the headers of all packets: IP fragments have to be reassembled across the borders of parts and
+# captures, and reports about a capture as a whole are the sum of its parts (see `parts.py`).
+#
+# A compressed capture is one part, which is walked from its start.
+
+SPLIT_SIZE: Final = 128 << 20
+"""Bytes of a part, by default."""
+
+NOWHERE: Final = -1
+"""An offset that no record has."""
+
+
+class PlannedPart(msgspec.Struct, frozen=True, array_like=True):
+    """A part as it is assigned for walking, when only its place is known."""
+
+    path: str
+    """Name of the capture, for messages."""
+    capture: int
+    """Index of the capture in its run."""
+    first: int
+    """It begins with the first record at or after this offset,"""
+    stop: int
+    """and ends with the first one at or after this."""
+    size: int
+    """Bytes of the whole file."""
+    guess: State | None
+    """Parser state to walk it with; exact for the first piece. None: compressed."""
+
+
+class Walked(msgspec.Struct, frozen=True, array_like=True):
+    """The result of walking a piece."""
+
+    begin: int
+    """Offset of its first record; NOWHERE if none was found."""
+    end: int
+    """Offset of the first record after it."""
+    packets: int
+    notes: int
+    """Notes among them."""
+    clock: int
+    """Highest time of its packets; NO_TIME if there is none."""
+    first_time: int
+    """Time of its first packet; NO_TIME if there is none."""
+    state: State | None
+    """Parser state after it; None: compressed."""
+    unreadable: bool = False
+    """Nothing after it can be read."""
+    ends_badly: bool = False
+    """There is a report about its end."""
+    unknown: int = 0
+    """Interfaces of an unsupported link type."""
+    fragments: int = 0
+    """Packets with IP fragments."""
+    cut: int = 0
+    """Packets too short for their headers."""
+    malformed: int = 0
+    """Packets whose headers contradict themselves."""
+
+
+def piece_count(size: int, split_size: int) -> int:
+    """The number of pieces of a capture file of `size` bytes that is not compressed: a compressed one has only one."""
+    return max(1, -(-size // split_size))
+
+
+def pieces(read_at: ReadAt, path: str, capture: int, size: int, split_size: int = SPLIT_SIZE) -> list[PlannedPart]:
+    """The pieces of a capture file of `size` bytes, to be walked.
+
+    Raises OSError if its beginning cannot be read, CaptureError if it is empty or not a capture.
+    """
+    head = read_at(0, min(HEAD_SIZE, size))
+    found = parser_at(head, path, capture)
+    if found is None:
+        # Compressed, or this raises.
+        open_whole(read_at, path, capture, size).close()
+        return [PlannedPart(path, capture, 0, size, size, None)]
+    parser, begin = found
+    start = guess = parser.state
+    firsts = [begin, *range(split_size, size, split_size)] if split_size > begin else [begin]
+    if len(firsts) > 1:
+        parser.parse(head[begin:], begin, ended=False)
+        # The beginning may end within damage: a guess concerns the data after it.
+        guess = msgspec.structs.replace(parser.state, packets=0, lost_at=None)
+    stops = [*firsts[1:], size]
+    return [
+        PlannedPart(path, capture, first, stop, size, guess if index else start)
+        for index, (first, stop) in enumerate(zip(firsts, stops, strict=True))
+    ]
+
+
+class _Tally:
+    """Counts of the packets of a piece."""
+
+    def __init__(self, path: str, interface: Callable[[int], Interface]) -> None:
+        self._decoder = PartDecoder((path,), lambda _, index: interface(index))
+        self.packets = self.notes = self.unknown = self.fragments = 0
+        self.clock = self.first_time = NO_TIME
+
+    def add(self, parsed: Parsed) -> None:
+        self.notes += len(parsed.notes)
+        packets = parsed.packets
+        if packets is None:
+            return
+        if not self.packets:
+            self.first_time = int(packets.time_ns[0])
+        self.packets += len(packets.start)
+        self.clock = max(self.clock, int(packets.time_ns.max()))
+        batch = self._decoder.decode(packets._replace(capture=np.zeros_like(packets.capture)), 0, [])
+        self.unknown += len(batch.notes)
+        self.fragments += len(self._decoder.fragments)
+
+    def walked(self, begin: int, end: int, state: State | None, *, unreadable: bool, ends_badly: bool) -> Walked:
+        cut, malformed = self._decoder.counts(0)
+        return Walked(
+            begin,
+            end,
+            self.packets,
+            self.notes,
+            self.clock,
+            self.first_time,
+            state,
+            unreadable,
+            ends_badly,
+            self.unknown,
+            self.fragments,
+            cut,
+            malformed,
+        )
+
+
+def walk(piece: PlannedPart, read_at: ReadAt, known: Walked | None = None) -> Walked:
+    """Walk a piece: on its guess, or from the known state after the previous piece."""
+    state = piece.guess if known is None else known.state
+    if state is None:
+        return _walk_whole(piece, read_at)
+    parser = parser_from(state, piece.path, piece.capture)
+    position = piece.first if known is None else known.end
+    guessing = known is None and piece.first > HEADER_SIZE
+    if guessing:
+        parser.lose(position)
+    begin = None if guessing else position
+    tally = _Tally(piece.path, lambda index: parser.interfaces[index])
+    stream = Region(read_at, position, piece.size)
+    data, need = b"", 1
+    ended = given_up = False
+    while position < piece.stop and not ended and not given_up:
+        # Up to the end of the piece, and beyond it as far as its last record goes.
+        ended = stream.exhausted
+        data = stream.extend(data, need, max(min(WALK_SIZE, piece.stop - position - len(data)), 1))
+        parsed = parser.parse(data, position, ended=ended)
+        if begin is None and not parser.lost:
+            begin = parser.found_at
+        tally.add(parsed)
+        position += parsed.consumed
+        data, need = data[parsed.consumed :], parsed.need
+        given_up = parsed.given_up
+    unreadable = ended or given_up or position >= piece.size
+    return tally.walked(
+        NOWHERE if begin is None else begin,
+        piece.size if unreadable else position,
+        parser.state,
+        unreadable=unreadable,
+        ends_badly=stream.failure is not None or bool(ended and data and not given_up),
+    )
+
+
+def _walk_whole(piece: PlannedPart, read_at: ReadAt) -> Walked:
+    reader = open_whole(read_at, piece.path, piece.capture, piece.size)
+    tally = _Tally(piece.path, reader.interface)
+    while (parsed := reader.read(WALK_SIZE)) is not None:
+        tally.add(parsed)
+    return tally.walked(0, piece.size, None, unreadable=True, ends_badly=False)
+
+
+def plan(parts: Sequence[PlannedPart], read_at: ReadAt, walked: Sequence[Walked] | None = None) -> list[Split]:
+    """The splits of a capture from its pieces; `walked` are the results of walking them on their guesses."""
+    if walked is None:
+        walked = [walk(piece, read_at) for piece in parts]
+    splits: list[Split] = []
+    known: Walked | None = None
+    packets, clock = 0, NO_TIME
+    for index, (piece, guessed) in enumerate(zip(parts, walked, strict=True)):
+        if known is not None and known.unreadable:
+            break
+        begin, state = (piece.first, piece.guess) if known is None else (known.end, known.state)
+        found = guessed
+        if known is not None and not _was_right(piece, guessed, known):
+            found = walk(piece, read_at, known)
+        notes = found.notes
+        if guessed is found and index:
+            notes -= 1  # for a guess the first note is about the bytes before its beginning
+        splits.append(
+            Split(
+                piece.path,
+                piece.capture,
+                begin,
+                found.end,
+                piece.size,
+                packets,
+                found.packets,
+                notes,
+                clock,
+                max(clock, found.clock),
+                state,
+                found.first_time,
+                bool(notes or found.unknown or found.ends_badly),
+                found.fragments,
+                found.cut,
+                found.malformed,
+            )
+        )
+        packets += found.packets
+        clock = max(clock, found.clock)
+        known = found
+    return [split for split in splits if split.begin < split.end] or splits[:1]
+
+
+def _was_right(piece: PlannedPart, guessed: Walked, known: Walked) -> bool:
+    """Whether a piece was walked from the place and with the state in which the previous one ended."""
+    assumed, actual = piece.guess, known.state
+    if guessed.begin != known.end or assumed is None or actual is None:
+        return False
+    if isinstance(assumed, PcapState) and isinstance(actual, PcapState):
+        last = actual.last_seconds
+        if last is not None and (
+            guessed.first_time != NO_TIME and abs(guessed.first_time // 10**9 - last) > TIME_REACH
+        ):
+            return False  # the parser would have required proof that this is a record
+        actual = msgspec.structs.replace(actual, last_seconds=assumed.last_seconds)
+    return assumed == msgspec.structs.replace(actual, packets=assumed.packets, found_at=assumed.found_at)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import FilterOptions, make_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.options.stacked import stacked
-from kafkasniff.cli.running.asked_captures import columns_of, exported
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import FilterOptions, make_predicate, reading_options
+from kafkasniff.cli.options.shared_options import (
+    hosts_option,
+    output_option,
+    presentation_options,
+    stacked,
+    table_form,
+    take_hosts,
+    wide_option,
+)
+from kafkasniff.cli.running.counted_captures import columns_of, exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -34,8 +39,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
 __all__ = ["analyze_command"]
-
-_PARQUET_ENDS: Final = (".parquet", ".pq")
 
 
 class _Questions(click.Group):
@@ -58,7 +61,7 @@ class _Questions(click.Group):
         return command
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from kafkasniff.cli.options.examples import write_examples
+        from kafkasniff.cli.options.help_sections import write_examples
 
         write_examples(self.name, formatter)
 
@@ -197,7 +200,7 @@ def _ask(environment: Environment, question: type[Question[Any]], options: dict[
     sources, engine, master = options.pop("sources"), options.pop("engine"), options.pop("master")
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
     output, colour, wide = options.pop("output"), options.pop("color"), options.pop("wide")
-    form = _form(options.pop("form"), output)
+    form = table_form(options.pop("form"), output)
     own = {one.name for one in parameters_of(question)} | {"since", "until"}
     filters = {name: options.pop(name) for name in FilterOptions._fields if name not in own}
     hosts, predicate = take_hosts(options), make_predicate(FilterOptions(**filters))
@@ -295,18 +298,6 @@ def _has_rows(export: Export, question: Question[Any], bounds: Sequence[int | No
         if table in export.tables
         for batch in export.batches(table, reading, *bounds)
     )
-
-
-def _form(wanted: str | None, output: str | None) -> Literal["text", "json", "parquet"]:
-    to_file = output is not None and output != "-"
-    if wanted is None and to_file and str(output).endswith(_PARQUET_ENDS):
-        return "parquet"
-    if wanted == "parquet" and not to_file:
-        raise UsageError("--format parquet needs a file: -o FILE.parquet")
-    match wanted:
-        case "json" | "parquet":
-            return wanted
-    return "text"
 
 
 def _moment(text: str | None, export: Export) -> int | None:

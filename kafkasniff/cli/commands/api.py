@@ -8,9 +8,8 @@ import click
 import msgspec
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import color_option, format_option, wide_option
-from kafkasniff.cli.options.definitions_option import definitions_option
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.shared_options import color_option, definitions_option, format_option, wide_option
 from kafkasniff.cli.output import MIN_WIDTH, UNLIMITED
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.dissectors import Api, api, api_by_name, api_keys, check_definitions, snake_case, unknown_api

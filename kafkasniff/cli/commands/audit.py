@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+)
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 
@@ -60,7 +64,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.analysis.upgrades import new_versions
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
-    from kafkasniff.cli.running.asked_captures import columns_of, exported
+    from kafkasniff.cli.running.counted_captures import columns_of, exported
     from kafkasniff.kafka.apis.releases import releases
 
     versions, offers = ClientVersions(VersionParameters(target=options["target"] or releases()[-1], all=True)), Offers()

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import reading_options, reads_twice
-from kafkasniff.cli.options.registry_options import registry_options
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.record_options import registry_options
 from kafkasniff.cli.running.browsing import check_screen, explore, piped_capture
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.errors import UsageError

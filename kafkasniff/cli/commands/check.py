@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import (
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
     fail_on_option,
     fails,
     format_option,
+    hosts_option,
     output_option,
     presentation_options,
+    take_hosts,
 )
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.runtime.addresses import name_of
 
@@ -111,20 +111,15 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
             stream.write_text(text)
     if not quiet:
         say_notes(environment, notes, visible)
-    reading.end()
-    if fails(findings, options["fail_on"]):
-        return Exit.FINDINGS
-    if reading.broken:
-        return Exit.BROKEN
     if predicate is None:
         from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 
         # Skipping this detector accepts traffic that cannot be decoded, but not its absence.
         accepted = UndecodedTraffic.name in names["skip"] and visible.share is not None
-        examined = findings or accepted or visible.bytes_decoded or not visible.known
+        examined = bool(findings or accepted or visible.bytes_decoded or not visible.known)
     else:
         examined = reading.exchanges > 0
-    return Exit.OK if examined else reading.say_nothing()
+    return reading.exit_code(examined=examined, failed=fails(findings, options["fail_on"]))
 
 
 def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from kafkasniff.cli.environment import COMPLETION, Environment, Exit
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
 
 __all__ = ["COMPLETED", "complete", "completion_command", "know_values"]
 
@@ -112,7 +112,7 @@ def _fields() -> Iterable[str]:
 
 
 def _tables() -> Iterable[str]:
-    from kafkasniff.cli.options.export_options import TABLES
+    from kafkasniff.cli.options.option_groups import TABLES
 
     return TABLES
 

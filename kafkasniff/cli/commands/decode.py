@@ -11,29 +11,36 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit, Interrupted
-from kafkasniff.cli.options.filter_options import filter_options, make_predicate, make_selector, take_filters
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import (
     OutputOptions,
+    filter_options,
     framing_arguments,
     inspector_arguments,
     inspector_options,
     key_arguments,
     make_catalog,
+    make_predicate,
     make_renderer,
+    make_selector,
     make_settings,
     output_options,
     reads_twice,
     records_wanted,
+    take_filters,
     take_output,
     topic_ids_option,
     verbosity_options,
 )
-from kafkasniff.cli.options.payload_options import payload_options, take_payload
-from kafkasniff.cli.options.registry_options import make_values, registry_options, take_schemas, with_records
-from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.options.write_matching_option import check_writing, write_matching_option
-from kafkasniff.cli.running.line_making import begin_lines
+from kafkasniff.cli.options.record_options import (
+    make_values,
+    payload_options,
+    registry_options,
+    take_payload,
+    take_schemas,
+    with_records,
+)
+from kafkasniff.cli.options.shared_options import check_writing, hosts_option, take_hosts, write_matching_option
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Exchange, Message
@@ -41,7 +48,7 @@ from kafkasniff.redact.payload import SHOWN
 
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.capture.timeline.source import ReadAhead
     from kafkasniff.cli.running.pipeline import Ordered
     from kafkasniff.cli.running.write_matching import Discarded, Selected, SelectedConnections
     from kafkasniff.engine.lines_ahead import LinesAhead
@@ -123,7 +130,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.pipeline import Pipeline, learn_names, summary_line
+    from kafkasniff.cli.running.pipeline import Pipeline, begin_lines, learn_names, summary_line
     from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
@@ -278,7 +285,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
 
 def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
     """Have a thread read captures ahead."""
-    from kafkasniff.capture.timeline.read_ahead import ReadAhead
+    from kafkasniff.capture.timeline.source import ReadAhead
     from kafkasniff.runtime.threads import Threads
 
     within.callback(sys.setswitchinterval, sys.getswitchinterval())

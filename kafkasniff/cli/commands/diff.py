@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+    wide_option,
+)
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of

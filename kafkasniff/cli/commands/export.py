@@ -9,25 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import traceback_option
-from kafkasniff.cli.options.export_options import TABLES, make_export_options, rows_line
-from kafkasniff.cli.options.filter_options import filter_options, make_predicate, take_filters
-from kafkasniff.cli.options.given_options import refuse_options
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import (
+    TABLES,
     discard_state_option,
+    filter_options,
     framing_arguments,
     inspector_options,
     key_arguments,
     make_catalog,
+    make_export_options,
+    make_predicate,
     no_summary_option,
     reads_twice,
+    rows_line,
+    take_filters,
     topic_ids_option,
 )
-from kafkasniff.cli.options.payload_options import payload_options, take_payload
-from kafkasniff.cli.options.registry_options import registry_options, take_schemas
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.record_options import payload_options, registry_options, take_payload, take_schemas
+from kafkasniff.cli.options.shared_options import refuse_options, traceback_option
+from kafkasniff.cli.running.counted_captures import usual_jobs
 from kafkasniff.cli.running.sources import take_captures
-from kafkasniff.cli.running.usual_jobs import usual_jobs
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -200,8 +202,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             raise UsageError("--engine spark cannot read stdin: its tasks read captures on several machines")
         properties = _properties(conf)
         keys = key_arguments(options).get("keys")
-        from kafkasniff.cli.running.progress import wants_progress
-        from kafkasniff.cli.running.tasks_progress import TaskProgress
+        from kafkasniff.cli.running.progress import TaskProgress, wants_progress
         from kafkasniff.cli.running.without_pandas import allow_pandas
 
         allow_pandas()

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
-from kafkasniff.cli.options.payload_options import payload_options, take_payload
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.record_options import payload_options, take_payload
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+)
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -72,7 +77,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.follow import READINGS, follow, nothing_found
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.asked_captures import exported
+    from kafkasniff.cli.running.counted_captures import exported
 
     named = tuple(map(name_of, sources))
     broken = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.sections import SectionedCommand, sections
+from kafkasniff.cli.options.help_sections import SectionedCommand, sections
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _tls(formatter: click.HelpFormatter) -> None:
 
 
 def _exit_codes(formatter: click.HelpFormatter) -> None:
-    from kafkasniff.cli.exit_codes import EXIT_CODES, EXIT_ORDER
+    from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER
 
     formatter.write_dl(EXIT_CODES)
     formatter.write_paragraph()

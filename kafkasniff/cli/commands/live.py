@@ -21,36 +21,46 @@ from kafkasniff.cli.options.capture_options import (
     take_writing,
     write_options,
 )
-from kafkasniff.cli.options.export_options import TABLES
-from kafkasniff.cli.options.filter_options import (
-    filter_options,
-    make_predicate,
-    make_selector,
-    take_filters,
-)
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import (
+    TABLES,
     discard_state_option,
+    filter_options,
     inspector_options,
     key_arguments,
     make_catalog,
     make_inspector,
+    make_predicate,
     make_renderer,
+    make_selector,
     make_settings,
     output_options,
     records_wanted,
+    take_filters,
     take_output,
     topic_ids_option,
     verbosity_options,
 )
-from kafkasniff.cli.options.payload_options import payload_options, take_payload
-from kafkasniff.cli.options.registry_options import make_values, registry_options, take_schemas, with_records
-from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.running.line_making import begin_lines
-from kafkasniff.cli.running.live_tables import export_arguments, exported, finished
+from kafkasniff.cli.options.record_options import (
+    make_values,
+    payload_options,
+    registry_options,
+    take_payload,
+    take_schemas,
+    with_records,
+)
+from kafkasniff.cli.options.shared_options import hosts_option, take_hosts
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.recording import recorder_options, take_recording
-from kafkasniff.cli.running.watching import IDLE_SECONDS, Watch, WatchOptions, watch_options
+from kafkasniff.cli.running.watching import (
+    IDLE_SECONDS,
+    Watch,
+    WatchOptions,
+    export_arguments,
+    exported,
+    finished,
+    watch_options,
+)
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Exchange, Message
 from kafkasniff.runtime.addresses import is_remote
@@ -166,9 +176,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     rights.settle(environment, folders, [*watching.ports, *([] if schemas is None else schemas.ports)])
 
     from kafkasniff.capture.live.live import open_live
-    from kafkasniff.cli.running.delays import TimedSink
     from kafkasniff.cli.running.nothing_selected import end_without_messages
-    from kafkasniff.cli.running.pipeline import Pipeline, summary_line
+    from kafkasniff.cli.running.pipeline import Pipeline, begin_lines, summary_line
+    from kafkasniff.cli.running.watching import TimedSink
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.connection.events import Level
     from kafkasniff.live.load_shedding import left_out_line

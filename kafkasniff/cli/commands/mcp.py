@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
-from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.browsing import READING, words_of
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import MissingExtraError, UsageError

@@ -8,12 +8,10 @@ from typing import Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import quiet_option, traceback_option
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import hosts_option, quiet_option, take_hosts, traceback_option
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.native.allocation import release_freed_memory
@@ -95,10 +93,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
             stream.write(page)
     if not quiet:
         say_notes(environment, contents.notes, contents.answer.visibility)
-    reading.end()
-    if reading.broken:
-        return Exit.BROKEN
-    return Exit.OK if contents.answer.exchanges.exchanges else reading.say_nothing()
+    return reading.exit_code(examined=contents.answer.exchanges.exchanges)
 
 
 def _release() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
 
 __all__ = ["schemas_command"]
 

@@ -6,18 +6,18 @@ from typing import Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import (
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
     fail_on_option,
     fails,
     format_option,
+    hosts_option,
     output_option,
     presentation_options,
+    take_hosts,
 )
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
 from kafkasniff.cli.running.sources import Sources, take_captures
 from kafkasniff.runtime.addresses import name_of
 
@@ -107,9 +107,4 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             environment.say(note)
         if reading.summary is not None:
             environment.say(summary_line(reading.summary))
-    reading.end()
-    if fails(findings, options["fail_on"]):
-        return Exit.FINDINGS
-    if reading.broken:
-        return Exit.BROKEN
-    return Exit.OK if view.identities() else reading.say_nothing()
+    return reading.exit_code(examined=view.identities(), failed=fails(findings, options["fail_on"]))

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.memory_option import query_limits
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
-from kafkasniff.cli.running.asked_captures import exported
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
+    output_option,
+    presentation_options,
+    query_limits,
+    table_form,
+    wide_option,
+)
+from kafkasniff.cli.running.counted_captures import exported
 from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import is_remote
@@ -29,9 +33,9 @@ if TYPE_CHECKING:
 
 __all__ = ["sql_command"]
 
+
 MAX_QUERY: Final = 1 << 20
 """Maximum size of a query in bytes."""
-_PARQUET_ENDS: Final = (".parquet", ".pq")
 _STRUCT: Final = re.compile(r"STRUCT\(.*\)")
 
 
@@ -152,15 +156,10 @@ def _text_of(path: str, environment: Environment, sources: Sequence[str]) -> str
 
 def _form(options: dict[str, Any], *, lists: bool) -> str:
     """The format. Raises UsageError if it does not fit."""
-    wanted: str | None = options["form"]
-    to_file = options["output"] not in {None, "-"}
-    if wanted is None and to_file and options["output"].endswith(_PARQUET_ENDS):
-        wanted = "parquet"
+    wanted = table_form(options["form"], options["output"])
     if lists and wanted in {"csv", "parquet"}:
         raise UsageError("sql: the list of tables is text or JSON")
-    if wanted == "parquet" and not to_file:
-        raise UsageError("--format parquet needs a file: -o FILE.parquet")
-    return wanted or "text"
+    return wanted
 
 
 def _list(stream: Output, database: Database, form: str) -> None:

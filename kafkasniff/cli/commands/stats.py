@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import take_predicate
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
-from kafkasniff.cli.options.option_groups import reading_options
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+    wide_option,
+)
 from kafkasniff.cli.running.counted_captures import CountedCaptures, Together, say_notes
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.runtime.addresses import name_of
@@ -103,10 +108,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
             stream.write_text(text)
         if not quiet:
             say_notes(environment, answer.notes + security.notes(), answer.visibility)
-    reading.end()
-    if reading.broken:
-        return Exit.BROKEN
-    return Exit.OK if answer.exchanges.exchanges else reading.say_nothing()
+    return reading.exit_code(examined=answer.exchanges.exchanges)
 
 
 def _rows(form: str, top: int | None) -> dict[str, int]:

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment, Exit, Interrupted
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options, wide_option
-from kafkasniff.cli.options.filter_options import make_predicate, take_filters
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.environment import Environment, Interrupted
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import (
     framing_arguments,
     key_arguments,
     make_catalog,
+    make_predicate,
     reading_options,
     reads_twice,
+    take_filters,
 )
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+    wide_option,
+)
+from kafkasniff.cli.running.counted_captures import CaptureRun
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
@@ -27,10 +35,8 @@ if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_answer import TimingAnswer
     from kafkasniff.engine.pair_columns import PairColumns
-    from kafkasniff.enrich import Catalog
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
-    from kafkasniff.model import Summary
     from kafkasniff.timing import Timed
 
 __all__ = ["BY", "timing_command"]
@@ -94,13 +100,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if not quiet:
         for note in answer.notes():
             environment.say(note)
-    if reading.interrupt is not None:
-        if not quiet:
-            environment.say("interrupted: the result covers only what was read")
-        raise reading.interrupt
-    if reading.broken:
-        return Exit.BROKEN
-    return Exit.OK if page.shown or timing.parts["counts"].table().num_rows else reading.say_nothing(captures)
+    return reading.exit_code(examined=page.shown or timing.parts["counts"].table().num_rows)
 
 
 def _dimensions(given: Iterable[str]) -> Any:
@@ -168,7 +168,7 @@ class _TimingOutput:
         self._stream.write_text(text)
 
 
-class _Captures:
+class _Captures(CaptureRun):
     """Measures the exchanges of captures."""
 
     def __init__(
@@ -180,16 +180,8 @@ class _Captures:
         *,
         quiet: bool,
     ) -> None:
-        self._environment = environment
+        super().__init__(environment, options, predicate, quiet=quiet)
         self._answer = answer
-        self._options = options
-        self._predicate = predicate
-        self._quiet = quiet
-        self.broken = False
-        self._summary: Summary | None = None
-        self._catalog: Catalog | None = None
-        self.interrupt: Interrupted | None = None
-        """The interrupt that ended the reading early."""
 
     def read(self, captures: tuple[str, ...], each: Any) -> None:
         """Read all captures, or until a signal; `each`: receives each exchange. Raises CaptureError, UsageError."""
@@ -207,6 +199,7 @@ class _Captures:
 
         environment, predicate = self._environment, self._predicate
         shows = wants_progress(environment, to_terminal=False, quiet=self._quiet)
+        self._captures = captures
         catalog = self._catalog = make_catalog(self._options)
         framing, keys = framing_arguments(self._options), key_arguments(self._options)
         framing["memory"] = self._options["memory"]
@@ -216,7 +209,7 @@ class _Captures:
             keys = key_arguments(self._options)
         records = "full" if predicate is not None and needs_records(predicate) else "batches"
         inspector = Inspector(records=records, connections=True, network="exchanges", **framing, **keys)  # type: ignore[arg-type]
-        self._summary = inspector.summary
+        self.summary = inspector.summary
         by_topic, one_by_one = self._answer.by_topic, predicate is not None or each is not None
         enricher = Enricher(catalog, sessions=by_topic or one_by_one)
         finder: ExchangeFinder | None = None
@@ -274,20 +267,6 @@ class _Captures:
             take(events)
             count()
         self._answer.close(catalog)
-
-    def say_nothing(self, captures: tuple[str, ...]) -> Exit:
-        """Say what the captures hold instead of what was asked for, as `nothing_selected`. Returns the exit code."""
-        from kafkasniff.cli.running.nothing_selected import say_nothing
-
-        return say_nothing(
-            self._environment,
-            captures,
-            self._options,
-            self._predicate,
-            quiet=self._quiet,
-            summary=self._summary,
-            catalog=self._catalog,
-        )
 
 
 def _first_time(batch: Any) -> int | None:

@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.answer_options import format_option, output_option, presentation_options
-from kafkasniff.cli.options.hosts_option import hosts_option, take_hosts
+from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import framing_arguments, framing_options, key_arguments
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.shared_options import (
+    format_option,
+    hosts_option,
+    output_option,
+    presentation_options,
+    take_hosts,
+)
 from kafkasniff.cli.running.sources import take_captures
 from kafkasniff.runtime.addresses import name_of
 

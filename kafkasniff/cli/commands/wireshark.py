@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.definitions_option import definitions_option
-from kafkasniff.cli.options.sections import SectionedCommand
+from kafkasniff.cli.options.help_sections import SectionedCommand
+from kafkasniff.cli.options.shared_options import definitions_option
 from kafkasniff.errors import OutputError
 
 __all__ = ["wireshark_command"]

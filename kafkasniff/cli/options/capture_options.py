@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.shared_options import Command, stacked
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource
-    from kafkasniff.capture.write.rotation import Rotation
+    from kafkasniff.capture.write.output_files import Rotation
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.live.packet_filter import Keeper
     from kafkasniff.packets import PacketBatch
@@ -31,8 +32,6 @@ __all__ = [
     "write_options",
 ]
 
-_Command = Callable[..., Any]
-
 MEGABYTE: Final = 1_000_000
 """Unit of a bare number for `-C`, as in tcpdump."""
 SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -40,9 +39,10 @@ MIN_SECONDS: Final = 1.0
 """Minimum of `-G`: file names have seconds at best."""
 
 
-def capture_options(command: _Command) -> _Command:
+def capture_options(command: Command) -> Command:
     """Where and how to listen."""
-    for option in reversed(
+    return stacked(
+        command,
         [
             click.option(
                 "-i",
@@ -72,15 +72,14 @@ def capture_options(command: _Command) -> _Command:
                 metavar="DURATION",
                 help="How long to wait for an interface that went down (seconds, or 5m; 0: not at all) [default: 60s].",
             ),
-        ]
-    ):
-        command = option(command)
-    return command
+        ],
+    )
 
 
-def write_options(command: _Command) -> _Command:
+def write_options(command: Command) -> Command:
     """Files of packets, and their rotation by tcpdump's options."""
-    for option in reversed(
+    return stacked(
+        command,
         [
             click.option(
                 "-w",
@@ -109,10 +108,8 @@ def write_options(command: _Command) -> _Command:
                 metavar="N",
                 help="Keep only the last N files.",
             ),
-        ]
-    ):
-        command = option(command)
-    return command
+        ],
+    )
 
 
 class Writing(NamedTuple):
@@ -166,7 +163,7 @@ def take_writing(options: dict[str, Any], seconds: Callable[[str | None], float 
         return None
     if name in {"", "-"}:
         raise UsageError("--write needs the name of a file")
-    from kafkasniff.capture.write.rotation import Rotation
+    from kafkasniff.capture.write.output_files import Rotation
 
     period = seconds(time)
     if period is not None and period < MIN_SECONDS:
@@ -206,7 +203,7 @@ def make_keeper(
     environment: Environment, writing: Writing, source: LiveSource, inspector: Inspector, bpf: str | None
 ) -> Keeper:
     """Open the first file. Raises OutputError."""
-    from kafkasniff.capture.write.rotation import CaptureFiles
+    from kafkasniff.capture.write.output_files import CaptureFiles
     from kafkasniff.live.packet_filter import Keeper
 
     files = CaptureFiles(
@@ -244,7 +241,7 @@ def kept_line(environment: Environment, keeper: Keeper, name: str) -> str:
             f"{keeper.missing:,} packets of Kafka connections are not in {name}: while their connections were still "
             f"unrecognized, more than {MAX_WAITING_BYTES >> 20} MiB were waiting (--write-all keeps all)"
         )
-    from kafkasniff.capture.write.rotation import CaptureFiles
+    from kafkasniff.capture.write.output_files import CaptureFiles
 
     files = keeper.files
     assert isinstance(files, CaptureFiles)

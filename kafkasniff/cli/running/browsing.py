@@ -18,10 +18,15 @@ import click
 
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.capture_options import take_interfaces
-from kafkasniff.cli.options.filter_options import FilterOptions, take_predicate
-from kafkasniff.cli.options.given_options import refuse_options
-from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, make_catalog
-from kafkasniff.cli.options.registry_options import take_schemas
+from kafkasniff.cli.options.option_groups import (
+    FilterOptions,
+    framing_arguments,
+    key_arguments,
+    make_catalog,
+    take_predicate,
+)
+from kafkasniff.cli.options.record_options import take_schemas
+from kafkasniff.cli.options.shared_options import refuse_options
 from kafkasniff.cli.running.privileges import take_rights
 from kafkasniff.cli.running.sources import open_export
 from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError

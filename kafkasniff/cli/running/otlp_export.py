@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.filter_options import make_selector
-from kafkasniff.cli.options.option_groups import make_catalog, make_inspector
+from kafkasniff.cli.options.option_groups import make_catalog, make_inspector, make_selector
 from kafkasniff.errors import MissingExtraError
 
 if TYPE_CHECKING:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.options.shared_options import Command, stacked
 from kafkasniff.errors import MissingPartError, OutputError, UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.capture.live.dropping import Identity
+    from kafkasniff.capture.live.privileges import Identity
 
 __all__ = ["Rights", "take_rights", "user_options"]
 
@@ -24,18 +25,19 @@ ARROW_THREADS: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 ROOT: Final = 0
 
 
-def user_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def user_options(command: Command) -> Command:
     """`--user`, `--keep-root`."""
-    for option in (
-        click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. Same as --user root."),
-        click.option(
-            "--user",
-            metavar="NAME[:GROUP]",
-            help="Drop root to this user once the interfaces are open [default: the user who ran sudo, or nobody].",
-        ),
-    ):
-        command = option(command)
-    return command
+    return stacked(
+        command,
+        [
+            click.option(
+                "--user",
+                metavar="NAME[:GROUP]",
+                help="Drop root to this user once the interfaces are open [default: the user who ran sudo, or nobody].",
+            ),
+            click.option("--keep-root", is_flag=True, help="Stay root, without capabilities. Same as --user root."),
+        ],
+    )
 
 
 class Rights:
@@ -81,8 +83,8 @@ class Rights:
         self._folders, self._ports = list(folders), list(ports)
         if self._stays is None:
             return
-        from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
-        from kafkasniff.capture.live.own_files import own_files, unreadable
+        from kafkasniff.capture.live.confinement import own_files, unreadable
+        from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
 
         paths = own_files()
         with lowered(0):
@@ -100,12 +102,12 @@ class Rights:
     def acting(self) -> Iterator[None]:
         """Within the block, files are made with the privileges that the run will have."""
         if self._identity is not None:
-            from kafkasniff.capture.live.dropping import acting_as
+            from kafkasniff.capture.live.privileges import acting_as
 
             with acting_as(self._identity):
                 yield
         elif self._stays is not None:
-            from kafkasniff.capture.live.capabilities import lowered
+            from kafkasniff.capture.live.privileges import lowered
 
             with lowered(self._keep):
                 yield
@@ -125,7 +127,7 @@ class Rights:
     def become(self) -> None:
         """Become that user irrevocably. Raises MissingPartError."""
         if self._drops:
-            from kafkasniff.capture.live.dropping import become
+            from kafkasniff.capture.live.privileges import become
 
             become(self._identity, keep=self._keep)
 
@@ -133,7 +135,7 @@ class Rights:
         """Become that user irrevocably, able to change only the run's files. Raises MissingPartError."""
         self.become()
         if self._drops:
-            from kafkasniff.capture.live.landlock import confine
+            from kafkasniff.capture.live.confinement import confine
 
             confine(self._folders, self._ports)
 
@@ -175,7 +177,7 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
         if user is not None or keep:
             raise UsageError("--user and --keep-root are only available in a process of its own")
         return Rights()
-    from kafkasniff.capture.live.dropping import is_root, may_become_others, named_identity, nobody, sudo_caller
+    from kafkasniff.capture.live.privileges import is_root, may_become_others, named_identity, nobody, sudo_caller
 
     # Importing Arrow starts its allocator's thread, which would keep the privileges that this thread drops.
     os.environ.setdefault(*ARROW_THREADS)
@@ -204,8 +206,8 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
 
 def _unreadable_for(identity: Identity) -> str | None:
     """The part of kafkasniff, its packages or Python that the user may not read."""
-    from kafkasniff.capture.live.dropping import acting_as
-    from kafkasniff.capture.live.own_files import own_files, unreadable
+    from kafkasniff.capture.live.confinement import own_files, unreadable
+    from kafkasniff.capture.live.privileges import acting_as
 
     paths = own_files()
     with acting_as(identity):

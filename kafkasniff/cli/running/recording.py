@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.options.answer_options import SEVERITIES
-from kafkasniff.cli.options.stacked import Command, stacked
+from kafkasniff.cli.options.shared_options import SEVERITIES, Command, stacked
 from kafkasniff.cli.running.browsing import words_of
 from kafkasniff.errors import UsageError
 
@@ -116,7 +115,7 @@ class Recording:
 
     def recorder(self, interfaces: Sequence[Interface], size: int, bpf: str | None) -> FlightRecorder:
         """The memory for packets, of this many bytes."""
-        from kafkasniff.capture.write.pcapng_writer import section
+        from kafkasniff.capture.write.capture_writer import section
         from kafkasniff.live.recorder import FlightRecorder
 
         self._recorder = FlightRecorder(section(interfaces, bpf=bpf), self.seconds, size)

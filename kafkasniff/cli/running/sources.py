@@ -77,6 +77,6 @@ def open_export(folder: str, purpose: str) -> Export:
 def _captures(environment: Environment, named: Sequence[str], *, by_name: bool = False) -> list[str]:
     if "-" in named and environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
-    from kafkasniff.capture.timeline.folders import with_folders
+    from kafkasniff.capture.timeline.locations import with_folders
 
     return with_folders(named, by_name=by_name)

@@ -1,4 +1,4 @@
-"""Observers of a live capture: the view of `--top`, the metrics of `--metrics`, the spans of `--otlp`, or none."""
+"""Observers of a live capture: the view of `--top`, `--metrics`, the spans of `--otlp`, tables, and delays."""
 
 from __future__ import annotations
 
@@ -10,27 +10,175 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.environment import Environment, Interrupted
+from kafkasniff.cli.options.option_groups import TABLES, FilterOptions, make_export_options, rows_line
+from kafkasniff.cli.options.shared_options import Command, stacked
 from kafkasniff.errors import UsageError
-from kafkasniff.model import NO_TIME
+from kafkasniff.model import NO_TIME, Lines, Message
+from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     import ssl
 
     from kafkasniff.capture.live.live import LiveSource
-    from kafkasniff.cli.running.pipeline import Event, Sink
+    from kafkasniff.cli.running.pipeline import Event, LineSink, Sink
     from kafkasniff.cli.running.scrapes import MetricsServer
     from kafkasniff.cli.running.top import TopView
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Catalog
+    from kafkasniff.filters import Predicate
     from kafkasniff.live.findings import LiveFindings
     from kafkasniff.live.metrics import Metrics
     from kafkasniff.live.top import TopModel
     from kafkasniff.model import Connection
     from kafkasniff.otlp.spans import SpanObserver
     from kafkasniff.packets import PacketBatch
+    from kafkasniff.redact.payload import Payload
+    from kafkasniff.tables.exports.live import LiveExport
 
-__all__ = ["IDLE_SECONDS", "Watch", "WatchOptions", "watch_options"]
+
+__all__ = [
+    "IDLE_SECONDS",
+    "TimedSink",
+    "Watch",
+    "WatchOptions",
+    "export_arguments",
+    "exported",
+    "finished",
+    "watch_options",
+]
+
+# Delay between a message's last packet and the writing of its line.
+
+MAX_SAMPLES: Final = 16_384
+"""Maximum number of samples. When it is reached, every other sample is dropped and the sampling rate is halved, so the
+samples stay evenly spread over the run."""
+
+
+class TimedSink:
+    """Passes events on to a sink and samples the delay of messages. `now`: the clock of the packets, in ns."""
+
+    def __init__(self, inner: LineSink, *, now: Callable[[], int] = time.time_ns) -> None:
+        self._inner = inner
+        self._now = now
+        self._delays: list[int] = []
+        self._every = 1
+        self._skip = 0
+
+    def write(self, event: Event) -> None:
+        """Pass an event on. Hot."""
+        self._inner.write(event)
+        if type(event) is Message:
+            if self._skip:
+                self._skip -= 1
+            elif event.time_ns is not None:
+                self._take(self._now() - event.time_ns)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Pass on lines of messages; the delay is that of the last one."""
+        self._inner.write_lines(lines)
+        if self._skip >= lines.count:
+            self._skip -= lines.count
+        elif lines.time_ns is not None:
+            self._take(self._now() - lines.time_ns)
+
+    def close(self) -> None:
+        """End of events."""
+        self._inner.close()
+
+    def _take(self, delay: int) -> None:
+        self._delays.append(delay)
+        if len(self._delays) == MAX_SAMPLES:
+            del self._delays[1::2]
+            self._every *= 2
+        self._skip = self._every - 1
+
+    def line(self) -> str:
+        """Median and 99th percentile as text; "" if there was no message."""
+        if not self._delays:
+            return ""
+        from kafkasniff.text.times import duration
+
+        ordered = sorted(self._delays)
+        middle, late = (ordered[min(int(len(ordered) * part), len(ordered) - 1)] for part in (0.5, 0.99))
+        return f"lines {duration(middle)} after their packets (99th percentile {duration(late)})"
+
+
+# Tables that `live --export` writes in addition to messages: their options, their batches, and their end.
+
+MIN_EVERY_SECONDS: Final = 1.0
+"""Minimum of `--export-every`: each commit starts a process and makes some files."""
+
+
+def export_arguments(
+    options: dict[str, Any],
+    filters: FilterOptions,
+    predicate: Predicate | None,
+    seconds_of: Callable[[str | None], float | None],
+    *,
+    records: bool,
+    payload: Payload,
+) -> dict[str, Any] | None:
+    """Arguments of `LiveExport` from the options for tables, removed from `options`; None without `--export`.
+
+    `seconds_of`: reads a duration. Raises UsageError.
+    """
+    directory, every = options.pop("directory"), options.pop("every")
+    tables, no_bodies, no_json = options.pop("tables"), options.pop("no_bodies"), options.pop("no_json")
+    discard_state = options.pop("discard_state")
+    if directory is None:
+        given_options = (
+            ("--discard-state", discard_state),
+            ("--export-every", every),
+            ("--tables", tables),
+            ("--no-bodies", no_bodies),
+            ("--no-json", no_json),
+        )
+        for name, given in given_options:
+            if given:
+                raise UsageError(f"{name} needs --export DIR")
+        return None
+    arguments: dict[str, Any] = {"directory": directory, "discard_state": discard_state}
+    seconds = seconds_of(every)
+    if seconds is not None:
+        if seconds < MIN_EVERY_SECONDS:
+            raise UsageError(f"--export-every: at least {MIN_EVERY_SECONDS:g} s")
+        arguments["every_seconds"] = seconds
+    arguments["options"] = make_export_options(
+        ",".join(TABLES) if tables is None else tables,
+        options,
+        filters,
+        predicate,
+        bodies=not (no_bodies or no_json),
+        headers=no_bodies,
+        records=records,
+        payload=payload,
+    )
+    return arguments
+
+
+def exported(environment: Environment, batches: Iterator[PacketBatch], tables: LiveExport) -> Iterator[PacketBatch]:
+    """The batches of a source, each after it was added to the tables. Signals are deferred meanwhile."""
+    for batch in batches:
+        with environment.interrupts.held():
+            tables.feed(batch)
+        yield batch
+
+
+def finished(environment: Environment, tables: LiveExport) -> str:
+    """Commit the remaining rows; returns their count as text. A first signal is ignored, a second one aborts."""
+    try:
+        with environment.interrupts.stopping(lambda: None):
+            result = tables.close()
+    except Interrupted:
+        environment.say(f"stopped immediately: {name_of(tables.directory)} lacks the last rows")
+        raise
+    for notice in result.notices:
+        environment.say(notice)
+    return rows_line(result.rows, name_of(tables.directory))
+
+
+# Screen, metrics and spans.
 
 IDLE_SECONDS: Final = 0.25
 """If no packets arrive: how often the clock advances, so that rates fall to zero."""
@@ -40,36 +188,37 @@ COUNT_SECONDS: Final = 0.5
 """How often to ask the kernel for its counts, for metrics."""
 
 
-def watch_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def watch_options(command: Command) -> Command:
     """`--top`, `--metrics`, `--otlp` and their related options."""
-    for option in (
-        click.option(
-            "--otlp",
-            metavar="URL",
-            help="Send exchanges as OpenTelemetry spans, and metrics, over OTLP, such as to http://localhost:4318.",
-        ),
-        click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
-        click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
-        click.option(
-            "--metrics-token-file",
-            metavar="FILE",
-            help="Require the token in FILE (Authorization: Bearer).",
-        ),
-        click.option(
-            "--metrics-labels",
-            type=click.IntRange(1, MAX_LABELS),
-            metavar="N",
-            help="Topics and client ids with metrics of their own; all others count as `other` [default: 200].",
-        ),
-        click.option(
-            "--metrics",
-            metavar="[HOST]:PORT",
-            help="Serve Prometheus metrics, such as on `:9308`. Without HOST only on 127.0.0.1.",
-        ),
-        click.option("--top", is_flag=True, help="Show a live screen: rates, latencies, errors, clients, topics."),
-    ):
-        command = option(command)
-    return command
+    return stacked(
+        command,
+        [
+            click.option("--top", is_flag=True, help="Show a live screen: rates, latencies, errors, clients, topics."),
+            click.option(
+                "--metrics",
+                metavar="[HOST]:PORT",
+                help="Serve Prometheus metrics, such as on `:9308`. Without HOST only on 127.0.0.1.",
+            ),
+            click.option(
+                "--metrics-labels",
+                type=click.IntRange(1, MAX_LABELS),
+                metavar="N",
+                help="Topics and client ids with metrics of their own; all others count as `other` [default: 200].",
+            ),
+            click.option(
+                "--metrics-token-file",
+                metavar="FILE",
+                help="Require the token in FILE (Authorization: Bearer).",
+            ),
+            click.option("--metrics-cert", metavar="FILE", help="Serve metrics over TLS with this certificate (PEM)."),
+            click.option("--metrics-key", metavar="FILE", help="Private key of the certificate (PEM, no passphrase)."),
+            click.option(
+                "--otlp",
+                metavar="URL",
+                help="Send exchanges as OpenTelemetry spans, and metrics, over OTLP, such as to http://localhost:4318.",
+            ),
+        ],
+    )
 
 
 class WatchOptions:

@@ -122,7 +122,7 @@ def write_selected(
     """
     from kafkasniff.capture import open_captures
     from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
-    from kafkasniff.capture.write.patched_file import PatchedFile
+    from kafkasniff.capture.write.output_files import PatchedFile
     from kafkasniff.cli.running.pipeline import BatchParts
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME

@@ -32,6 +32,12 @@ _CLASSES: Final[dict[str, str]] = {
     "kafka.connection.events.LeftOut": "kafka.detail.LeftOut",
     "kafka.schema.context.ConnectionMemory": "kafka.memory.ConnectionMemory",
     "kafka.schema.context.GroupProtocol": "kafka.memory.GroupProtocol",
+    "tls.half.Epoch": "tls.protection.Epoch",
+    "tls.half.Negotiated": "tls.protection.Negotiated",
+    "tls.record.ClientHello": "tls.handshake.ClientHello",
+    "tls.record.HandshakeBuffer": "tls.handshake.HandshakeBuffer",
+    "tls.record.ServerHello": "tls.handshake.ServerHello",
+    "tls.session.Turns": "tls.turns.Turns",
 }
 """The same of classes, each with its module."""
 

@@ -7,12 +7,10 @@ from typing import Final
 
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.layout_types import Side, most, pair
-from kafkasniff.tls import gate, items, keylog, session, turns
-from kafkasniff.tls.half import Half, Loss
-from kafkasniff.tls.handshake import ClientHello, HandshakeBuffer, ServerHello
+from kafkasniff.tls import gate, items, keylog, session
+from kafkasniff.tls.half import Epoch, Half, Loss, Negotiated
 from kafkasniff.tls.negotiation import Negotiation
-from kafkasniff.tls.protection import Epoch, Negotiated
-from kafkasniff.tls.record import Mark, Record, RecordCutter
+from kafkasniff.tls.record import ClientHello, HandshakeBuffer, Mark, Record, RecordCutter, ServerHello
 
 __all__ = ["ITEMS", "TLS"]
 
@@ -62,7 +60,7 @@ TLS: Final = (
         {
             "_halves": tuple[Half, Half],
             "_talk": Negotiation,
-            "_turns": turns.Turns,
+            "_turns": session.Turns,
             "_flowing": bool,
             "_over": bool,
             "_problems_found": int,
@@ -116,7 +114,7 @@ TLS: Final = (
     ),
     Layout(HandshakeBuffer, {"_data": bytearray}),
     Layout(
-        turns.Turns,
+        session.Turns,
         {
             "_first": int,
             "_settled": int,
@@ -127,7 +125,7 @@ TLS: Final = (
             "_since": int,
             "_size": int,
             "_longest": pair(int),
-            "_counts": most(dict[int, int], turns.MAX_BUCKETS),
+            "_counts": most(dict[int, int], session.MAX_BUCKETS),
         },
     ),
     Layout(

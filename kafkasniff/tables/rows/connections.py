@@ -12,8 +12,7 @@ from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.logins import Login
 from kafkasniff.tables.rows.staged import STAGED
 from kafkasniff.tables.rows.waiting_rows import WaitingRows
-from kafkasniff.tls.ciphers import suite
-from kafkasniff.tls.descriptions import version_name
+from kafkasniff.tls.descriptions import suite, version_name
 
 __all__ = ["ConnectionRows", "connection_row"]
 

@@ -11,7 +11,7 @@ import pytest
 from kafkasniff.analysis.detectors import Finding, find_detector
 from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.detectors.registry import SECURITY
-from kafkasniff.tls.certificates import ShownCertificate
+from kafkasniff.tls.descriptions import ShownCertificate
 
 _NOW = datetime(2026, 11, 21, tzinfo=UTC)
 _NS = int(_NOW.timestamp()) * 1_000_000_000

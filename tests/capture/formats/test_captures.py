@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats import file_parser
+from kafkasniff.capture.formats import pcap as pcap_format
 from kafkasniff.capture.formats import pcapng as pcapng_format
-from kafkasniff.capture.formats.packet_blocks import read_blocks
-from kafkasniff.capture.formats.resync import FIRST_REACH, RESYNC_LIMIT
+from kafkasniff.capture.formats.pcap import FIRST_REACH, RESYNC_LIMIT
+from kafkasniff.capture.formats.pcapng import read_blocks
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import NO_TIME
 from tests.capture.files import (
@@ -372,6 +372,6 @@ def test_the_reach_of_reads_changes_nothing(monkeypatch: pytest.MonkeyPatch, nam
         data[at : at + 40] = b"\xff" * 40
     whole = read_bytes(bytes(data))
     assert whole.kinds.count("capture-broken") >= 2
-    monkeypatch.setattr(file_parser, "FIRST_REACH", reach)
-    monkeypatch.setattr(file_parser, "LARGEST_REACH", reach)
+    monkeypatch.setattr(pcap_format, "FIRST_REACH", reach)
+    monkeypatch.setattr(pcap_format, "LARGEST_REACH", reach)
     assert read_bytes(bytes(data)) == whole

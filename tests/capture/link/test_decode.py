@@ -1,19 +1,25 @@
-"""Unreadable and truncated packets: each kind is reported once per capture, and none raises."""
+"""PacketDecoder: all link types and tunnels by columns, and the reassembly of fragments built by scapy."""
 
 from __future__ import annotations
 
+import random
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scapy.layers.dot11 import Dot11, RadioTap
-from scapy.layers.inet import TCP
-from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import LLC, SNAP, Ether
-from scapy.packet import Raw
+from scapy.layers.inet import IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop, PadN, fragment6
+from scapy.layers.l2 import GRE, LLC, SNAP, Ether
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Packet, Raw
 
-from tests.capture.files import enhanced, interface, option, pcap, pcap_header, pcap_record, section
-from tests.capture.link.test_links import CASES, PAYLOAD
-from tests.capture.reading import read_bytes
+from kafkasniff.capture.link import decode as bounds
+from kafkasniff.capture.link.decode import MAX_DROPS_REPORTED, Fragment, FragmentTable
+from tests.capture.files import SECOND, START, enhanced, interface, option, pcap, pcap_header, pcap_record, section
+from tests.capture.link.test_layers import CASES, PAYLOAD
+from tests.capture.reading import Result, read_bytes
 from tests.capture.segments import MACS, frame, frames, marked, numbers, segment
 
 
@@ -116,3 +122,197 @@ def test_cut_anywhere(name: str) -> None:
     assert {row.wire_length for row in result.rows} == {len(PAYLOAD)}
     assert result.kinds == ["packet-cut-headers"]
     assert f"{head - 1} packets" in result.problem("packet-cut-headers").detail
+
+
+# Reassembly of fragments built by scapy: bounds, and reports of losses.
+
+FRAGMENTED = random.Random(1).randbytes(1500)
+ENDS = {"src": "10.0.0.1", "dst": "10.0.0.2"}
+ENDS6 = {"src": "2001:db8::1", "dst": "2001:db8::2"}
+
+
+def datagram(ident: int = 7, payload: bytes = FRAGMENTED, **changes: object) -> Packet:
+    return IP(id=ident, **(ENDS | changes)) / TCP(sport=40000, dport=9092, seq=99) / Raw(payload)
+
+
+def pieces(packet: Packet, size: int = 400) -> list[bytes]:
+    return [bytes(part) for part in fragment(packet, fragsize=size)]
+
+
+def pieces6(packet: Packet, size: int = 600) -> list[bytes]:
+    return [bytes(part) for part in fragment6(packet, size)]
+
+
+def whole6() -> Packet:
+    options = IPv6ExtHdrHopByHop(options=[PadN(optdata=bytes(4))])
+    destination = IPv6ExtHdrDestOpt(options=[PadN(optdata=bytes(4))])
+    tcp = TCP(sport=40000, dport=9092, seq=99) / Raw(FRAGMENTED)
+    return IPv6(fl=5, **ENDS6) / options / IPv6ExtHdrFragment(id=77) / destination / tcp
+
+
+def check(result: Result, count: int, number: int) -> None:
+    (row,) = result.rows
+    assert (row.payload, row.wire_length, row.seq) == (FRAGMENTED, len(FRAGMENTED), 99)
+    assert (row.sport, row.dport) == (40000, 9092)
+    # The position is that of the packet that completed the datagram.
+    assert (row.number, row.order) == (number, number - 1)
+    assert result.packets == count
+    assert result.notes == []
+
+
+FRAGMENT_CASES = {
+    "ipv4": pieces(datagram()),
+    "ipv4-options": pieces(datagram(options=[b"\x01" * 4])),
+    "ipv6": pieces6(whole6()),
+}
+
+
+@pytest.mark.parametrize("name", FRAGMENT_CASES)
+@pytest.mark.parametrize("chunk_size", [1, 500, 1 << 24])
+def test_in_any_order_and_across_batches(name: str, chunk_size: int) -> None:
+    parts = FRAGMENT_CASES[name]
+    assert len(parts) > 2
+    for seed in range(6):
+        shuffled = random.Random(seed).sample(parts, len(parts))
+        check(read_bytes(pcap(shuffled, link=101), chunk_size=chunk_size), len(parts), len(parts))
+
+
+def test_datagrams_that_interleave() -> None:
+    a, b = pieces(datagram(1)), pieces(datagram(2, FRAGMENTED[::-1]))
+    other = pieces(datagram(1, b"other" * 300, src="10.0.0.9"))
+    mixed = [part for parts in zip(a, b, other, strict=True) for part in parts]
+    result = read_bytes(pcap(mixed, link=101))
+    assert result.payloads == [FRAGMENTED, FRAGMENTED[::-1], b"other" * 300]
+
+
+def test_the_first_to_arrive_wins_where_fragments_overlap() -> None:
+    first, second, third, *rest = pieces(datagram(), 400)
+    # A forged copy of the second fragment, 8 bytes longer on both sides, arrives last but one and changes nothing.
+    forged = bytearray(second + b"\xee" * 8)
+    forged[2:4] = len(forged).to_bytes(2, "big")
+    forged[20:] = b"\xee" * len(forged[20:])
+    check(read_bytes(pcap([first, second, third, bytes(forged), *rest], link=101)), 4 + len(rest), 4 + len(rest))
+
+
+def test_within_tunnels_and_after_link_layers() -> None:
+    outer = {"src": "192.0.2.1", "dst": "192.0.2.2"}
+    inside = [Ether(**MACS) / IP(**outer) / GRE() / Raw(part) for part in pieces(datagram())]
+    for part in inside:
+        part[GRE].proto = 0x0800
+    check(read_bytes(pcap([bytes(part) for part in inside])), len(inside), len(inside))
+    # The tunnel's packets are fragmented, and so are the packets inside.
+    nested = []
+    for number, part in enumerate(pieces(datagram())):
+        packet = (
+            IP(id=number, **outer) / UDP(sport=4000, dport=4789) / VXLAN(vni=1) / Ether(type=0x0800, **MACS) / Raw(part)
+        )
+        nested += pieces(packet, 160)
+    for chunk_size in (100, 1 << 24):
+        check(read_bytes(pcap(nested, link=101), chunk_size=chunk_size), len(nested), len(nested))
+
+
+def test_cut_by_the_snap_length() -> None:
+    """Bytes that no fragment holds are not made up: the segment ends there, and its real length is reported."""
+    parts = pieces(datagram(), 400)
+    cut = parts[1][:120]
+    records = [pcap_record(parts[0]), pcap_record(cut, wire=len(parts[1])), *map(pcap_record, parts[2:])]
+    (row,) = read_bytes(pcap_header(link=101) + b"".join(records)).rows
+    assert row.payload == FRAGMENTED[: 400 - 20 + 100]
+    assert row.wire_length == len(FRAGMENTED)
+
+
+def test_missing_fragments_are_reported() -> None:
+    parts = pieces(datagram())
+    later = START + bounds.TIMEOUT_NS + 2 * SECOND
+    frames = [pcap_record(parts[0]), pcap_record(parts[1], START + 5)]
+    frames += [pcap_record(part, later) for part in pieces(datagram(8))]
+    for chunk_size in (100, 1 << 24):
+        result = read_bytes(pcap_header(link=101) + b"".join(frames), chunk_size=chunk_size)
+        # Dropped when the first fragment after the timeout arrives, which is packet 3.
+        problem = result.problem("ip-fragment-dropped")
+        assert (problem.packet, problem.capture, problem.bytes, problem.time_ns) == (1, "stdin", 800, START)
+        assert [note.order for note in result.notes] == [2]
+        assert result.payloads == [FRAGMENTED]
+    result = read_bytes(pcap(parts[:-1], link=101))
+    assert result.problem("ip-fragment-dropped").packet == 1
+    assert [note.order for note in result.notes] == [len(parts) - 1]
+
+
+def test_many_missing_fragments_are_counted() -> None:
+    result = read_bytes(pcap([pieces(datagram(number))[0] for number in range(MAX_DROPS_REPORTED + 3)], link=101))
+    assert result.kinds == ["ip-fragment-dropped"] * (MAX_DROPS_REPORTED + 1)
+    assert result.notes[-1].value.detail == "3 more fragmented IP datagrams were not reassembled"
+
+
+def test_lost_fragments_of_other_protocols_are_not_reported() -> None:
+    parts = pieces(IP(id=1, **ENDS) / UDP(sport=1, dport=2049) / Raw(bytes(5000)), 1480)
+    assert read_bytes(pcap(parts[:-1], link=101)).notes == []
+
+
+def piece(ident: int, offset: int, size: int, *, more: bool = True, flow: int = 0) -> Fragment:
+    header = bytearray(20)
+    header[12:16] = flow.to_bytes(4, "big")
+    return Fragment(4, bytes(header), 0, 6, ident, offset, more, bytes(size), size)
+
+
+class Table(FragmentTable):
+    """A table that records its reasons for dropping."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reasons: list[str] = []
+        self.packets = 0
+
+    def take(self, fragment: Fragment, time_ns: int = 0) -> bytes | None:
+        self.packets += 1
+        whole, dropped = self.add(fragment, capture=0, packet=self.packets, time_ns=time_ns)
+        self.reasons += [drop.reason for drop in dropped]
+        return whole
+
+
+@pytest.mark.parametrize(
+    ("pieces", "dropped", "reason"),
+    [
+        (
+            [piece(ident, 0, 8) for ident in range(bounds.MAX_FLOW_DATAGRAMS + 5)],
+            5,
+            "too many unfinished datagrams between its addresses",
+        ),
+        ([piece(1, 0, 8, flow=flow) for flow in range(bounds.MAX_DATAGRAMS + 5)], 5, "too many unfinished datagrams"),
+        ([piece(1, number * 16, 8) for number in range(bounds.MAX_FRAGMENTS + 1)], 1, "too many fragments"),
+        # The ping of death.
+        ([piece(1, 0, 1000), piece(1, 65_528, 1000, more=False)], 1, "longer than the maximum size of a datagram"),
+    ],
+    ids=["flow", "datagrams", "fragments", "size"],
+)
+def test_bounds(pieces: list[Fragment], dropped: int, reason: str) -> None:
+    table = Table()
+    assert [table.take(one) for one in pieces] == [None] * len(pieces)
+    assert table.reasons == [reason] * dropped
+
+
+def test_the_bound_of_bytes() -> None:
+    table = Table()
+    for flow in range(bounds.MAX_HELD_BYTES // 60_000 + 3):
+        table.take(piece(1, 0, 60_000, flow=flow))
+    assert set(table.reasons) == {"too many bytes of unfinished datagrams"}
+    assert sum(drop.held for drop in table.close()) <= bounds.MAX_HELD_BYTES
+
+
+@given(st.data())
+def test_any_cover_of_a_datagram_gives_its_bytes(data: st.DataObject) -> None:
+    """Fragments of valid bytes that overlap in any way, in any order."""
+    total = data.draw(st.integers(1, 200))
+    true = random.Random(total).randbytes(total)
+    spans = data.draw(st.lists(st.tuples(st.integers(0, total - 1), st.integers(1, 60)), max_size=20))
+    spans += [(at, 16) for at in range(0, total, 16)]
+    table = FragmentTable()
+    found = None
+    for offset, size in data.draw(st.permutations(spans)):
+        bytes_ = true[offset : offset + size]
+        last = offset + size >= total
+        fragment = Fragment(4, bytes(20), 0, 6, 1, offset, not last, bytes_, len(bytes_))
+        whole, _ = table.add(fragment, capture=0, packet=1, time_ns=0)
+        found = found or whole
+    assert found is not None
+    assert found[20:] == true

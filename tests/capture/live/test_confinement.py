@@ -14,15 +14,14 @@ from pathlib import Path
 import numpy
 import pytest
 
-from kafkasniff.capture.live import capabilities, landlock
-from kafkasniff.capture.live.capabilities import CAP_DAC_OVERRIDE, CAP_SETUID, effective, mask
-from kafkasniff.capture.live.dropping import Identity, acting_as
-from kafkasniff.capture.live.own_files import PARTS, own_files, unreadable
+from kafkasniff.capture.live import confinement, privileges
+from kafkasniff.capture.live.confinement import PARTS, own_files, unreadable
+from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, CAP_SETUID, Identity, acting_as, effective, mask
 from tests.conftest import ROOT, missing
 
 PROGRAM = """
 import ctypes, json, os, socket, subprocess, sys
-from kafkasniff.capture.live.landlock import confine, version
+from kafkasniff.capture.live.confinement import confine, version
 from kafkasniff.cli.running.privileges import Rights
 place = sys.argv[1]
 before = open(f"{place}/before", "w")
@@ -74,7 +73,7 @@ ALLOWED = {"within", "open file", "read", "null"}
     ids=["alone", "as of live", "one port"],
 )
 def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp_path: Path) -> None:
-    if landlock.version() < 4:
+    if confinement.version() < 4:
         missing("this kernel's Landlock cannot confine files and TCP")
     (tmp_path / "out").mkdir()
     (tmp_path / "there").write_text("text")
@@ -92,8 +91,8 @@ def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp
 
 def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     for found in (0, 1, 2):
-        monkeypatch.setattr(landlock, "version", lambda found=found: found)
-        assert not landlock.confine(["/"])
+        monkeypatch.setattr(confinement, "version", lambda found=found: found)
+        assert not confinement.confine(["/"])
     # Neither this process nor the file system has changed.
     with open(os.devnull, "w"):
         pass
@@ -174,15 +173,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="capabilities ar
 
 
 def test_permitted_ones_become_effective() -> None:
-    with capabilities.lowered(0):
-        capabilities.make_effective(mask(CAP_SETUID, CAP_DAC_OVERRIDE))
+    with privileges.lowered(0):
+        privileges.make_effective(mask(CAP_SETUID, CAP_DAC_OVERRIDE))
         found = effective()
     assert found == (effective() or 0) & mask(CAP_SETUID, CAP_DAC_OVERRIDE)
 
 
 def test_lowered_is_restored_after_an_error() -> None:
     before = effective()
-    with pytest.raises(ValueError, match="inside"), capabilities.lowered(0):
+    with pytest.raises(ValueError, match="inside"), privileges.lowered(0):
         raise ValueError("inside")
     assert effective() == before
 
@@ -190,12 +189,12 @@ def test_lowered_is_restored_after_an_error() -> None:
 @pytest.mark.parametrize("listed", [True, False])
 def test_other_threads_are_looked_at(listed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = tmp_path / "task"
-    monkeypatch.setattr(capabilities, "_TASKS", str(tasks))
+    monkeypatch.setattr(privileges, "_TASKS", str(tasks))
     if listed:
         for thread, permitted in (("1", 0), ("2", mask(CAP_DAC_OVERRIDE))):
             (tasks / thread).mkdir(parents=True)
             (tasks / thread / "status").write_text(f"Name:\tx\nCapPrm:\t{permitted:016x}\n")
         # A thread that ends meanwhile.
         (tasks / "3").mkdir()
-    assert capabilities._some_thread_has_more(0) is listed
-    assert not capabilities._some_thread_has_more(mask(CAP_DAC_OVERRIDE))
+    assert privileges._some_thread_has_more(0) is listed
+    assert not privileges._some_thread_has_more(mask(CAP_DAC_OVERRIDE))

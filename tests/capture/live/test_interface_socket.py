@@ -12,7 +12,7 @@ import pytest
 
 from kafkasniff.capture.formats.raw import IGNORED_LINK
 from kafkasniff.capture.live import interface_socket as module
-from kafkasniff.capture.live.frames import COOKED_SIZE
+from kafkasniff.capture.live.frames import COOKED_SIZE, HEADER, SOL_PACKET, Block
 from kafkasniff.capture.live.interface_socket import (
     ARPHRD_ETHER,
     ARPHRD_LOOPBACK,
@@ -23,7 +23,6 @@ from kafkasniff.capture.live.interface_socket import (
     PACKET_OUTGOING,
     InterfaceSocket,
 )
-from kafkasniff.capture.live.ring import HEADER, SOL_PACKET, Block
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 
 ARPHRD_NONE = 65_534

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
-from kafkasniff.capture.live.bpf import compile_filter
 from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.live.interface_socket import end_problems
+from kafkasniff.capture.live.interface_socket import compile_filter, end_problems
 from kafkasniff.capture.live.live import LiveSource, open_live
-from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
+from kafkasniff.capture.write.capture_writer import packet_blocks, section
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.packets import PacketBatch
@@ -252,7 +251,7 @@ def test_without_libpcap(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(_name: str) -> None:
         raise OSError("no such library")
 
-    monkeypatch.setattr("kafkasniff.capture.live.bpf.ctypes.CDLL", missing)
+    monkeypatch.setattr("kafkasniff.capture.live.interface_socket.ctypes.CDLL", missing)
     with pytest.raises(MissingPartError, match="libpcap"):
         compile_filter("tcp", 1, 100)
     assert compile_filter("", 1, 100) == struct.pack("=HBBI", 6, 0, 0, 100)
@@ -291,8 +290,8 @@ def test_a_conversation_on_loopback(interface: str, bpf: str | None) -> None:
 @real
 def test_losses_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ring of one megabyte and a reader that sleeps. Other tests use loopback as well, so only our port counts."""
-    monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_SIZES", (1 << 16,))
-    monkeypatch.setattr("kafkasniff.capture.live.ring.BLOCK_COUNT", 16)
+    monkeypatch.setattr("kafkasniff.capture.live.frames.BLOCK_SIZES", (1 << 16,))
+    monkeypatch.setattr("kafkasniff.capture.live.frames.BLOCK_COUNT", 16)
     with datagrams() as (port, send), open_live("lo", bpf=f"udp dst port {port}") as source:
         for _ in range(400):
             send(bytes(8000))

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.timeline.folders import with_folders
 from kafkasniff.capture.timeline.locations import (
     Location,
     captures_among,
     find_captures,
     list_captures,
     open_capture,
+    with_folders,
 )
 from kafkasniff.errors import CaptureError, UsageError
 from tests.object_store import CAPTURE, boto3_client, bucket

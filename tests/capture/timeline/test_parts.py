@@ -20,8 +20,7 @@ from kafkasniff.capture.timeline.parts import (
     read_split,
     walk_piece,
 )
-from kafkasniff.capture.timeline.planning import piece_count
-from kafkasniff.capture.timeline.splits import ReadAt
+from kafkasniff.capture.timeline.splits import ReadAt, piece_count
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
 from tests.capture.segments import frame, frames, marked

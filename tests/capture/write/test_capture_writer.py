@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.raw import Interface, RawPackets
-from kafkasniff.capture.live.frames import Frames
-from kafkasniff.capture.live.ring import HEADER
-from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
-from kafkasniff.capture.write.patched_file import FILE_MODE, PatchedFile
-from kafkasniff.capture.write.pcapng_writer import packet_blocks, section
+from kafkasniff.capture.live.frames import HEADER, Frames
+from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of, packet_blocks, section
+from kafkasniff.capture.write.output_files import FILE_MODE, PatchedFile
 from kafkasniff.errors import OutputError
 from kafkasniff.model import NO_TIME
 from tests.capture.fake_interface import Captured, raw_packets

@@ -109,7 +109,7 @@ def test_a_full_disk(interfaces: Interfaces, tmp_path: Path, monkeypatch: pytest
 
     whole = live("-w", tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.capture.write.rotation.os.write", full)
+        patch.setattr("kafkasniff.capture.write.output_files.os.write", full)
         result = live("-w", tmp_path / "kept")
     assert result.code == Exit.UNAVAILABLE
     assert result.err.count("No space left on device") == 1

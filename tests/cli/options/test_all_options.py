@@ -9,8 +9,8 @@ from typing import Final
 import click
 
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.options.filter_options import FilterOptions
-from kafkasniff.cli.options.sections import SECTIONS, SectionedCommand, sections
+from kafkasniff.cli.options.help_sections import SECTIONS, SectionedCommand, sections
+from kafkasniff.cli.options.option_groups import FilterOptions
 
 MUSCLE_MEMORY: Final = {
     "-C": "--rotate-size",

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from kafkasniff.cli.main import command_line
-from kafkasniff.cli.options.examples import EXAMPLES
+from kafkasniff.cli.options.help_sections import EXAMPLES
 from tests.cli.console import kafkasniff as command
 from tests.conftest import ROOT
 

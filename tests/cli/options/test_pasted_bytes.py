@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.cli.options.pasted_bytes import bytes_from_stdin, bytes_from_text, without_prefix
+from kafkasniff.cli.commands.decode_bytes import bytes_from_stdin, bytes_from_text, without_prefix
 from kafkasniff.errors import UsageError
 
 DATA = bytes.fromhex("0012000300000001000672646b61666b6100")

@@ -9,7 +9,7 @@ import pytest
 from kafkasniff.cli.commands.browse import browse_command
 from kafkasniff.cli.commands.decode import decode_command
 from kafkasniff.cli.commands.live import live_command
-from kafkasniff.cli.options.shorthand import with_command, with_options
+from kafkasniff.cli.main import with_command, with_options
 from tests.choice import one_in
 from tests.cli.console import kafkasniff
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.cli.running import line_making
+from kafkasniff.cli.running import pipeline
 from kafkasniff.engine.inspector import Inspector
 from tests.choice import in_turn, one_in
 from tests.cli.console import kafkasniff
@@ -34,7 +34,7 @@ def _shown(capture: Any, *options: object) -> tuple[bytes, str, int]:
 @pytest.mark.parametrize(("capture", "form"), in_turn(one_in(10, shipped_captures()), FORMS, 5, with_all=5))
 def test_a_count_stops_after_exactly_so_many_messages(capture: Any, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = FORMS[form]
-    monkeypatch.setattr(line_making, "FEW", 0)
+    monkeypatch.setattr(pipeline, "FEW", 0)
     whole, _, _ = _shown(capture, *options)
     counts = one_in(2, [1, 2, 5, 40, 10_000])
     found = [_shown(capture, *options, "-c", count) for count in counts]

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.capture.live import capabilities, dropping, landlock, own_files
-from kafkasniff.capture.live.dropping import Identity
+from kafkasniff.capture.live import confinement
+from kafkasniff.capture.live import privileges as process_privileges
+from kafkasniff.capture.live.privileges import Identity
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.running import privileges
 from kafkasniff.cli.running.privileges import Rights, take_rights
@@ -52,7 +53,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     names = {"alice": ALICE, "root": ROOT}
     for module, replaced in (
         (
-            dropping,
+            process_privileges,
             {
                 "is_root": lambda: there.root,
                 "may_become_others": lambda: there.others,
@@ -63,9 +64,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
                 "become": lambda identity, *, keep: there.done.append(("become", identity, keep)),
             },
         ),
-        (own_files, {"own_files": list, "unreadable": lambda _: there.unreadable}),
-        (capabilities, {"lowered": lowered}),
-        (landlock, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
+        (confinement, {"own_files": list, "unreadable": lambda _: there.unreadable}),
+        (process_privileges, {"lowered": lowered}),
+        (confinement, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
     ):
         for name, function in replaced.items():
             monkeypatch.setattr(module, name, function)
@@ -176,7 +177,9 @@ def test_root_keeps_only_the_capability_that_its_files_need(
     capability = (
         0
         if writes and reads
-        else capabilities.mask(capabilities.CAP_DAC_READ_SEARCH if writes else capabilities.CAP_DAC_OVERRIDE)
+        else process_privileges.mask(
+            process_privileges.CAP_DAC_READ_SEARCH if writes else process_privileges.CAP_DAC_OVERRIDE
+        )
     )
     assert given_up(rights, machine)[0] == ("become", None, capability)
     with rights.acting():

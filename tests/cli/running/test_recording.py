@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.capture.write.pcapng_writer import WrittenBlocks
+from kafkasniff.capture.write.capture_writer import WrittenBlocks
 from kafkasniff.cli.environment import Exit
 from kafkasniff.live.recorder import FlightRecorder
 from tests.cli.console import kafkasniff

@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff import read
 from kafkasniff.analysis.detectors.running import run
-from kafkasniff.capture.timeline.folders import divided
+from kafkasniff.capture.timeline.locations import divided
 from kafkasniff.cli.running.sources import Sources
 from kafkasniff.errors import CaptureError
 from kafkasniff.runtime.export_manifest import is_export

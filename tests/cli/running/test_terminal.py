@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.cli.running.terminal import Keyboard, keys_of
+from kafkasniff.cli.running.top import Keyboard, keys_of
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Options for keys and values of records: how payload is hidden, and the schemas that decode it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from kafkasniff.cli.options.shared_options import Command, read_option_file, stacked
+from kafkasniff.errors import UsageError
+
+if TYPE_CHECKING:
+    from kafkasniff.cli.options.option_groups import OutputOptions
+    from kafkasniff.filters import Predicate
+    from kafkasniff.model import Summary
+    from kafkasniff.redact.payload import Payload
+    from kafkasniff.values.schemas import ValueReader
+    from kafkasniff.values.stage import ValueDecoder, ValueSchemas
+
+
+__all__ = ["make_values", "payload_options", "registry_options", "take_payload", "take_schemas", "with_records"]
+
+# Output that is shared without its payload.
+
+RANDOM_BYTES: Final = 32
+"""Bytes of a salt generated for one run."""
+MIN_SALT: Final = 16
+"""Minimum size of a salt file: shorter salts could be brute-forced."""
+MAX_SALT: Final = 1 << 20
+
+
+def payload_options(command: Command) -> Command:
+    """Options for keys and values of records, and values of their headers."""
+    return stacked(
+        command,
+        [
+            click.option("--no-payload", is_flag=True, help="Show only the lengths of keys and values of records."),
+            click.option(
+                "--hash-payload", is_flag=True, help="Show salted hashes instead of the keys and values of records."
+            ),
+            click.option(
+                "--hash-salt",
+                metavar="FILE",
+                help="Salt for --hash-payload; runs with the same salt have comparable hashes.",
+            ),
+        ],
+    )
+
+
+def take_payload(options: dict[str, Any]) -> Payload:
+    """The setting of the options, which are removed from `options`. Raises UsageError."""
+    from kafkasniff.redact.payload import SHOWN, Payload
+
+    dropped, hashed, path = (options.pop(name) for name in ("no_payload", "hash_payload", "hash_salt"))
+    if path is not None and not hashed:
+        raise UsageError("--hash-salt needs --hash-payload")
+    if dropped and hashed:
+        raise UsageError("--no-payload and --hash-payload cannot be combined")
+    if dropped:
+        return Payload("dropped")
+    if not hashed:
+        return SHOWN
+    if path is not None:
+        return Payload.hashed(_salt(path))
+    import secrets
+
+    return Payload.hashed(secrets.token_bytes(RANDOM_BYTES))
+
+
+def _salt(path: str) -> bytes:
+    """A salt from a file, all of it. Raises UsageError."""
+    import hashlib
+
+    from kafkasniff.redact.payload import SALT_BYTES
+
+    data = read_option_file(path, MAX_SALT + 1)
+    if not MIN_SALT <= len(data) <= MAX_SALT:
+        raise UsageError(f"{path}: a salt has at least {MIN_SALT} bytes and at most {MAX_SALT >> 20} MiB")
+    return hashlib.blake2b(data, digest_size=SALT_BYTES).digest()
+
+
+# `--registry` and `--schema`: the schemas of keys and values.
+
+_FIELDS: Final = ("key", "value")
+
+
+def registry_options(command: Command) -> Command:
+    """Add the options."""
+    return stacked(
+        command,
+        [
+            click.option(
+                "--registry",
+                metavar="URL|DIR",
+                help="Decode keys and values by the schemas of this registry, or of a folder of `schemas fetch`.",
+            ),
+            click.option(
+                "--schema",
+                "schemas",
+                multiple=True,
+                metavar="TOPIC[/key]=FILE",
+                help="Decode values (or keys) of a topic by an Avro schema (.avsc), as JSON (.json), or by Protobuf "
+                "(.proto, or a descriptor set); FILE#MESSAGE names its message (repeatable).",
+            ),
+        ],
+    )
+
+
+def take_schemas(options: dict[str, Any], environ: Mapping[str, str]) -> ValueSchemas | None:
+    """The schemas of the options, which are removed from `options`; None without any. Raises UsageError."""
+    place, files = options.pop("registry"), options.pop("schemas")
+    if place is None and not files:
+        return None
+    from kafkasniff.values.registries import open_registry
+    from kafkasniff.values.stage import ValueSchemas
+
+    return ValueSchemas(
+        None if place is None else open_registry(place, environ), dict(map(_local, files)) if files else {}
+    )
+
+
+def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
+    from kafkasniff.values.readers import file_reader
+
+    topic, separator, path = text.partition("=")
+    name, slash, field = topic.partition("/")
+    if not separator or not name or not path or (slash and field not in _FIELDS):
+        raise UsageError(f"--schema: {text} is not TOPIC=FILE or TOPIC/key=FILE")
+    try:
+        return (name, field or "value"), file_reader(path)
+    except UsageError as error:
+        raise UsageError(f"--schema: {error}") from None
+
+
+def make_values(
+    schemas: ValueSchemas | None, records: str, predicate: Predicate | None, payload: Payload, summary: Summary
+) -> ValueDecoder | None:
+    """The stage that decodes keys and values; None without schemas, or if neither output nor filter needs it."""
+    if schemas is None or records != "full":
+        return None
+    if payload.hides:
+        from kafkasniff.filters import needs_records
+
+        if predicate is None or not needs_records(predicate):
+            return None
+    from kafkasniff.values.stage import ValueDecoder
+
+    return ValueDecoder(schemas, summary)
+
+
+def with_records(options: OutputOptions, schemas: ValueSchemas | None) -> OutputOptions:
+    """The output with records if it shows decoded values. Raises UsageError if it excludes records."""
+    if schemas is None:
+        return options
+    if options.records is False:
+        raise UsageError("--registry and --schema decode records, which --no-records skips")
+    form = options.format
+    shows = form.records_from == 0 or (form.records_from is not None and options.verbose > 0)
+    return options._replace(records=True) if shows else options
