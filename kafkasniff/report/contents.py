@@ -8,13 +8,11 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, TableReaders, TableReading, united
 from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
-from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.security import ClientIdentity, SecurityView
-from kafkasniff.analysis.table_readers import TableReaders, united
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.report.ladder import Ladder, Rung, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
@@ -133,8 +131,7 @@ class Gathering:
     def contents(self, names: LearnedNames | None = None) -> Contents:
         """The contents so far. `names`: names learned from captures among the sources."""
         for part in self._own:
-            if isinstance(part, Section):
-                part.names = names
+            part.names = names
         answer = self.overview.answer(MAX_ROWS, names)
         found = self.detectors.findings(names)
         findings = found[:MAX_FINDINGS]

@@ -14,10 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, first_of_each, in_any, integers, only
-from kafkasniff.analysis.overview.apis import NOT_ANSWERED
-from kafkasniff.analysis.overview.section import TEXT, Section, api_labels
+from kafkasniff.analysis.overview.counts import NOT_ANSWERED, TEXT, api_labels
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, work_us
 
@@ -118,11 +117,10 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None
 
 
-class Ladder(Section):
+class Ladder(Accumulator[Parameters]):
     """Connections that spoke Kafka, and some exchanges of each."""
 
     name: ClassVar[str] = "report-connections"
-    summary: ClassVar[str] = "Connections and some of their exchanges."
 
     def reads(self) -> Mapping[str, TableReading]:
         own = [name for name in _RUNG if name not in (*_FIRST_PARTITION, "partition_count")]

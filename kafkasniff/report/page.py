@@ -20,15 +20,17 @@ from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError
-from kafkasniff.report.answer_tables import AnswerTable, overview_tables, rebalance_columns
-from kafkasniff.report.cells import (
+from kafkasniff.report.answer_tables import (
     ALWAYS,
+    AnswerTable,
     ReportColumn,
     address,
     count_of,
     first_exchange,
     meaning_of,
     moment,
+    overview_tables,
+    rebalance_columns,
     spans_days,
 )
 from kafkasniff.report.charts import Chart, charts_of

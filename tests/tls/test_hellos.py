@@ -13,7 +13,7 @@ from kafkasniff.tls import handshake
 from kafkasniff.tls.certificates import shown_certificate
 from kafkasniff.tls.ciphers import suite
 from kafkasniff.tls.handshake import HandshakeBuffer
-from tests.analysis.security.test_view import seen
+from tests.analysis.test_security import seen
 from tests.conftest import ROOT
 
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Known, TableReaders, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     ApiStats,
     BrokerStats,
@@ -28,18 +27,12 @@ from kafkasniff.analysis.overview.answer import (
     TopicStats,
     Traffic,
 )
-from kafkasniff.analysis.overview.apis import COUNTS, Apis
-from kafkasniff.analysis.overview.encrypted import Encrypted
-from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
-from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
-from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
-from kafkasniff.analysis.overview.latencies import ApiLatencies
-from kafkasniff.analysis.overview.peers import Brokers, Clients
-from kafkasniff.analysis.overview.section import Section
-from kafkasniff.analysis.overview.topics import FLOWS, Topics
+from kafkasniff.analysis.overview.connections import CONNECTION_COUNTS, Encrypted, FailedConnects, Problems
+from kafkasniff.analysis.overview.connections import Connections as ConnectionSums
+from kafkasniff.analysis.overview.counts import COUNTS, ApiLatencies, Apis, Brokers, Clients
+from kafkasniff.analysis.overview.topics import FLOWS, GENERATION_APIS, Groups, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.rebalances import Rebalances
-from kafkasniff.analysis.table_readers import TableReaders
 from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.errors import error_by_code, error_meaning
@@ -51,7 +44,6 @@ __all__ = ["MAX_ROWS", "Overview"]
 MAX_ROWS: Final = 10_000
 """Maximum number of rows of one list of an answer."""
 
-TABLES: Final = ("exchanges", "records", "connections", "problems", "transport")
 _LEFT_OUT: Final = {
     "records": "record sizes are unknown: there is no table records with keys and values",
     "connections": "connections and the account of their bytes are unknown: there is no table connections",
@@ -86,11 +78,7 @@ class Overview:
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns; all but `exchanges` may be missing."""
-        wanted: dict[str, list[str]] = {table: [] for table in TABLES}
-        for part in self._parts:
-            for table, reading in part.reads().items():
-                wanted[table] += reading.columns
-        return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
+        return self._readers.reads
 
     @property
     def bodies(self) -> WantedBodies:
@@ -117,9 +105,7 @@ class Overview:
         """The answer so far. `top`: maximum rows of each list; `names`: learned from captures among the sources."""
         clusters = self._clusters.known()
         for part in self._parts:
-            part.clusters = clusters
-            if isinstance(part, Section):
-                part.names = names
+            part.names, part.clusters = names, clusters
         top = min(top, MAX_ROWS)
         more: dict[str, int] = {}
 

@@ -165,7 +165,7 @@ def _form(options: dict[str, Any], *, lists: bool) -> str:
 
 def _list(stream: Output, database: Database, form: str) -> None:
     """The tables with their columns."""
-    from kafkasniff.analysis.sql.queried_tables import meanings, rows_of
+    from kafkasniff.analysis.sql.database import meanings, rows_of
 
     found = {
         table: [{"name": name, "type": kind, "meaning": meanings(table)[name]} for name, kind in types.items()]

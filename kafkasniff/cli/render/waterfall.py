@@ -10,7 +10,7 @@ from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration, rfc3339
 from kafkasniff.text.wrapping import wrapped
 from kafkasniff.timing import PARTS, ExchangeNetwork, Timed, Trouble
-from kafkasniff.timing.vantage import Unknown, unknown_of
+from kafkasniff.timing.exchanges import Unknown, unknown_of
 
 __all__ = ["exchange_object", "largest", "waterfall", "who"]
 

@@ -1,20 +1,25 @@
-"""A table that fits its screen: the least useful columns are hidden, and a line below it says so."""
+"""Tables of answers as plain text, for files as well as terminals.
+
+A table fits its screen: the least useful columns are hidden, and a line below it says so.
+"""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from kafkasniff.enrich.hosts import Hosts
-from kafkasniff.report.cells import ReportColumn
+from kafkasniff.report.answer_tables import AnswerTable, ReportColumn
 
-__all__ = ["FittedTable", "wrapped"]
+__all__ = ["FittedTable", "as_text", "screen_text", "wrapped"]
 
 MIN_TEXT: Final = 20
 """Columns of text are at least this wide while others can be hidden: names must not wrap into slivers."""
@@ -166,3 +171,46 @@ def _width(cell: str | Text) -> int:
     if isinstance(cell, str) and cell.isascii() and cell.isprintable():
         return len(cell)
     return max(cell_len(line.plain) for line in _text(cell).split(allow_blank=True))
+
+
+def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> str:
+    """Renderables, one below the other, as lines of at most `width` columns."""
+    buffer = io.StringIO()
+    console = Console(
+        file=buffer,
+        width=width,
+        force_terminal=coloured,
+        color_system="standard" if coloured else None,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
+    for one in parts:
+        rows = one.plain_rows(width) if isinstance(one, FittedTable) else None
+        if rows is None or not isinstance(one, FittedTable):
+            console.print(one)
+            continue
+        console.print(one.headings(width))
+        buffer.writelines(f"{row}\n" for row in rows)
+        for note in one.note(width):
+            console.print(note)
+    # Rich pads columns to their width, which is only noise in a file.
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+
+
+def screen_text(lines: Iterable[str], tables: Iterable[AnswerTable], *, width: int, coloured: bool) -> str:
+    """Lines on the whole, then each table that has rows, without empty columns.
+
+    `width` columns wide, with ANSI codes if `coloured`.
+    """
+    from kafkasniff.cli.render.tables import FittedTable
+
+    shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
+    for one in tables:
+        if not one.rows:
+            continue
+        table = FittedTable(one.filled, one.rows, hosts=one.hosts)
+        shown += [Text(), Text(one.title, style="bold"), Padding(table, (0, 0, 0, 2))]
+        if one.more > 0:
+            shown.append(Text(f"  and {one.more:,} more ({one.option})"))
+    return as_text(shown, width=width, coloured=coloured)

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from kafkasniff.cli.render.fitted import MIN_TEXT, FittedTable, wrapped
-from kafkasniff.cli.render.rich_text import as_text
-from kafkasniff.report.cells import ReportColumn
+from kafkasniff.cli.render.tables import MIN_TEXT, FittedTable, as_text, wrapped
+from kafkasniff.report.answer_tables import ReportColumn
 from kafkasniff.text.printable import display_width
 
 NAME = ReportColumn("name", itemgetter(0))
