@@ -35,8 +35,7 @@ from kafkasniff.report.answer_tables import (
 )
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import MAX_ROWS, Contents
-from kafkasniff.report.ladder import Talk
-from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
+from kafkasniff.report.ladder import PageLink, Talk, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration

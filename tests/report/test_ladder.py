@@ -9,9 +9,7 @@ import pytest
 
 from kafkasniff.analysis.detectors import Evidence, Finding
 from kafkasniff.report import ladder as module
-from kafkasniff.report.contents import Shown
-from kafkasniff.report.ladder import EARLIEST, SLOWEST, TROUBLED, Ladder
-from kafkasniff.report.steps import Step, ladders_of
+from kafkasniff.report.ladder import EARLIEST, SLOWEST, TROUBLED, Ladder, Shown, Step, ladders_of
 from tests.analysis.tables import START_NS, Row, batch_of, exchange
 
 

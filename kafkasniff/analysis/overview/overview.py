@@ -180,42 +180,37 @@ class Overview:
 
     def _error_rows(self, names: LearnedNames | None) -> list[ErrorStats]:
         """Error codes, the most frequent first."""
-        found: dict[int | None, ErrorStats] = {}
-        firsts: dict[int | None, tuple[Any, ...]] = {}
-        for row in self._errors.parts["errors"].table().to_pylist():
-            code, topic = row["error_code"], row["topic"]
-            if names is not None:
-                topic = names.topic(topic) or topic
+        table = self._errors.parts["errors"].table()
+        counts = [("errors", "sum"), ("api", "distinct"), ("first", "min")]
+        codes = table.group_by("error_code", use_threads=False).aggregate(counts).combine_chunks()
+        least = codes["first_min"].take(pc.index_in(table["error_code"], codes["error_code"].combine_chunks()))
+        earliest = pc.or_(pc.is_null(least), pc.fill_null(pc.equal(table["first"], least), False))
+        firsts: dict[int | None, tuple[str | None, ...]] = {}
+        for row in table.filter(earliest).to_pylist():
+            topic = row["topic"] if names is None else names.topic(row["topic"]) or row["topic"]
+            place = (row["api"], row["client_id"], row["client_ip"], topic)
+            firsts[row["error_code"]] = min(firsts.get(row["error_code"], place), place, key=_by_name)
+        found = []
+        for row in codes.to_pylist():
+            code = row["error_code"]
             entry = None if code is None else error_by_code(code)
-            error = found.setdefault(
-                code,
+            api, client_id, address, topic = firsts[code]
+            found.append(
                 ErrorStats(
                     code=code,
                     name=None if entry is None else entry.name,
                     retriable=None if entry is None else entry.retriable,
                     meaning=None if code is None else error_meaning(code),
-                    count=0,
-                    apis=[],
-                    first=None,
-                    first_api=None,
-                    first_client_id=None,
-                    first_client_address=None,
-                    first_topic=None,
-                ),
+                    count=row["errors_sum"],
+                    apis=sorted(api for api in row["api_distinct"] if api is not None),
+                    first=row["first_min"],
+                    first_api=api,
+                    first_client_id=client_id,
+                    first_client_address=address,
+                    first_topic=topic,
+                )
             )
-            error.count += row["errors"]
-            if row["api"] is not None and row["api"] not in error.apis:
-                error.apis.append(row["api"])
-            place = (row["api"], row["client_id"], row["client_ip"], topic)
-            # No time sorts after all times; ties are sorted by name.
-            key = (row["first"] is None, row["first"] or 0, *((one is None, one or "") for one in place))
-            if code not in firsts or key < firsts[code]:
-                firsts[code] = key
-                error.first = row["first"]
-                error.first_api, error.first_client_id, error.first_client_address, error.first_topic = place
-        for error in found.values():
-            error.apis.sort()
-        return sorted(found.values(), key=lambda error: (-error.count, error.code is None, error.code or 0))
+        return sorted(found, key=lambda error: (-error.count, error.code is None, error.code or 0))
 
     def _group_rows(self, rows: list[dict[str, Any]]) -> list[GroupStats]:
         counts: Counter[tuple[str | None, str]] = Counter()
@@ -240,6 +235,11 @@ def _span(tables: list[pa.Table]) -> tuple[int | None, int | None]:
     firsts = [one for table in tables if (one := pc.min(table.column("first")).as_py()) is not None]
     lasts = [one for table in tables if (one := pc.max(table.column("last")).as_py()) is not None]
     return min(firsts, default=None), max(lasts, default=None)
+
+
+def _by_name(place: tuple[str | None, ...]) -> list[tuple[bool, str]]:
+    """Among errors that are equally early, the first by name; no name sorts after all names."""
+    return [(part is None, part or "") for part in place]
 
 
 def _counts(row: Mapping[str, Any]) -> dict[str, int]:

@@ -1,106 +1,93 @@
-"""Tables of answers as plain text, for files as well as terminals.
+"""Tables and lines of answers as plain text, for files as well as terminals.
 
 A table fits its screen: the least useful columns are hidden, and a line below it says so.
 """
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
-
-from rich.cells import cell_len, chop_cells
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
+from itertools import zip_longest
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.report.answer_tables import AnswerTable, ReportColumn
+from kafkasniff.text.paint import COLOUR, PLAIN, Paint
+from kafkasniff.text.printable import clipped, display_width
+from kafkasniff.text.wrapping import wrapped as wrapped_words
 
-__all__ = ["FittedTable", "as_text", "screen_text", "wrapped"]
+__all__ = ["FittedTable", "Line", "Styled", "as_text", "screen_text", "wrapped"]
 
 MIN_TEXT: Final = 20
 """Columns of text are at least this wide while others can be hidden: names must not wrap into slivers."""
 GAP: Final = 2
 """Spaces between two columns."""
-_WORD: Final = re.compile(r"\S+\s*|\s+")
+_WORD: Final = re.compile(r"^\s*\S+\s*|\S+\s*|\s+")
 _PIECE: Final = re.compile(r"[^-_./:,@]+[-_./:,@]*\s*|[-_./:,@]+\s*")
 """A part of a name, with its separators."""
 
 
+class Styled(NamedTuple):
+    """Text in a style."""
+
+    text: str
+    style: Literal["bold", "dim"]
+
+    def painted(self, paint: Paint) -> str:
+        """The text with codes of colours."""
+        return f"{paint.api if self.style == 'bold' else paint.dim}{self.text}{paint.reset}"
+
+
+Line: TypeAlias = "str | Styled | tuple[str | Styled, ...]"
+"""A line; a tuple is the parts of one."""
+
+
 class FittedTable:
-    """Rows below a line of headings, as a renderable.
+    """Rows below a line of headings.
 
     Levels of columns are hidden, the highest first, until numbers are shown whole and texts get MIN_TEXT. Then texts
-    share the room; longer ones wrap. Cells are safe to print. `hosts`: names that replace addresses.
+    share the room; longer ones wrap. Cells are safe to print. `style`: that of the headings, None without these;
+    `hosts`: names that replace addresses.
     """
 
     def __init__(
-        self, columns: Sequence[ReportColumn], rows: Sequence[Any], *, style: str = "dim", hosts: Hosts | None = None
+        self,
+        columns: Sequence[ReportColumn],
+        rows: Sequence[Any],
+        *,
+        style: Literal["bold", "dim"] | None = "dim",
+        hosts: Hosts | None = None,
     ) -> None:
         self._columns = columns
-        self._rows = [[_shown(column.cell(row), hosts) for column in columns] for row in rows]
-        self._style = style
+        self._rows: list[list[str | Styled]] = [[_shown(column.cell(row), hosts) for column in columns] for row in rows]
+        if style is not None:
+            self._rows.insert(0, [Styled(column.heading, style) for column in columns])
         self._natural: list[int] = [
-            max(_width(cell) for cell in (column.heading, *cells))
-            for column, *cells in zip(columns, *self._rows, strict=True)
+            max((display_width(line) for cell in cells for line in _plain(cell).split("\n")), default=0)
+            for cells in zip(*self._rows, strict=True)
         ]
-        self._is_plain = all(isinstance(cell, str) and "\n" not in cell for cells in self._rows for cell in cells)
 
-    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table, then the names of the hidden columns."""
-        yield self._table(options.max_width, with_rows=True)
-        yield from self.note(options.max_width)
-
-    def headings(self, width: int) -> Table:
-        """The line above the rows."""
-        return self._table(width, with_rows=False)
-
-    def note(self, width: int) -> list[Text]:
-        """The line below the rows: the names of the hidden columns, if there are any."""
-        _, hidden = self._choice(width)
-        return [Text(f"hidden: {', '.join(hidden)} (--wide)", style="dim")] if hidden else []
-
-    def plain_rows(self, width: int) -> list[str] | None:
-        """The rows as Rich would show them, in a hundredth of the time; None if cells have a style or must wrap."""
-        shown, _ = self._choice(width)
+    def lines(self, width: int, paint: Paint) -> Iterator[str]:
+        """The table in lines of at most `width` columns, then the names of the hidden columns."""
+        shown, hidden = self._choice(width)
         widths = self._widths(shown, width)
-        if not self._is_plain or any(self._natural[place] > wide for place, wide in zip(shown, widths, strict=True)):
-            return None
-        if sum(widths) + GAP * (len(widths) - 1) > width:
-            return None
-        columns = []
-        for place, wide in zip(shown, widths, strict=True):
-            cells = [str(row[place]) for row in self._rows]
-            pads = [" " * (wide - _width(cell)) for cell in cells]
-            pairs = zip(pads, cells, strict=True) if self._columns[place].number else zip(cells, pads, strict=True)
-            columns.append([first + second for first, second in pairs])
-        gap = " " * GAP
-        return [gap.join(cells).rstrip() for cells in zip(*columns, strict=True)]
+        for cells in self._rows:
+            columns = [self._lines(cells[place], place, wide) for place, wide in zip(shown, widths, strict=True)]
+            for parts in zip_longest(*columns, fillvalue=""):
+                line = []
+                for part, cell, place, wide in zip(
+                    parts, [cells[place] for place in shown], shown, widths, strict=True
+                ):
+                    pad = " " * (wide - display_width(part))
+                    text = cell._replace(text=part).painted(paint) if isinstance(cell, Styled) and part else part
+                    line.append(pad + text if self._columns[place].number else text + pad)
+                yield (" " * GAP).join(line).rstrip()
+        if hidden:
+            yield from _wrapped(Styled(f"hidden: {', '.join(hidden)} (--wide)", "dim"), width, paint)
 
-    def _table(self, max_width: int, *, with_rows: bool) -> Table:
-        shown, _ = self._choice(max_width)
-        table = Table(box=None, header_style=self._style, pad_edge=False, padding=(0, GAP, 0, 0))
-        widths = dict(zip(shown, self._widths(shown, max_width), strict=True))
-        for place, width in widths.items():
-            column = self._columns[place]
-            table.add_column(
-                column.heading,
-                justify="right" if column.number else "left",
-                width=width,
-                no_wrap=_whole(column) or column.clipped,
-                overflow="ellipsis" if column.clipped else "fold",
-            )
-        for cells in self._rows if with_rows else ():
-            table.add_row(*(self._cell(cells[place], place, width) for place, width in widths.items()))
-        return table
-
-    def _cell(self, cell: str | Text, place: int, width: int) -> Text:
-        column = self._columns[place]
-        wraps = isinstance(cell, str) and not (_whole(column) or column.clipped)
-        return Text(wrapped(cell, width)) if wraps and isinstance(cell, str) else _text(cell)
+    def _lines(self, cell: str | Styled, place: int, width: int) -> list[str]:
+        text = _plain(cell)
+        return [clipped(text, width)] if self._columns[place].clipped else wrapped(text, width).split("\n")
 
     def _choice(self, width: int) -> tuple[list[int], list[str]]:
         """Places of the columns to show, and headings of those hidden."""
@@ -130,13 +117,13 @@ class FittedTable:
 
 def wrapped(text: str, width: int) -> str:
     """The text in lines of at most `width` columns. Words that are longer break after separators, if they have some."""
-    if _width(text) <= width:
+    if display_width(text) <= width and "\n" not in text:
         return text
     lines: list[str] = []
     for line in text.split("\n"):
         lines.append("")
-        for part in _parts(line, width):
-            if cell_len((lines[-1] + part).rstrip()) <= width:
+        for part in [line] if display_width(line) <= width else _parts(line, width):
+            if display_width((lines[-1] + part).rstrip()) <= width:
                 lines[-1] += part
             else:
                 lines.append(part)
@@ -146,71 +133,72 @@ def wrapped(text: str, width: int) -> str:
 def _parts(text: str, width: int) -> Iterator[str]:
     """Words with the spaces after them; a word that does not fit in pieces."""
     for word in _WORD.findall(text):
-        if cell_len(word.rstrip()) <= width:
+        if display_width(word.rstrip()) <= width:
             yield word
             continue
         for piece in _PIECE.findall(word):
-            yield from chop_cells(piece, width) if cell_len(piece.rstrip()) > width else [piece]
+            yield from _chopped(piece, width) if display_width(piece.rstrip()) > width else [piece]
+
+
+def _chopped(text: str, width: int) -> Iterator[str]:
+    """Pieces of at most `width` columns, or of one character that is wider."""
+    piece = ""
+    for character in text:
+        if piece and display_width(piece + character) > width:
+            yield piece
+            piece = ""
+        piece += character
+    yield piece
 
 
 def _whole(column: ReportColumn) -> bool:
     return column.number or column.whole
 
 
-def _shown(cell: str | Text, hosts: Hosts | None) -> str | Text:
+def _plain(cell: str | Styled) -> str:
+    return cell if isinstance(cell, str) else cell.text
+
+
+def _shown(cell: str | Styled, hosts: Hosts | None) -> str | Styled:
     return cell if hosts is None or not isinstance(cell, str) else hosts.shown(cell)
 
 
-def _text(cell: str | Text) -> Text:
-    """Never markup."""
-    return Text(cell) if isinstance(cell, str) else cell
+def _wrapped(line: Line, width: int, paint: Paint) -> Iterator[str]:
+    match line:
+        case str():
+            yield from wrapped(line, width).split("\n")
+        case Styled(text, _):
+            yield from (
+                line._replace(text=part).painted(paint) if part else "" for part in wrapped(text, width).split("\n")
+            )
+        case _:
+            parts = (part if isinstance(part, str) else part.painted(paint) for part in line)
+            yield from wrapped_words("".join(parts), width)
 
 
-def _width(cell: str | Text) -> int:
-    """Width of its longest line."""
-    if isinstance(cell, str) and cell.isascii() and cell.isprintable():
-        return len(cell)
-    return max(cell_len(line.plain) for line in _text(cell).split(allow_blank=True))
-
-
-def as_text(parts: Iterable[RenderableType], *, width: int, coloured: bool) -> str:
-    """Renderables, one below the other, as lines of at most `width` columns."""
-    buffer = io.StringIO()
-    console = Console(
-        file=buffer,
-        width=width,
-        force_terminal=coloured,
-        color_system="standard" if coloured else None,
-        highlight=False,
-        markup=False,
-        emoji=False,
-    )
+def as_text(parts: Iterable[FittedTable | Line], *, width: int, coloured: bool) -> str:
+    """Tables and lines, one below the other, in lines of at most `width` columns, with ANSI codes if `coloured`."""
+    paint = COLOUR if coloured else PLAIN
+    found: list[str] = []
     for one in parts:
-        rows = one.plain_rows(width) if isinstance(one, FittedTable) else None
-        if rows is None or not isinstance(one, FittedTable):
-            console.print(one)
-            continue
-        console.print(one.headings(width))
-        buffer.writelines(f"{row}\n" for row in rows)
-        for note in one.note(width):
-            console.print(note)
-    # Rich pads columns to their width, which is only noise in a file.
-    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
+        found += one.lines(width, paint) if isinstance(one, FittedTable) else _wrapped(one, width, paint)
+    return "".join(f"{line.rstrip()}\n" for line in found)
 
 
 def screen_text(lines: Iterable[str], tables: Iterable[AnswerTable], *, width: int, coloured: bool) -> str:
-    """Lines on the whole, then each table that has rows, without empty columns.
+    """Lines on the whole, then each table that has rows, indented and without empty columns.
 
     `width` columns wide, with ANSI codes if `coloured`.
     """
-    from kafkasniff.cli.render.tables import FittedTable
-
-    shown: list[RenderableType] = [Text(line, overflow="fold") for line in lines]
+    indent = " " * GAP
+    text = as_text(lines, width=width, coloured=coloured)
     for one in tables:
         if not one.rows:
             continue
         table = FittedTable(one.filled, one.rows, hosts=one.hosts)
-        shown += [Text(), Text(one.title, style="bold"), Padding(table, (0, 0, 0, 2))]
+        below = as_text([table], width=width - GAP, coloured=coloured).splitlines()
+        text += as_text(["", Styled(one.title, "bold")], width=width, coloured=coloured)
+        text += "".join(f"{indent}{line}".rstrip() + "\n" for line in below)
         if one.more > 0:
-            shown.append(Text(f"  and {one.more:,} more ({one.option})"))
-    return as_text(shown, width=width, coloured=coloured)
+            text += f"{indent}and {one.more:,} more ({one.option})\n"
+    return text
