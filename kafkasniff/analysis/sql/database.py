@@ -16,6 +16,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -31,6 +32,7 @@ from kafkasniff.text.suggestions import suggestion
 __all__ = [
     "DISK",
     "MEMORY",
+    "SCHEMAS",
     "VIEWS",
     "Database",
     "Plan",
@@ -67,6 +69,31 @@ VIEWS: Final = {
     )
 }
 """By name. Their columns are the keys, followed by the fields of the struct."""
+
+
+SCHEMAS: Final = ("ocsf", "zeek")
+"""Schemas of others, with views in their names: files beside this one."""
+_SCHEMA_VIEW: Final = re.compile(r"-- (?P<rows>.+)\nCREATE VIEW (?P<name>\w+) AS\n(?P<sql>[^;]+);")
+_READ: Final = re.compile(r"\b(?:FROM|JOIN) (\w+)")
+
+
+class SchemaView(NamedTuple):
+    """A query in the names of a schema of others."""
+
+    rows: str
+    """What a row is."""
+    sql: str
+    tables: frozenset[str]
+    """What it reads."""
+
+
+def schema_views(schema: str) -> dict[str, SchemaView]:
+    """The views of one of `SCHEMAS`, by name."""
+    text = Path(__file__).with_name(f"{schema}.sql").read_text(encoding="utf-8")
+    return {
+        one["name"]: SchemaView(one["rows"], one["sql"], frozenset(_READ.findall(one["sql"])))
+        for one in _SCHEMA_VIEW.finditer(text)
+    }
 
 
 def meanings(table: str) -> dict[str, str]:
@@ -221,10 +248,12 @@ class Plan(msgspec.Struct, frozen=True):
 class Database:
     """A connection to DuckDB. SQL sees the tables of `schemas.TABLES` and the views of `VIEWS`."""
 
-    def __init__(self, limits: SqlLimits, tables: Iterable[str] = TABLES) -> None:
-        """`tables`: names of those that exist."""
+    def __init__(self, limits: SqlLimits, tables: Iterable[str] = TABLES, schema: str | None = None) -> None:
+        """`tables`: names of those that exist; `schema`: one of `SCHEMAS`, whose views are made of them."""
         self._limits = limits
         self.tables = tuple(table for table in TABLES if table in set(tables))
+        found = {} if schema is None else schema_views(schema)
+        self.schema_views = {name: one for name, one in found.items() if one.tables <= set(self.tables)}
         self._query = ""
         self._has_empty_tables = False
         self.rows: dict[str, Rows] = {}
@@ -260,6 +289,8 @@ class Database:
         for name in self.views:
             # A table, too: so the plan says which of its columns are needed.
             run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
+        for name, one in self.schema_views.items():
+            run(f"CREATE VIEW {name} AS {one.sql}")
         return run
 
     @property
@@ -270,9 +301,8 @@ class Database:
     def types(self) -> dict[str, dict[str, str]]:
         """The type of each column in SQL, by table and view."""
         run = self._empty_tables()
-        return {
-            name: {row[0]: row[1] for row in run(f"DESCRIBE {name}").fetchall()} for name in (*self.tables, *self.views)
-        }
+        names = (*self.tables, *self.views, *self.schema_views)
+        return {name: {row[0]: row[1] for row in run(f"DESCRIBE {name}").fetchall()} for name in names}
 
     def plan(self, query: str) -> Plan:
         """Check a query, and find out what it needs. Raises UsageError if it is not one, or not valid."""
@@ -295,6 +325,8 @@ class Database:
         connection = self._connection
         with _Errors(self):
             if self._has_empty_tables:
+                for name in self.schema_views:
+                    connection.execute(f"DROP VIEW {name}")
                 for name in (*self.tables, *self.views):
                     connection.execute(f"DROP TABLE {name}")
             for table in self.tables:
@@ -302,6 +334,8 @@ class Database:
                 connection.register(table, self.rows[table])
             for name in self.views:
                 connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+            for name, one in self.schema_views.items():
+                connection.execute(f"CREATE VIEW {name} AS {one.sql}")
             connection.execute("SET lock_configuration = true")
             reader = connection.sql(plan.query).to_arrow_reader(RESULT_ROWS)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
@@ -327,7 +361,7 @@ class Database:
     def _hinted(self, message: str, text: str) -> str:
         """The message, with what exists if it names a table or column that does not."""
         missing = _NO_TABLE.search(message)
-        names = [*self.tables, *self.views]
+        names = [*self.tables, *self.views, *self.schema_views]
         if missing is not None:
             name, others = missing["name"], f"there are {', '.join(names)}"
             return f"there is no table {name}{suggestion(name, names, others)}"
