@@ -17,14 +17,13 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis import find_question, parameters_of, question_names
-from kafkasniff.analysis.audit import AuditedClient, AuditFinding, BetweenBrokers, Need
+from kafkasniff.analysis.audit import AuditedClient, AuditFinding, BetweenBrokers, Need, NewVersions
 from kafkasniff.analysis.comparison import answer as diff
-from kafkasniff.analysis.comparison.family import Thresholds
+from kafkasniff.analysis.comparison.inference import Thresholds
 from kafkasniff.analysis.detectors import Evidence, Finding, detector_names, find_detector
 from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.follow import Consumer, RecordWay, WayStep
 from kafkasniff.analysis.overview import answer as stats
-from kafkasniff.analysis.upgrades import NewVersions
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.cli.render.audit_text import _Counts, _Json
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES

@@ -17,20 +17,83 @@ exception above a bound, see `partials`). `state()` and `from_state()` transfer 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.columns import MEANINGS
-from kafkasniff.analysis.known_clusters import ALONE, Known
+from kafkasniff.analysis.columns import BROKER, MEANINGS, broker_endpoint, in_any, only
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Accumulator", "Parameters", "Question", "TableReading"]
+__all__ = [
+    "ALONE",
+    "Accumulator",
+    "Known",
+    "Parameters",
+    "Question",
+    "TableReaders",
+    "TableReading",
+    "sharing",
+    "united",
+]
+
+
+class Known(msgspec.Struct, frozen=True):
+    """The clusters of brokers, which are identified by endpoint (`address:port`)."""
+
+    labels: Mapping[str, str] = {}
+    """Cluster ids by broker; a cluster without an id is identified by the endpoint of its first broker."""
+
+    ids: frozenset[str] = frozenset()
+    """Cluster ids."""
+
+    @property
+    def several(self) -> bool:
+        """Whether there are certainly two or more: a cluster without an id may be any of the others."""
+        return len(self.ids) > 1
+
+    def label(self, broker: str | None) -> str | None:
+        """The cluster of a broker; None if it is unknown."""
+        return None if broker is None else self.labels.get(broker)
+
+    def group(self, broker: str | None) -> str | None:
+        """The same if there are several clusters; None if all brokers may belong to one."""
+        return self.label(broker) if self.several else None
+
+    def groups(self, brokers: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """`group` of each broker."""
+        if isinstance(brokers, pa.ChunkedArray):
+            brokers = pa.concat_arrays([pa.array([], pa.string()), *brokers.chunks])
+        found = brokers.dictionary_encode()
+        return pa.array([self.group(one) for one in found.dictionary.to_pylist()], pa.string()).take(found.indices)
+
+    def folded(self, part: Partials, names: LearnedNames | None = None) -> pa.Table:
+        """Rows of a partial answer, brokers in the key `cluster` replaced by their `group`; equal rows combined.
+
+        `names`: topics in the key `topic` are replaced by their names, too.
+        """
+        table = part.table()
+        columns: dict[str, Any] = {}
+        if names is not None and table.num_rows and "topic" in table.column_names:
+            topics = table.column("topic").combine_chunks().dictionary_encode()
+            known = [names.topic(one) or one for one in topics.dictionary.to_pylist()]
+            columns["topic"] = pa.array(known, pa.string()).take(topics.indices)
+        if table.num_rows and "cluster" in table.column_names:
+            columns["cluster"] = self.groups(table.column("cluster"))
+        if not columns:
+            return table
+        merged = Partials(part.shape)
+        merged.add({**{name: table.column(name) for name in table.column_names}, **columns})
+        return merged.table()
+
+
+ALONE: Final = Known()
+"""Nothing is known: brokers are assumed to belong to one cluster."""
+
 
 MAX_STATE: Final = 1 << 30
 """Maximum size in bytes of a partial answer that is accepted; all bounds together stay far below it."""
@@ -194,3 +257,67 @@ def _missing(part: Partials, counts: str) -> list[str]:
         f"{lost.weight:,} {what} of the smallest groups are missing: the limit is {bound:,} rows; counts that are "
         f"shown may be up to {lost.undercount:,} too low"
     ]
+
+
+_MORE: Final = (BROKER, "_endpoints", "_pending")
+"""Columns that nobody asks for: the broker's endpoint, made once for all, and those of staged rows alone."""
+_Sharing = list[tuple[TableReading, list[tuple[Accumulator[Any], tuple[str, ...]]]]]
+
+
+class TableReaders:
+    """Accumulators that read the same tables."""
+
+    def __init__(self, readers: Iterable[Accumulator[Any]]) -> None:
+        readers = tuple(readers)
+        needed = united(*(one.reads() for one in readers))
+        self._sharing = {table: sharing(readers, table) for table in needed}
+        # Their rows are selected by API.
+        by_api = {
+            table: TableReading(("api",), needed[table].apis, needed[table].optional)
+            for table, some in self._sharing.items()
+            if any(reading.apis is not None for reading, _ in some)
+        }
+        self.reads = united(needed, by_api)
+        """Tables with the columns that `update` needs."""
+
+    def update(self, batch: pa.RecordBatch, table: str) -> None:
+        """Take rows of a table."""
+        if "broker_ip" in batch.schema.names:
+            batch = batch.append_column(BROKER, broker_endpoint(batch))
+        more = [name for name in _MORE if name in batch.schema.names]
+        for reading, readers in self._sharing.get(table, ()):
+            rows = batch.select([*reading.columns, *more])
+            if reading.apis is not None:
+                rows = only(rows, in_any(batch, "api", reading.apis))
+            for one, columns in readers if rows.num_rows else ():
+                # Each selects rows again, which would copy the columns of all others.
+                one.update(rows.select([*columns, *more]), table)
+
+
+def sharing(readers: Iterable[Accumulator[Any]], table: str) -> _Sharing:
+    """Those that look at the same rows of a table, each with its columns, and what they read of it together."""
+    by_apis: dict[tuple[str, ...] | None, list[tuple[Accumulator[Any], TableReading]]] = {}
+    for one in readers:
+        reading = one.reads().get(table)
+        if reading is not None:
+            by_apis.setdefault(reading.apis, []).append((one, reading))
+    return [
+        (united(*({table: reading} for _, reading in some))[table], [(one, reading.columns) for one, reading in some])
+        for some in by_apis.values()
+    ]
+
+
+def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:
+    """The combined needs of all readings: columns and APIs. A table is optional if all treat it as optional."""
+    found: dict[str, TableReading] = {}
+    for reading in readings:
+        for table, wanted in reading.items():
+            known = found.get(table)
+            if known is None:
+                found[table] = wanted
+                continue
+            apis = None
+            if known.apis is not None and wanted.apis is not None:
+                apis = tuple(dict.fromkeys((*known.apis, *wanted.apis)))
+            found[table] = TableReading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
+    return found

@@ -1,10 +1,8 @@
 """Clients that a Kafka release would refuse, and newer features that they do not use, judged by their traffic.
 
-    versions.py (a question)   client × API × version, counted
-    offers.py                  versions that brokers offered to each client
-    between_brokers.py         traffic that is not from clients
-    audit.py                   these together: clients with findings
-    upgrades.py                what a newer release offers
+    questions/versions.py   client × API × version, counted; versions that brokers offered to each client
+    between_brokers.py      traffic that is not from clients
+    audit.py                these together: clients with findings, and what a newer release offers
 
 If a request has a version that a broker does not support, the broker closes the connection. Clients that use
 ApiVersions first (KIP-35) avoid this: they choose the highest common version, and do without the API if there is none.
@@ -20,12 +18,66 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker
-from kafkasniff.analysis.offers import Offers
-from kafkasniff.analysis.questions.versions import ClientVersions, verdict
-from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE
-from kafkasniff.kafka.apis.releases import Spoken, releases, spoken_by
+from kafkasniff.analysis.questions.versions import ClientVersions, Offers, verdict
+from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE, api
+from kafkasniff.kafka.apis.releases import Spoken, first_release, releases, spoken_by
 
-__all__ = ["Audit", "AuditFinding", "AuditedClient", "BetweenBrokers", "Need", "audit"]
+__all__ = ["Audit", "AuditFinding", "AuditedClient", "BetweenBrokers", "Need", "NewVersions", "audit", "new_versions"]
+
+
+class NewVersions(msgspec.Struct, frozen=True):
+    """Versions of an API that clients were not seen to use."""
+
+    api: str
+    """Name of the API."""
+    api_key: int
+    """Key of the API."""
+    summary: str
+    """The purpose of the API."""
+    from_max: int | None
+    """Highest version in the older release; null if it does not have the API."""
+    target_max: int
+    """Highest version in the release."""
+    used_max: int | None
+    """Highest version seen from clients; null if they do not use the API."""
+    unused: list[int]
+    """Versions that are new in the release and above those seen."""
+    unstable: list[int]
+    """Those of them that need an opt-in there."""
+    since: list[str]
+    """The first release of each unused version."""
+
+
+def new_versions(target: str, older: str, used: Mapping[int, int]) -> list[NewVersions]:
+    """By API key, the versions that a release adds for clients to an older one and that are unused; both are known.
+
+    `used`: API key → highest version seen from clients.
+    """
+    before = spoken_by(older)
+    found = []
+    for key, now in spoken_by(target).items():
+        definition = api(key)
+        if definition is None or is_between_brokers(key):
+            continue
+        known = before[key].high if key in before else None
+        lowest = now.low if known is None else max(known + 1, now.low)
+        unused = [version for version in range(lowest, now.high + 1) if version > used.get(key, -1)]
+        if unused:
+            found.append(
+                NewVersions(
+                    definition.name,
+                    key,
+                    definition.summary,
+                    known,
+                    now.high,
+                    used.get(key),
+                    unused,
+                    [version for version in unused if version == now.unstable],
+                    [first_release(key, version) or target for version in unused],
+                )
+            )
+    return found
+
 
 KIP_896: Final = "4.0"
 """The release that dropped the versions of clients older than 2.1."""

@@ -14,16 +14,46 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Known, Parameters, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
-from kafkasniff.analysis.known_clusters import Known
-from kafkasniff.analysis.listed_brokers import MAX_NAME, ListedBroker
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.model import Direction
+from kafkasniff.model import Direction, Endpoint
 
-__all__ = ["Clusters"]
+__all__ = ["MAX_NAME", "Clusters", "ListedBroker"]
+
+MAX_NAME: Final = 256
+"""Maximum number of characters of a host name or cluster id; DNS allows 253, Kafka's cluster ids have 22."""
+_MAX_NODE: Final = (1 << 31) - 1
+_MAX_PORT: Final = (1 << 16) - 1
+_LOCAL: Final = {"localhost": "127.0.0.1"}
+
+
+class ListedBroker(msgspec.Struct):
+    """One broker of a list.
+
+    A field of another type is accepted, so that one odd entry does not hide the others; the properties check them.
+    """
+
+    node_id: Any = None
+    host: Any = None
+    port: Any = None
+
+    @property
+    def node(self) -> int | None:
+        """The number of the broker; None if the body has none."""
+        return self.node_id if type(self.node_id) is int and 0 <= self.node_id <= _MAX_NODE else None
+
+    @property
+    def endpoint(self) -> str | None:
+        """`address:port` in the form of `broker_endpoint`; a host name, which no packet has, is not resolved."""
+        if not isinstance(self.host, str) or not 0 < len(self.host) <= MAX_NAME:
+            return None
+        if type(self.port) is not int or not 0 <= self.port <= _MAX_PORT:
+            return None
+        return str(Endpoint(_LOCAL.get(self.host, self.host), self.port))
+
 
 FIELD: Final = "cluster_id"
 MAX_CLAIMS: Final = 1 << 14
@@ -55,7 +85,6 @@ class Clusters(Accumulator[Parameters]):
     """
 
     name: ClassVar[str] = "clusters"
-    summary: ClassVar[str] = "Brokers grouped by cluster."
 
     @staticmethod
     def bodies() -> Bodies:

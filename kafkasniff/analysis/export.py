@@ -13,7 +13,6 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, Question, TableReading
-from kafkasniff.analysis.row_selection import RowSelection
 from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.addresses import Location, name_of
@@ -173,6 +172,8 @@ class Export(msgspec.Struct, frozen=True):
         files = self.files(table, since_ns, until_ns)
         if not files:
             return
+        from kafkasniff.analysis.table_file import RowSelection
+
         schema: pa.Schema | None = None
         selection = RowSelection()
         later: list[str] = []

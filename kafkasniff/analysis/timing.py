@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, integers, table_of
 from kafkasniff.analysis.dimensions import Dimension, Dimensions
-from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.percentiles import distribution_rows, distribution_shape, distributions
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.connection.waits import waiting_apis
 from kafkasniff.model import NO_TIME

@@ -158,7 +158,6 @@ class Visibility(Accumulator[Parameters]):
     """Bytes and connections by outcome."""
 
     name: ClassVar[str] = "visibility"
-    summary: ClassVar[str] = "The share of the traffic that could be decoded, and why the rest could not."
 
     def reads(self) -> Mapping[str, TableReading]:
         """Tables with their needed columns."""

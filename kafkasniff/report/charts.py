@@ -2,38 +2,338 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kafkasniff.analysis.detectors import Finding
 from kafkasniff.analysis.overview.answer import TopicStats
 from kafkasniff.kafka.schema.codes import error_by_code
-from kafkasniff.report.cells import MAX_DETAIL
+from kafkasniff.report.answer_tables import MAX_DETAIL
 from kafkasniff.report.contents import Contents
-from kafkasniff.report.drawing import (
-    LABEL,
-    NAMES_AXIS,
-    SILENT,
-    Drawing,
-    Row,
-    Spec,
-    TimeAxis,
-    amounts_axis,
-    colours_of,
-    height_of,
-    labels_of,
-    legend_of,
-    series_of,
-)
-from kafkasniff.report.latency_charts import latency_histogram, latency_over_time, latency_ranges
-from kafkasniff.report.svg import FULL_WIDTH, HALF_WIDTH, WIDTH, svg_of
+from kafkasniff.report.svg import FULL_WIDTH, HALF_WIDTH, SERIES, WIDTH, colour, svg_of
+from kafkasniff.report.traffic import EDGES
 from kafkasniff.sinks.summaries.phrases import amount
-from kafkasniff.text.printable import cut, printable, word
-from kafkasniff.text.times import duration
+from kafkasniff.text.printable import WORD_WIDTH, cut, printable, word
+from kafkasniff.text.times import clock_time, date_of, duration
 
-__all__ = ["Chart", "charts_of"]
+__all__ = [
+    "LABEL",
+    "MAX_APIS",
+    "NAMES_AXIS",
+    "OTHER",
+    "SILENT",
+    "Chart",
+    "Drawing",
+    "Row",
+    "Spec",
+    "TimeAxis",
+    "amounts_axis",
+    "charts_of",
+    "colours_of",
+    "height_of",
+    "labels_of",
+    "latency_histogram",
+    "latency_over_time",
+    "latency_ranges",
+    "legend_of",
+    "series_of",
+]
+
+MAX_SERIES: Final = 7
+"""Maximum number of series of one chart; the others are combined into one more."""
+MAX_COUNTED: Final = 5
+"""An axis with a maximum up to here shows all whole numbers."""
+LABEL: Final = 22
+"""Maximum number of characters of a name at an axis."""
+OTHER: Final = "other"
+SILENT: Final = "unanswered"
+
+Spec = dict[str, Any]
+"""Version of Vega-Lite."""
+Row = Mapping[str, Any]
+NAMES_AXIS: Final[Spec] = {"title": None, "ticks": False, "domain": False, "grid": False}
+"""The axis of names."""
+
+
+class Drawing(NamedTuple):
+    """What a picture shows."""
+
+    spec: Spec
+    legend: dict[str, str] = {}  # noqa: RUF012 - nobody changes it
+    """Name of the colour of each series."""
+
+
+class TimeAxis:
+    """The time axis of all charts: from the first span to the end of the last one."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._worst = next((one for one in contents.findings if one.severity != "note"), None)
+        starts = [row["start"] for row in contents.traffic if row["start"] is not None]
+        self.width = contents.width
+        self.low = min(starts, default=0)
+        self.high = max(starts, default=0) + contents.width
+        days = date_of(self.low) != date_of(self.high - 1)
+        length = self.high - self.low
+        if length < 10 * 10**9:
+            self._format = "%H:%M:%S.%L"
+        elif days:
+            self._format = "%m-%d" if length > 4 * 86_400 * 10**9 else "%m-%d %H:%M"
+        else:
+            self._format = "%H:%M" if length > 20 * 60 * 10**9 else "%H:%M:%S"
+        self._days = days
+
+    def encoding(self) -> Spec:
+        """Range of x, in milliseconds since 1970, as Vega represents times."""
+        domain = [self.low / 1e6, self.high / 1e6]
+        axis = {"format": self._format, "tickCount": 3, "title": None, "grid": False, "labelOverlap": True}
+        return {"field": "x", "type": "temporal", "scale": {"type": "utc", "domain": domain}, "axis": axis}
+
+    def span(self, start: int) -> Spec:
+        """The columns x and x2 of a span."""
+        return {"x": start / 1e6, "x2": (start + self.width) / 1e6}
+
+    def over(self, spec: Spec) -> Spec:
+        """A chart over time, with a band for the time of the worst finding, if that has a duration."""
+        worst = self._worst
+        if worst is None or worst.first is None or worst.last is None or worst.first == worst.last:
+            return spec
+        names = ("data", "mark", "encoding")
+        time = {"x": worst.first / 1e6, "x2": worst.last / 1e6, "caption": cut(worst.title, MAX_DETAIL)}
+        band: Spec = {
+            "data": {"values": [time]},
+            "mark": {"type": "rect", "opacity": 0.14, "clip": True},
+            "encoding": {
+                "x": self.encoding(),
+                "x2": {"field": "x2"},
+                "color": {"value": colour("red")},
+                "description": {"field": "caption"},
+            },
+        }
+        before = {name: part for name, part in spec.items() if name not in names}
+        return {**before, "layer": [band, {name: spec[name] for name in names}]}
+
+    def caption(self, time_ns: int) -> str:
+        """A time as text, as precise as the chart needs."""
+        clock = clock_time(time_ns)[: 15 if self.width < 10**9 else 8]
+        return f"{date_of(time_ns)} {clock}" if self._days else clock
+
+
+def labels_of(names: Iterable[str | None], width: int = LABEL) -> dict[str | None, str]:
+    """Names as shown in a chart: safe, short, and unique."""
+    found: dict[str | None, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        label, number = word(name, width), 1
+        while label in taken:
+            number += 1
+            label = f"{word(name, width)} ({number})"
+        found[name] = label
+        taken.add(label)
+    return found
+
+
+def series_of(values: Sequence[tuple[Any, str, int]]) -> tuple[dict[Any, dict[str, int]], list[str]]:
+    """Values by position and series, and the series: the largest, and the others combined into one."""
+    sums: dict[str, int] = {}
+    for _, name, number in values:
+        sums[name] = sums.get(name, 0) + number
+    ranked = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))
+    # If there is just one too many, it may as well be shown itself.
+    shown = ranked if len(ranked) <= MAX_SERIES + 1 else ranked[:MAX_SERIES]
+    labels = labels_of(shown, WORD_WIDTH)
+    found: dict[Any, dict[str, int]] = {}
+    for place, name, number in values:
+        if number:
+            row = found.setdefault(place, {})
+            label = labels.get(name, OTHER)
+            row[label] = row.get(label, 0) + number
+    return found, [*labels.values(), *([OTHER] if len(ranked) > len(shown) else [])]
+
+
+def legend_of(names: Iterable[str]) -> dict[str, str]:
+    """A colour for each of some series."""
+    fixed = {OTHER: "grey", SILENT: "red"}
+    free = iter(SERIES)
+    return {name: fixed.get(name) or next(free, "grey") for name in names}
+
+
+def colours_of(legend: Mapping[str, str]) -> Spec:
+    """How series are coloured; the page has the legend."""
+    scale = {"domain": list(legend), "range": [colour(name) for name in legend.values()]}
+    return {"field": "series", "type": "nominal", "scale": scale, "legend": None}
+
+
+def amounts_axis(name: str, most: int, **extent: int) -> Spec:
+    """The numeric axis from 0 to `most`."""
+    axis: Spec = {"title": None, "tickCount": 4, "format": "~s", **extent}
+    if most <= MAX_COUNTED:
+        # Otherwise there would be halves of an exchange.
+        axis["values"] = list(range(most + 1))
+    return {"field": name, "type": "quantitative", "axis": axis, "scale": {"domainMin": 0, "nice": 4}}
+
+
+def height_of(rows: int) -> int:
+    """Height of a chart with a row for each of some names."""
+    return 20 * rows + 40
+
+
+MAX_APIS: Final = 12
+"""Maximum number of APIs of one chart, the most frequent."""
+
+
+def _log_axis() -> Spec:
+    """A logarithmic axis of latencies in microseconds."""
+    # d3 writes 1000 µs as "1k"; the unit belongs to the number here.
+    label = (
+        "datum.value < 1000 ? datum.value + ' µs' : datum.value < 1000000 ? datum.value / 1000 + ' ms' : "
+        "datum.value / 1000000 + ' s'"
+    )
+    return {"title": None, "labelExpr": label, "values": [10**power for power in range(9)], "labelOverlap": True}
+
+
+def _decades(values: Iterable[int]) -> tuple[int, int]:
+    """Powers of ten around some latencies, at least one apart."""
+    found = [max(value, 1) for value in values]
+    low = 1
+    while low * 10 <= min(found, default=1):
+        low *= 10
+    high = low * 10
+    while high < max(found, default=1):
+        high *= 10
+    return low, high
+
+
+def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
+    """The latencies of one API, from the median to 99% of each span."""
+    if not rows:
+        return None
+    low, high = _decades([row[name] for row in rows for name in ("p50", "p99")])
+    values = [
+        {
+            **axis.span(row["start"]),
+            "p50": max(row["p50"], 1),
+            # A bar needs some height to be visible.
+            "p99": max(row["p99"], 1.08 * max(row["p50"], 1)),
+            "caption": f"{axis.caption(row['start'])}: median {_us(row['p50'])}, 90% {_us(row['p90'])}, "
+            f"99% {_us(row['p99'])}, longest {_us(row['high'])}, of {row['count']:,}",
+        }
+        for row in rows
+    ]
+    scale = {"type": "log", "domain": [low, high]}
+    spec: Spec = {
+        "data": {"values": values},
+        "mark": {"type": "rect", "color": colour("blue")},
+        "encoding": {
+            "x": axis.encoding(),
+            "x2": {"field": "x2"},
+            "y": {"field": "p50", "type": "quantitative", "scale": scale, "axis": _log_axis()},
+            "y2": {"field": "p99"},
+            "description": {"field": "caption"},
+        },
+    }
+    return Drawing(axis.over(spec))
+
+
+def latency_histogram(counts: Sequence[int]) -> Drawing | None:
+    """The number of latencies between the `EDGES`."""
+    edges = [EDGES[0] / 2, *EDGES, EDGES[-1] * 2]
+    filled = [place for place, count in enumerate(counts) if count]
+    if not filled:
+        return None
+    whole = sum(counts)
+    shown = range(max(filled[0] - 1, 0), min(filled[-1] + 2, len(counts)))
+    rows = [
+        {
+            "x": edges[place],
+            "x2": edges[place + 1],
+            "y": 0,
+            "y2": counts[place],
+            "caption": f"{_between(place)}: {counts[place]:,} ({counts[place] / whole:.0%})",
+        }
+        for place in shown
+        if counts[place]
+    ]
+    scale = {"type": "log", "domain": [edges[shown[0]], edges[shown[-1] + 1]]}
+    spec: Spec = {
+        "height": 110,
+        "data": {"values": rows},
+        "mark": {"type": "rect", "color": colour("teal"), "stroke": colour("panel"), "strokeWidth": 1},
+        "encoding": {
+            "x": {"field": "x", "type": "quantitative", "scale": scale, "axis": {**_log_axis(), "grid": False}},
+            "x2": {"field": "x2"},
+            "y": amounts_axis("y", max(counts)),
+            "y2": {"field": "y2"},
+            "description": {"field": "caption"},
+        },
+    }
+    return Drawing(spec)
+
+
+def _between(place: int) -> str:
+    if place == 0:
+        return f"below {_us(EDGES[0])}"
+    return (
+        f"{_us(EDGES[place - 1])} or more" if place == len(EDGES) else f"{_us(EDGES[place - 1])} to {_us(EDGES[place])}"
+    )
+
+
+def _us(microseconds: int) -> str:
+    return duration(microseconds * 1000)
+
+
+def latency_ranges(contents: Contents) -> Drawing | None:
+    """The latencies of each API, from the shortest to the longest, and from the median to 99%."""
+    apis = [one for one in contents.answer.apis if one.latency is not None and one.api is not None][:MAX_APIS]
+    if not apis:
+        return None
+    ranges: dict[str, list[int]] = {}
+    for row in contents.latencies:
+        ranges.setdefault(row["api"], []).append(row["low"])
+    labels = labels_of(one.api for one in apis)
+    rows: list[Spec] = []
+    for one in apis:
+        assert one.latency is not None
+        shortest = min(ranges.get(one.api or "", [one.latency.p50_us]))
+        caption = (
+            f"{labels[one.api]}: median {_us(one.latency.p50_us)}, 90% {_us(one.latency.p90_us)}, "
+            f"99% {_us(one.latency.p99_us)}, longest {_us(one.latency.max_us)}, of {one.latency.count:,}"
+        )
+        rows.append(
+            {
+                "y": labels[one.api],
+                "low": max(shortest, 1),
+                "high": max(one.latency.max_us, 1),
+                "p50": max(one.latency.p50_us, 1),
+                "p99": max(one.latency.p99_us, 1.05 * max(one.latency.p50_us, 1)),
+                "caption": caption,
+            }
+        )
+    low, high = _decades([row[name] for row in rows for name in ("low", "high")])
+    scale = {"type": "log", "domain": [low, high]}
+    y = {"field": "y", "type": "nominal", "sort": None, "axis": NAMES_AXIS}
+    description = {"field": "caption"}
+
+    def x(field: str) -> Spec:
+        return {"field": field, "type": "quantitative", "scale": scale, "axis": _log_axis()}
+
+    spec: Spec = {
+        "height": height_of(len(rows)),
+        "data": {"values": rows},
+        "layer": [
+            {
+                "mark": {"type": "rule", "color": colour("grey")},
+                "encoding": {"x": x("low"), "x2": {"field": "high"}, "y": y, "description": description},
+            },
+            {
+                "mark": {"type": "bar", "color": colour("blue"), "height": 9},
+                "encoding": {"x": x("p50"), "x2": {"field": "p99"}, "y": y, "description": description},
+            },
+        ],
+    }
+    return Drawing(spec)
+
 
 MAX_BARS: Final = 12
 """Maximum number of rows of a bar chart."""

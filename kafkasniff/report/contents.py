@@ -8,19 +8,17 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, TableReaders, TableReading, united
 from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
-from kafkasniff.analysis.overview.section import Section
 from kafkasniff.analysis.security import ClientIdentity, SecurityView
-from kafkasniff.analysis.table_readers import TableReaders, united
 from kafkasniff.engine.wanted_bodies import WantedBodies
-from kafkasniff.report.ladder import Ladder, Rung, Talk
+from kafkasniff.report.ladder import Ladder, Shown, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Contents", "Gathering", "Shown"]
+__all__ = ["Contents", "Gathering"]
 
 MAX_ROWS: Final = 200
 """Maximum number of rows of each table."""
@@ -32,14 +30,6 @@ MAX_FOR_FINDINGS: Final = 16
 """… of which this many because a finding is about them; the others have the most traffic and trouble."""
 MAX_HISTOGRAMS: Final = 8
 """Maximum number of APIs whose latencies are shown, the most frequent."""
-
-
-class Shown(msgspec.Struct, frozen=True):
-    """A connection whose exchanges are shown."""
-
-    talk: Talk
-    rungs: list[Rung]
-    """In order of time; some exchanges in between may be missing."""
 
 
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,8 +123,7 @@ class Gathering:
     def contents(self, names: LearnedNames | None = None) -> Contents:
         """The contents so far. `names`: names learned from captures among the sources."""
         for part in self._own:
-            if isinstance(part, Section):
-                part.names = names
+            part.names = names
         answer = self.overview.answer(MAX_ROWS, names)
         found = self.detectors.findings(names)
         findings = found[:MAX_FINDINGS]

@@ -1,27 +1,47 @@
-"""Some exchanges of each connection: enough to show how client and broker talked, and what went wrong.
+"""Some exchanges of each connection, and its ladder: its requests and responses in order of time, one step each.
 
 Which connections are worth showing is known only at the end. So some exchanges of every connection are kept: the first
-ones, the first ones with trouble, and the slowest ones.
+ones, the first ones with trouble, and the slowest ones. They show how client and broker talked, and what went wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, first_of_each, in_any, integers, only
-from kafkasniff.analysis.overview.apis import NOT_ANSWERED
-from kafkasniff.analysis.overview.section import TEXT, Section, api_labels
+from kafkasniff.analysis.detectors import Evidence, Finding
+from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.overview.counts import NOT_ANSWERED, TEXT, api_labels
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, work_us
+from kafkasniff.enrich.hosts import Hosts
+from kafkasniff.model import Endpoint
+from kafkasniff.sinks.summaries.phrases import amount, count
+from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import duration
 
-__all__ = ["TROUBLE_WEIGHT", "Ladder", "Rung", "Talk"]
+__all__ = [
+    "TROUBLE_WEIGHT",
+    "ConnectionSteps",
+    "Ladder",
+    "PageLink",
+    "Rung",
+    "Shown",
+    "Sighting",
+    "Step",
+    "Talk",
+    "anchors_of",
+    "connection_label",
+    "exchange_label",
+    "ladders_of",
+]
 
 MAX_CONNECTIONS: Final = 1 << 16
 """Maximum number of connections that are counted; those with the lowest weight are dropped first."""
@@ -118,11 +138,18 @@ class Talk(msgspec.Struct, frozen=True, kw_only=True):
     last: int | None
 
 
-class Ladder(Section):
+class Shown(msgspec.Struct, frozen=True):
+    """A connection whose exchanges are shown."""
+
+    talk: Talk
+    rungs: list[Rung]
+    """In order of time; some exchanges in between may be missing."""
+
+
+class Ladder(Accumulator[Parameters]):
     """Connections that spoke Kafka, and some exchanges of each."""
 
     name: ClassVar[str] = "report-connections"
-    summary: ClassVar[str] = "Connections and some of their exchanges."
 
     def reads(self) -> Mapping[str, TableReading]:
         own = [name for name in _RUNG if name not in (*_FIRST_PARTITION, "partition_count")]
@@ -237,3 +264,259 @@ def _rungs(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _columns(rungs: pa.RecordBatch) -> dict[str, Any]:
     return {name: rungs.column(name) for name in rungs.schema.names}
+
+
+MAX_NOTES: Final = 3
+"""Maximum number of findings shown at one step."""
+
+Kind = Literal["request", "response", "gap", "witness"]
+
+
+class PageLink(msgspec.Struct, frozen=True):
+    """A link to a place in the page."""
+
+    anchor: str
+    text: str
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, a response, exchanges that are not shown, or one that a finding names but that was not kept."""
+
+    kind: Kind
+    time: str = ""
+    """Since the connection's first exchange."""
+    title: str
+    detail: str = ""
+    trouble: str = ""
+    """The problem, if any."""
+    anchor: str = ""
+    findings: list[PageLink] = []
+
+
+class ConnectionSteps(msgspec.Struct, frozen=True, kw_only=True):
+    """One connection."""
+
+    anchor: str
+    client: str
+    broker: str
+    client_id: str
+    summary: str
+    """A summary with numbers."""
+    trouble: str
+    findings: list[PageLink]
+    """Findings about the connection as a whole."""
+    steps: list[Step]
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A finding's note on one exchange or connection."""
+
+    link: PageLink
+    evidence: Evidence
+
+
+def connection_label(connection_id: int, numbers: Numbers) -> str:
+    """`conn 3`; empty for a connection of an export, which has no number."""
+    number = numbers.connection(connection_id)
+    return "" if number is None else f"conn {number}"
+
+
+def exchange_label(connection_id: int, exchange_id: int, numbers: Numbers) -> str:
+    """`#17`; for exports, which have no such numbers, the ordinal within the connection, with its column's name."""
+    number = numbers.exchange(connection_id, exchange_id)
+    return f"exchange_id {exchange_id}" if number is None else f"#{number}"
+
+
+def anchors_of(shown: Iterable[Shown]) -> dict[int, str]:
+    """The anchors of connections that are shown."""
+    return {one.talk.connection_id: f"connection-{number}" for number, one in enumerate(shown, 1)}
+
+
+def ladders_of(
+    shown: Sequence[Shown], findings: Sequence[Finding], hosts: Hosts | None = None, numbers: Numbers | None = None
+) -> list[ConnectionSteps]:
+    """The ladders, in order, with links from their steps to the findings (`finding-N`).
+
+    `hosts`: names of addresses; `numbers`: numbers of exchanges and connections.
+    """
+    numbers = Numbers() if numbers is None else numbers
+    sightings: dict[int, list[Sighting]] = {}
+    for number, finding in enumerate(findings, 1):
+        link = PageLink(f"finding-{number}", f"{finding.severity} {number}")
+        for evidence in finding.evidence:
+            sightings.setdefault(evidence.connection_id, []).append(Sighting(link, evidence))
+    anchors = anchors_of(shown)
+    return [
+        _ladder(one, anchors[one.talk.connection_id], sightings.get(one.talk.connection_id, []), hosts, numbers)
+        for one in shown
+    ]
+
+
+def _ladder(
+    shown: Shown, anchor: str, sightings: Sequence[Sighting], hosts: Hosts | None, numbers: Numbers
+) -> ConnectionSteps:
+    talk = shown.talk
+    label = connection_label(talk.connection_id, numbers)
+    summary = f"{label and f'{label}, '}{count(talk.exchanges, 'exchange')}, {amount(talk.bytes)}"
+    if talk.time_ns is not None and talk.last is not None:
+        summary += f", {duration(talk.last - talk.time_ns)}"
+    trouble = [
+        f"{number:,} {name}"
+        for number, name in ((talk.with_errors, "with errors"), (talk.unanswered, "unanswered"))
+        if number
+    ]
+    by_exchange: dict[int, list[Sighting]] = {}
+    for one in sightings:
+        if one.evidence.exchange_id is not None:
+            by_exchange.setdefault(one.evidence.exchange_id, []).append(one)
+    return ConnectionSteps(
+        anchor=anchor,
+        client=_place(talk.client_ip, talk.client_port, hosts),
+        broker=_place(talk.broker_ip, talk.broker_port, hosts),
+        client_id="" if talk.client_id is None else word(talk.client_id),
+        summary=summary,
+        trouble=", ".join(trouble),
+        findings=_links(one for one in sightings if one.evidence.exchange_id is None),
+        steps=_steps(shown, anchor, by_exchange, numbers),
+    )
+
+
+def _place(ip: str | None, port: int | None, hosts: Hosts | None) -> str:
+    if ip is None or port is None:
+        return "?"
+    name = None if hosts is None else hosts.name(ip, port)
+    place = printable(str(Endpoint(ip, port)))
+    return place if name is None else f"{word(name)} ({place})"
+
+
+def _links(sightings: Iterable[Sighting]) -> list[PageLink]:
+    return list({one.link.anchor: one.link for one in sightings}.values())[:MAX_NOTES]
+
+
+def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numbers: Numbers) -> list[Step]:
+    start = shown.talk.time_ns
+    kept = {rung.exchange_id for rung in shown.rungs}
+    # (time, exchange, order within it) → step; without times, exchanges stay in order.
+    placed: list[tuple[int, int, int, Step]] = []
+    for rung in shown.rungs:
+        begin = rung.time_ns if rung.time_ns is not None else 0
+        about = _links(sightings.get(rung.exchange_id, ()))
+        place = f"{anchor}-{rung.exchange_id}"
+        label = exchange_label(rung.connection_id, rung.exchange_id, numbers)
+        if rung.correlation_id is not None:
+            label += f", corr {rung.correlation_id}"
+        if rung.status != "orphan":
+            placed.append((begin, rung.exchange_id, 0, _request(rung, label, start, place, about)))
+        if rung.response_size is not None:
+            end = begin + 1000 * (rung.latency_us or 0)
+            alone = rung.status == "orphan"
+            time_ns = None if rung.time_ns is None else end
+            anchored, found = (place, about) if alone else ("", [])
+            step = _response(rung, label, time_ns, start, anchor=anchored, findings=found)
+            placed.append((end, rung.exchange_id, 1, step))
+    for exchange_id in sightings.keys() - kept:
+        seen = sightings[exchange_id]
+        time_ns = seen[0].evidence.time_ns
+        step = Step(
+            kind="witness",
+            time=_since(time_ns, start),
+            title=exchange_label(shown.talk.connection_id, exchange_id, numbers),
+            detail="; ".join(dict.fromkeys(one.evidence.note for one in seen if one.evidence.note)),
+            anchor=f"{anchor}-{exchange_id}",
+            findings=_links(seen),
+        )
+        placed.append((time_ns or 0, exchange_id, 0, step))
+    placed.sort(key=lambda each: each[:3])
+    return _with_gaps(placed, shown.talk.exchanges)
+
+
+def _with_gaps(placed: Sequence[tuple[int, int, int, Step]], exchanges: int) -> list[Step]:
+    """The steps, with markers where exchanges are not shown; these are numbered in the order of their requests."""
+    ids = sorted({exchange_id for _, exchange_id, _, _ in placed})
+    missing = {one: one - before - 1 for before, one in zip([-1, *ids], ids, strict=False)}
+    steps: list[Step] = []
+    for _, exchange_id, _, step in placed:
+        hidden = missing.pop(exchange_id, 0)
+        if hidden > 0:
+            steps.append(Step(kind="gap", title=f"{count(hidden, 'exchange')} not shown"))
+        steps.append(step)
+    rest = exchanges - 1 - ids[-1] if ids else exchanges
+    if rest > 0:
+        steps.append(Step(kind="gap", title=f"{count(rest, 'exchange')} not shown"))
+    return steps
+
+
+def _since(time_ns: int | None, start: int | None) -> str:
+    if time_ns is None or start is None:
+        return ""
+    return f"{(time_ns - start) / 1e9:.6f}"
+
+
+def _request(rung: Rung, label: str, start: int | None, anchor: str, findings: list[PageLink]) -> Step:
+    version = "" if rung.api_version is None else f" v{rung.api_version}"
+    api = "?" if rung.api is None else word(rung.api)
+    silent = {
+        "unanswered": "unanswered",
+        "open": "no response by the end",
+        "lost": "no response seen: bytes are missing",
+    }
+    trouble = [silent.get(rung.status, "")]
+    if rung.retransmits:
+        trouble.append(count(rung.retransmits, "retransmit"))
+    return Step(
+        kind="request",
+        time=_since(rung.time_ns, start),
+        title=f"{api}{version}",
+        detail=", ".join(one for one in (label, *_about(rung), _size(rung.request_size)) if one),
+        trouble=", ".join(one for one in trouble if one),
+        anchor=anchor,
+        findings=findings,
+    )
+
+
+def _about(rung: Rung) -> list[str]:
+    parts: list[str] = []
+    topic = rung.topic or rung.topic_id
+    if topic is not None:
+        more = "" if rung.partition_count <= 1 else f" and {count(rung.partition_count - 1, 'partition')} more"
+        parts.append(f"{word(topic)}-{'?' if rung.partition is None else rung.partition}{more}")
+    if rung.group_id is not None:
+        parts.append(f"group {word(rung.group_id)}")
+    if rung.transactional_id is not None:
+        parts.append(f"transaction {word(rung.transactional_id)}")
+    if rung.record_count and rung.api == "Produce":
+        parts.append(count(rung.record_count, "record"))
+    if rung.acks is not None:
+        parts.append(f"acks {rung.acks}")
+    return parts
+
+
+def _response(
+    rung: Rung, label: str, time_ns: int | None, start: int | None, *, anchor: str, findings: list[PageLink]
+) -> Step:
+    parts = [label]
+    if rung.record_count and rung.api != "Produce":
+        parts.append(count(rung.record_count, "record"))
+    parts.append(_size(rung.response_size))
+    trouble = []
+    if rung.error_code or rung.error:
+        error = rung.error or f"error {rung.error_code}"
+        more = "" if not rung.error_count or rung.error_count == 1 else f" and {rung.error_count - 1} more"
+        trouble.append(f"{error}{more}")
+    if rung.throttle_time_ms:
+        trouble.append(f"throttled for {rung.throttle_time_ms:,} ms")
+    if rung.status == "orphan":
+        trouble.append("its request was not captured")
+    return Step(
+        kind="response",
+        time=_since(time_ns, start),
+        title="" if rung.latency_us is None else duration(1000 * rung.latency_us),
+        detail=", ".join(one for one in parts if one),
+        trouble=", ".join(trouble),
+        anchor=anchor,
+        findings=findings,
+    )
+
+
+def _size(size: int | None) -> str:
+    return "" if size is None else amount(size)

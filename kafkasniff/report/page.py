@@ -20,21 +20,22 @@ from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError
-from kafkasniff.report.answer_tables import AnswerTable, overview_tables, rebalance_columns
-from kafkasniff.report.cells import (
+from kafkasniff.report.answer_tables import (
     ALWAYS,
+    AnswerTable,
     ReportColumn,
     address,
     count_of,
     first_exchange,
     meaning_of,
     moment,
+    overview_tables,
+    rebalance_columns,
     spans_days,
 )
 from kafkasniff.report.charts import Chart, charts_of
 from kafkasniff.report.contents import MAX_ROWS, Contents
-from kafkasniff.report.ladder import Talk
-from kafkasniff.report.steps import PageLink, anchors_of, connection_label, exchange_label, ladders_of
+from kafkasniff.report.ladder import PageLink, Talk, anchors_of, connection_label, exchange_label, ladders_of
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration

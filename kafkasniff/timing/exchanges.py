@@ -1,9 +1,12 @@
-"""The timing of exchanges of captures, from what an inspector emits: one by one, and as columns."""
+"""The timing of exchanges of captures, from what an inspector emits: one by one, and as columns.
+
+It includes what the network was like during an exchange, and where the capture was made, judged by its handshakes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, Self, get_args
 
 import msgspec
 import numpy as np
@@ -13,12 +16,101 @@ from kafkasniff.engine.inspector import Inspector, Output
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.kafka.connection.waits import Wait
 from kafkasniff.model import NO_TIME, Exchange
-from kafkasniff.native.links import UNKNOWN, Networks
-from kafkasniff.timing.network import ExchangeNetwork, Trouble
-from kafkasniff.timing.phases import Bools, Ints, Marks, PartColumns, TimeParts, Waits, split
-from kafkasniff.timing.seen import EmittedExchange, SeenExchanges, of_columns, of_emitted, seen_exchange
+from kafkasniff.native.links import UNKNOWN, Network, Networks
+from kafkasniff.timing.phases import (
+    Bools,
+    EmittedExchange,
+    Ints,
+    Marks,
+    PartColumns,
+    SeenExchanges,
+    TimeParts,
+    Waits,
+    of_columns,
+    of_emitted,
+    seen_exchange,
+    split,
+)
 
-__all__ = ["ExchangeTimes", "Timed", "TimedColumns", "Times"]
+__all__ = [
+    "DurationRange",
+    "ExchangeNetwork",
+    "ExchangeTimes",
+    "Timed",
+    "TimedColumns",
+    "Times",
+    "Trouble",
+    "Unknown",
+    "Vantage",
+    "Vantages",
+    "unknown_of",
+]
+
+FAR: Final = 4
+"""One path counts as the longer one from this ratio on."""
+NOWHERE_NS: Final = 100_000
+"""Shorter round trips do not show where the capture was made: one machine, or one switch."""
+
+Vantage = Literal["client", "broker", "between", "anywhere"]
+"""Where packets were captured: near the client, near the broker, in between; anywhere: both are so near that it makes
+no difference.
+"""
+
+
+class Trouble(NamedTuple):
+    """Problems of one sender's packets in a time span."""
+
+    again: int = 0
+    """Retransmitted segments: lost after the capture point, or acknowledged too late."""
+    late: int = 0
+    """Segments that followed later ones: lost or reordered before the capture point."""
+    late_ns: int = 0
+    """For how long they were missing in total."""
+    closed: int = 0
+    """Windows of size 0: this end could accept no more data."""
+    closed_ns: int = 0
+    """How long they lasted within the span."""
+
+
+class ExchangeNetwork(NamedTuple):
+    """The network of an exchange; durations in nanoseconds, None if unknown."""
+
+    handshake: tuple[int | None, int | None]
+    """From the capture point to the broker and back, and to the client and back, by the handshake."""
+    to_broker: int | None
+    """The lowest round trip from the capture point to the broker until the response was complete."""
+    to_client: int | None
+    """The same to the client."""
+    resent_at: int | None
+    """Data that the request needed was lost after the capture point, and last retransmitted at this time."""
+    client_trouble: Trouble
+    """Problems of the client's packets, from the first byte of the request to the last one of the response."""
+    broker_trouble: Trouble
+
+    @classmethod
+    def of(cls, found: Network) -> Self:
+        """The network as the engine has it."""
+        handshake, trips = (tuple(_known(one) for one in pair) for pair in (found.handshake, found.round_trips))
+        columns = found.again, found.late, found.late_ns, found.closed, found.closed_ns
+        troubles = [Trouble(*values) for values in zip(*columns, strict=True)]
+        resent_at = None if found.resent_at == NO_TIME else found.resent_at
+        return cls((handshake[0], handshake[1]), trips[0], trips[1], resent_at, *troubles)
+
+    @property
+    def vantage(self) -> Vantage | None:
+        """Where the capture was made, by the handshake; None: it was not captured completely."""
+        broker, client = self.handshake
+        if broker is None or client is None:
+            return None
+        if max(broker, client) < NOWHERE_NS:
+            return "anywhere"
+        if broker >= FAR * client:
+            return "client"
+        return "broker" if client >= FAR * broker else "between"
+
+
+def _known(nanoseconds: int) -> int | None:
+    return None if nanoseconds == UNKNOWN else nanoseconds
 
 
 class Times(NamedTuple):
@@ -201,3 +293,90 @@ def _of_rows(networks: Networks, places: Ints, name: str, unknown: int, side: in
     values = networks.rows[name]
     found = (values if values.ndim == 1 else values[:, side])[places]
     return np.where(places == UNKNOWN, unknown, found)
+
+
+MAX_SEEN: Final = 1 << 20
+"""Maximum number of connections that are remembered as counted."""
+
+Unknown = Literal["response", "round-trip", "delayed-acks", "vantage", "client-side", "wait", "beyond-least"]
+"""response: no response, or no times, so nothing can be split; round-trip: the path to the broker, which is included in
+its time; delayed-acks: it is known only from acknowledgements, which may be late; vantage: where the capture was
+made; client-side: the path between the client and the capture point, by which the client waited longer; wait:
+whether the broker waited as requested; beyond-least: whether this exchange's path to the broker took longer than the
+minimum, which would be in the broker's time.
+"""
+
+
+def unknown_of(timed: Timed) -> tuple[Unknown, ...]:
+    """Unknowns about the timing of an exchange."""
+    network = timed.network
+    if timed.marks is None or timed.parts.broker is None:
+        return ("response",)
+    found: list[Unknown] = []
+    if network is None or network.to_broker is None:
+        found.append("round-trip")
+    else:
+        if network.handshake[0] is None:
+            found.append("delayed-acks")
+        found.append("beyond-least")
+    vantage = None if network is None else network.vantage
+    if vantage is None:
+        found.append("vantage")
+    elif vantage in ("broker", "between"):
+        found.append("client-side")
+    if timed.parts.may_wait:
+        found.append("wait")
+    return tuple(found)
+
+
+class DurationRange(msgspec.Struct):
+    """The lowest and the highest of some durations, in nanoseconds."""
+
+    low: int
+    high: int
+
+
+class Vantages:
+    """How many connections were captured where, and how far away the ends were, by the handshakes."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Vantage, int] = {}
+        self.unknown = 0
+        """Connections whose handshake is not in the capture."""
+        self.to_broker: DurationRange | None = None
+        self.to_client: DurationRange | None = None
+        self._seen: set[int] = set()
+
+    def take(self, timed: TimedColumns) -> None:
+        """Count the connections of exchanges, each once, by the first exchange that ended."""
+        order = np.argsort(timed.places, kind="stable")
+        connections, firsts = np.unique(timed.connections[order], return_index=True)
+        for connection, place in zip(connections.tolist(), timed.places[order[firsts]].tolist(), strict=True):
+            if connection in self._seen or len(self._seen) >= MAX_SEEN:
+                continue
+            self._seen.add(connection)
+            network = None if place == UNKNOWN else ExchangeNetwork.of(timed.networks.one(place))
+            self._count(network)
+        # The same in any batches.
+        self.counts = {name: self.counts[name] for name in get_args(Vantage) if name in self.counts}
+
+    def _count(self, network: ExchangeNetwork | None) -> None:
+        vantage = None if network is None else network.vantage
+        if network is None or vantage is None:
+            self.unknown += 1
+            return
+        self.counts[vantage] = self.counts.get(vantage, 0) + 1
+        broker, client = network.handshake
+        self.to_broker = _wider(self.to_broker, broker)
+        self.to_client = _wider(self.to_client, client)
+
+    @property
+    def connections(self) -> int:
+        """Number of counted connections."""
+        return self.unknown + sum(self.counts.values())
+
+
+def _wider(span: DurationRange | None, value: int | None) -> DurationRange | None:
+    if value is None:
+        return span
+    return DurationRange(value, value) if span is None else DurationRange(min(span.low, value), max(span.high, value))

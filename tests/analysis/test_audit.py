@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.analysis.audit import Audit, AuditedClient, audit
-from kafkasniff.analysis.offers import Offers, highest
-from kafkasniff.analysis.questions.versions import ClientVersions, VersionParameters
-from kafkasniff.analysis.upgrades import new_versions
+from kafkasniff.analysis.audit import Audit, AuditedClient, audit, new_versions
+from kafkasniff.analysis.questions.versions import ClientVersions, Offers, VersionParameters, highest
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import releases, spoken_by
 from tests.analysis.tables import Row, batch_of, exchange

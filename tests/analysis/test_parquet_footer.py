@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis.parquet_footer import MAX_NAME, MAX_SCHEMA_DEPTH, Footer
-from kafkasniff.analysis.row_selection import RowSelection
-from kafkasniff.analysis.thrift_compact import list_of, number, structure, text
+from kafkasniff.analysis.parquet_footer import MAX_NAME, MAX_SCHEMA_DEPTH, Footer, list_of, number, structure, text
+from kafkasniff.analysis.table_file import RowSelection
 
 ROWS = 700
 TABLE = pa.table(

@@ -15,8 +15,7 @@ import pytest
 
 from kafkasniff.analysis import TableReading, table_file
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.row_selection import RowSelection
-from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, TableFile
+from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, RowSelection, TableFile
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.confined_files import open_any_folder
 from kafkasniff.runtime.object_store import LocalFile

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis import find_question, question_names
-from kafkasniff.cli.render.fitted import MIN_TEXT
+from kafkasniff.cli.render.tables import MIN_TEXT
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live.columns import CLIENTS, TABLES
 from kafkasniff.live.state import ViewState

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.report.svg import MAX_SVG, cleaned, svg_of
-from kafkasniff.report.wide_characters import StandIns
+from kafkasniff.report.svg import MAX_SVG, StandIns, cleaned, svg_of
 from kafkasniff.text.printable import printable
 from tests.choice import examples
 

@@ -1,4 +1,7 @@
-"""Exchanges of crafted captures whose every time is known, and of real ones."""
+"""Exchanges of crafted captures whose every time is known, and of real ones.
+
+Where the handshake says that a capture was made.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,14 @@ import pytest
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
+from kafkasniff.model import NO_TIME
 from kafkasniff.native import kernel
+from kafkasniff.native.links import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from kafkasniff.timing import PARTS, ExchangeTimes, Timed, TimedColumns
-from kafkasniff.timing.vantage import DurationRange, Vantages, unknown_of
+from kafkasniff.timing import PARTS, ExchangeNetwork, ExchangeTimes, Timed, TimedColumns
+from kafkasniff.timing.exchanges import DurationRange, Vantages, unknown_of
 from tests.choice import one_in
 from tests.conftest import ROOT
 from tests.craft import kafka_bytes as kafka
@@ -285,3 +290,26 @@ def test_batches_change_nothing(name: str, rows: int) -> None:
         assert total == one.exchange.duration_ns == one.marks.response_done - one.marks.request_first
         assert one.exchange.latency_ns == one.marks.response_first - one.marks.request_done
         assert one.exchange.retransmits >= one.client_trouble.again + one.broker_trouble.again
+
+
+def network(broker: float, client: float) -> ExchangeNetwork:
+    """With these durations of the handshake in ms."""
+    handshake = [UNKNOWN if one < 0 else round(one * MS) for one in (broker, client)]
+    nothing = [0, 0]
+    return ExchangeNetwork.of(Network(handshake, [5, UNKNOWN], *[NO_TIME] * 4, *[nothing] * 5))
+
+
+@pytest.mark.parametrize(
+    ("broker_ms", "client_ms", "vantage"),
+    [
+        *((12, 0.02, "client"), (0.05, 12, "broker"), (6, 7, "between"), (0.03, 0.02, "anywhere")),
+        *((6, -1, None), (-1, 6, None)),
+    ],
+)
+def test_the_handshake_tells_where_the_capture_was_made(broker_ms: float, client_ms: float, vantage: str) -> None:
+    assert network(broker_ms, client_ms).vantage == vantage
+
+
+def test_what_is_unknown() -> None:
+    found = network(1, -1)
+    assert (found.handshake, found.to_broker, found.to_client, found.resent_at) == ((MS, None), 5, None, None)

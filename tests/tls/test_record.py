@@ -16,7 +16,7 @@ from kafkasniff.tls.descriptions import shown_certificate, suite
 from kafkasniff.tls.gate import TlsGate, is_tls
 from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.record import HandshakeBuffer, RecordCutter, may_be_header
-from tests.analysis.security.test_view import seen
+from tests.analysis.test_security import seen
 from tests.choice import in_turn
 from tests.conftest import ROOT
 from tests.craft.batches import batch

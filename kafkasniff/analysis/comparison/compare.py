@@ -8,27 +8,199 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from kafkasniff.analysis.comparison import inference
 from kafkasniff.analysis.comparison.answer import (
     SECTIONS,
     BatchingDiff,
+    BrokerDiff,
     Change,
+    ClientDiff,
     Compared,
     ComparisonAnswer,
     DiffRow,
     ErrorDiff,
+    LatencyDiff,
     Rate,
+    Shift,
     Size,
+    Software,
     TopicDiff,
+    Verdict,
     VersionDiff,
 )
-from kafkasniff.analysis.comparison.family import Family, Thresholds
-from kafkasniff.analysis.comparison.inference import Estimate, ratio
-from kafkasniff.analysis.comparison.latencies import compare_latencies
-from kafkasniff.analysis.comparison.peers import compare_brokers, compare_clients
-from kafkasniff.analysis.comparison.side import Side, Sums
+from kafkasniff.analysis.comparison.inference import MIN_EXCHANGES, MIN_SPANS, Estimate, Family, Thresholds, ratio
+from kafkasniff.analysis.comparison.side import Latencies, Side, Sums
+from kafkasniff.analysis.percentiles import middle_of
 from kafkasniff.kafka.schema.codes import error_by_code
+from kafkasniff.model import Endpoint
 
-__all__ = ["OF_BODIES", "compare"]
+__all__ = ["MIN_TAIL", "OF_BODIES", "TAIL", "compare", "compare_brokers", "compare_clients", "compare_latencies"]
+
+TAIL: Final = 0.01
+"""Fraction of the exchanges that counts as the tail."""
+MIN_TAIL: Final = 500
+"""Minimum number of exchanges on both sides for comparing tails: the tail then has five."""
+
+_QUANTILES: Final = (0.5, 0.9, 0.99)
+Counts = npt.NDArray[np.int64]
+
+
+def compare_latencies(before: Side, after: Side, thresholds: Thresholds) -> list[LatencyDiff]:
+    """A row for each API that has latencies on both sides, those that differ first."""
+    mine, theirs = before.latencies(), after.latencies()
+    family, rows = Family(thresholds), []
+    for api in sorted(mine.keys() & theirs.keys()):
+        axis = np.union1d(mine[api].buckets, theirs[api].buckets)
+        sides = _Counted(mine[api], axis, before.spans.count), _Counted(theirs[api], axis, after.spans.count)
+        rows.append(_row(api, *sides, thresholds, family))
+    family.settle()
+    for row in rows:
+        row.verdict = _verdict(row, thresholds.significance)
+        row.differs = row.verdict not in ("same", "unclear")
+    return sorted(rows, key=lambda row: (not row.differs, -abs(row.p50.change or 0), row.api))
+
+
+class _Counted:
+    """One side: counts of spans by buckets, and the buckets' values, ascending."""
+
+    def __init__(self, latencies: Latencies, axis: Counts, spans: int) -> None:
+        self.counts = latencies.matrix(axis, spans)
+        # As everywhere, percentiles are clamped to the extremes.
+        self.values = np.clip(middle_of(axis), latencies.low, latencies.high)
+
+
+def _row(api: str, one: _Counted, other: _Counted, thresholds: Thresholds, family: Family) -> LatencyDiff:
+    p50, p90, p99 = (_shift(one, other, share, thresholds) for share in _QUANTILES)
+    before, after = one.counts, other.counts
+    totals = int(before.sum()), int(after.sum())
+    row = LatencyDiff(
+        api=api,
+        before=totals[0],
+        after=totals[1],
+        verdict="unclear",
+        slower=None,
+        p=None,
+        tail_p=None,
+        p50=p50,
+        p90=p90,
+        p99=p99,
+        differs=False,
+    )
+    found = inference.superiority(before, after)
+    assert found is not None
+    if min(totals) < MIN_EXCHANGES or min(one.spans for one in found) < MIN_SPANS:
+        for shift in (p50, p90, p99):
+            shift.low_us = shift.high_us = None
+        return row
+    row.slower = found[1].value
+
+    def settle(name: str) -> Any:
+        return lambda p: setattr(row, name, p)
+
+    family.test(inference.probability(*found, expected=0.5), settle("p"))
+    if min(totals) >= MIN_TAIL:
+        bucket = inference.threshold(before, after, TAIL)
+        shares = [inference.above(counts, bucket) for counts in (before, after)]
+        assert shares[0] is not None
+        assert shares[1] is not None
+        family.test(inference.probability(shares[0], shares[1]), settle("tail_p"))
+    return row
+
+
+def _shift(before: _Counted, after: _Counted, share: float, thresholds: Thresholds) -> Shift:
+    confidence = 1 - thresholds.significance
+    one, other = (inference.quantile(side.counts, side.values, share, confidence) for side in (before, after))
+    found = inference.difference(one, other)
+    change = other.value / one.value - 1 if one.value else None
+    matters = thresholds.matters(one.value, other.value)
+    return Shift(round(one.value), round(other.value), change, found.value, found.low, found.high, matters)
+
+
+def _verdict(row: LatencyDiff, significance: float) -> Verdict:
+    """A difference must be significant and also visible in a percentile."""
+    if row.p is None or row.slower is None:
+        return "unclear"
+    if row.p < significance and (row.p50.differs or row.p90.differs):
+        return "slower" if row.slower > 0.5 else "faster"
+    if row.tail_p is not None and row.tail_p < significance and row.p99.differs:
+        return "slower-tail" if row.p99.shift_us > 0 else "faster-tail"
+    return "same"
+
+
+Rows = Sequence[dict[str, Any]]
+
+
+def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[ClientDiff]:
+    """A row for each client id, those that differ first. Unknown software is not a difference."""
+    sides = [_clients(rows) for rows in (before, after)]
+    found = []
+    for client_id in sides[0].keys() | sides[1].keys():
+        (counts, software), (counts_after, software_after) = (
+            side.get(client_id, (0, dict[Software, int]())) for side in sides
+        )
+        row = ClientDiff(
+            client_id=client_id,
+            before=counts,
+            after=counts_after,
+            software_before=sorted(software, key=_order),
+            software_after=sorted(software_after, key=_order),
+            differs=thresholds.one_sided(counts, counts_after),
+        )
+        if software and software_after:
+            row.differs = any(
+                thresholds.one_sided(software.get(one, 0), software_after.get(one, 0))
+                for one in software.keys() | software_after.keys()
+            )
+        found.append(row)
+    return sorted(found, key=lambda row: (not row.differs, row.client_id is None, row.client_id or ""))
+
+
+def _clients(rows: Rows) -> dict[str | None, tuple[int, dict[Software, int]]]:
+    """By client id: exchanges in total, and by software."""
+    found: dict[str | None, tuple[int, dict[Software, int]]] = {}
+    for row in rows:
+        count, software = found.get(row["client_id"], (0, {}))
+        found[row["client_id"]] = (count + row["exchanges"], software)
+        if row["software_name"] is not None:
+            one = Software(row["software_name"], row["software_version"])
+            software[one] = software.get(one, 0) + row["exchanges"]
+    return found
+
+
+def _order(one: Software) -> tuple[str, str]:
+    return one.software_name, one.software_version or ""
+
+
+def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[BrokerDiff]:
+    """A row for each broker, those that differ first; an endpoint without a number takes that of the other side."""
+    sides = [{_endpoint(row): row for row in rows} for rows in (before, after)]
+    found: dict[tuple[int | None, str], tuple[dict[str, int], dict[str, int]]] = {}
+    for place, side in enumerate(sides):
+        for endpoint, row in side.items():
+            number = row["broker_id"]
+            if number is None and endpoint in sides[1 - place]:
+                number = sides[1 - place][endpoint]["broker_id"]
+            key = (number, endpoint if number is None else "")
+            found.setdefault(key, ({}, {}))[place][endpoint] = row["exchanges"]
+    brokers = [
+        BrokerDiff(
+            broker_id=number,
+            before=sorted(one),
+            after=sorted(other),
+            differs=any(
+                thresholds.one_sided(one.get(name, 0), other.get(name, 0)) for name in one.keys() | other.keys()
+            ),
+        )
+        for (number, _), (one, other) in found.items()
+    ]
+    return sorted(
+        brokers, key=lambda row: (not row.differs, row.broker_id is None, row.broker_id or 0, row.before, row.after)
+    )
+
+
+def _endpoint(row: dict[str, Any]) -> str:
+    return str(Endpoint(row["broker_ip"], row["broker_port"]))
+
 
 OF_BODIES: Final = ("errors", "topics", "batching", "clients", "brokers")
 """Sections that are unknown if only headers were read."""

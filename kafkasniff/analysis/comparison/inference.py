@@ -1,7 +1,7 @@
 """Tests whether two captures differ significantly: estimates from time spans, and tests between them.
 
 Consecutive exchanges are alike (a full queue delays everything after it), and latencies have long tails, so tests that
-treat exchanges as independent find everything significant. So a capture is cut into time spans (`spans`), and only
+treat exchanges as independent find everything significant. So a capture is cut into time spans (`side`), and only
 spans are treated as independent: the batch means of simulations (Schmeiser, "Batch size effects in the analysis of
 simulation output", Operations Research 30, 1982: 10 to 30 of them). Every estimate here is the sum of one quantity
 divided by the sum of another over spans; its variance is that of a ratio estimator for clusters (Cochran, "Sampling
@@ -25,15 +25,23 @@ Counts are arrays of spans (rows) by buckets (columns, ascending values).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec import Meta
+
+from kafkasniff.analysis.comparison.answer import Change
 
 __all__ = [
+    "MIN_EXCHANGES",
+    "MIN_SPANS",
     "Estimate",
+    "Family",
     "Limits",
+    "Thresholds",
     "above",
     "difference",
     "holm",
@@ -229,3 +237,69 @@ def _beta(x: float, a: float, b: float) -> float:
 def _away_from_zero(number: float) -> float:
     """A non-zero divisor."""
     return number if abs(number) > _TINY else _TINY
+
+
+MIN_SPANS: Final = 5
+"""Minimum number of spans of equal weight on both sides; with fewer, the spread between spans is hardly known (t with 4
+degrees of freedom).
+"""
+MIN_EXCHANGES: Final = 20
+"""Minimum number of exchanges or batches on both sides for comparing a mean, a share or a percentile."""
+
+
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """Criteria of a difference."""
+
+    min_change: Annotated[float, Meta(ge=0)] = 0.1
+    """Minimum relative change of a number."""
+    significance: Annotated[float, Meta(gt=0, lt=1)] = 0.05
+    """Probability of any false difference in one list if nothing has changed."""
+    min_count: Annotated[int, Meta(ge=1)] = 1
+    """How often something that exists on one side only must have been seen there."""
+
+    def one_sided(self, before: int, after: int) -> bool:
+        """Whether something with these counts is on one side only, and frequent enough."""
+        return (before == 0) != (after == 0) and max(before, after) >= self.min_count
+
+    def matters(self, before: float, after: float) -> bool:
+        """Whether a number has changed by enough; from 0 every change is enough."""
+        return before != after and abs(after - before) >= self.min_change * abs(before)
+
+
+class Family:
+    """The tests of one list, which are corrected together."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
+        self._found: list[tuple[float, Callable[[float], object]]] = []
+
+    def test(self, p: float, settle: Callable[[float], object]) -> None:
+        """Add a p value; `settle` is called with the corrected one."""
+        self._found.append((p, settle))
+
+    def change(self, before: Estimate | None, after: Estimate | None, *, count: int | None = None) -> Change:
+        """A number on both sides; `settle` fills in `p` and `differs`.
+
+        `count`: exchanges on the side that has fewer of them, if relevant.
+        """
+        values = [None if one is None else one.value for one in (before, after)]
+        made = Change(values[0], values[1], None, None, False)
+        if before is None or after is None:
+            return made
+        if before.value:
+            made.change = after.value / before.value - 1
+        if min(before.spans, after.spans) < MIN_SPANS or (count is not None and count < MIN_EXCHANGES):
+            return made
+        matters = self._thresholds.matters(before.value, after.value)
+
+        def settle(p: float) -> None:
+            made.p, made.differs = p, matters and p < self._thresholds.significance
+
+        self.test(probability(before, after), settle)
+        return made
+
+    def settle(self) -> None:
+        """Called after the last test of the list."""
+        corrected = holm([p for p, _ in self._found])
+        for (_, settle), p in zip(self._found, corrected, strict=True):
+            settle(p)

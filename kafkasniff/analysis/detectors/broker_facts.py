@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.clusters import ListedBroker
 from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
-from kafkasniff.analysis.listed_brokers import ListedBroker
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 

@@ -17,9 +17,9 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client
-from kafkasniff.analysis.offers import is_controller, offered_in
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.versions import is_controller, offered_in
 from kafkasniff.engine.wanted_bodies import Bodies
 
 __all__ = ["ClientsAtControllers"]

@@ -31,12 +31,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading, united
 from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.table_readers import united
 from kafkasniff.engine.wanted_bodies import Bodies
 
 __all__ = ["Detector", "Effect", "evidence_columns", "evidence_shape", "united"]

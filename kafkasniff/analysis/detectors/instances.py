@@ -31,7 +31,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import plural, some
-from kafkasniff.analysis.group_events import GROUP_APIS
+from kafkasniff.analysis.group_history import GROUP_APIS
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word

@@ -13,7 +13,7 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
-from kafkasniff.analysis.group_events import GROUP_APIS
+from kafkasniff.analysis.group_history import GROUP_APIS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.engine.wanted_bodies import Bodies

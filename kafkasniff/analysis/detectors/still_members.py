@@ -21,8 +21,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Findin
 from kafkasniff.analysis.detectors.gaps import add_gaps, gap_shapes, gaps_of
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, clients
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
-from kafkasniff.analysis.group_events import HEARTBEATS
-from kafkasniff.analysis.members import MEMBER_APIS, MEMBER_SHAPE, member_rows
+from kafkasniff.analysis.group_history import HEARTBEATS, MEMBER_APIS, MEMBER_SHAPE, member_rows
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies

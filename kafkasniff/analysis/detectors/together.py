@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import ALONE, Accumulator, TableReaders, TableReading, sharing
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
 from kafkasniff.analysis.detectors.detector import Detector
@@ -15,9 +15,7 @@ from kafkasniff.analysis.detectors.finding import Finding, worst_first
 from kafkasniff.analysis.detectors.registry import detector_names, find_detector
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.known_clusters import ALONE
 from kafkasniff.analysis.parameters import make_parameters
-from kafkasniff.analysis.table_readers import TableReaders, sharing
 from kafkasniff.analysis.visibility import VisibleTraffic
 from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.errors import UsageError

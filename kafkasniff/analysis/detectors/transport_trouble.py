@@ -19,9 +19,9 @@ from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, s
 from kafkasniff.analysis.detectors.tally import Tally
 from kafkasniff.analysis.detectors.ways import FAR_NS, PAIR, WAY_COLUMNS, Way, add_ways, round_trips, ways, ways_shapes
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
-from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.percentiles import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.waits import WAIT_COLUMNS, excused_us, may_have_waited
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.tables.rows.transport import TABLE

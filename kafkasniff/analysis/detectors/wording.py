@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kafkasniff.analysis.known_clusters import Known
+from kafkasniff.analysis.accumulator import Known
 from kafkasniff.text.printable import printable, word
 
 __all__ = [

@@ -3,9 +3,7 @@
 Everything comes from rows of the tables `records` and `exchanges`. What they do not show is named, never assumed.
 """
 
-from kafkasniff.analysis.follow.following import READINGS, WaysFound, follow
-from kafkasniff.analysis.follow.nothing import nothing_found
-from kafkasniff.analysis.follow.wanted import Wanted
-from kafkasniff.analysis.follow.way import Consumer, RecordWay, WayStep
+from kafkasniff.analysis.follow.following import READINGS, WaysFound, follow, nothing_found
+from kafkasniff.analysis.follow.way import Consumer, RecordWay, Wanted, WayStep
 
 __all__ = ["READINGS", "Consumer", "RecordWay", "Wanted", "WayStep", "WaysFound", "follow", "nothing_found"]

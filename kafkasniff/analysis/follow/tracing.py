@@ -1,19 +1,252 @@
-"""Puts together the way of one record."""
+"""Puts together the way of one record.
+
+First it decides which rows are the same record: attempts to produce it, its place in the log, and its deliveries. Only
+bodies say how transactions end, and what members of share groups do with records.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
 
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafkasniff.analysis.accumulator import TableReading
+from kafkasniff.analysis.columns import column, only
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.follow.facts import ExchangeFacts, PartitionOutcome, Positions, Served
-from kafkasniff.analysis.follow.linking import Linked
-from kafkasniff.analysis.follow.record_rows import CarriedRecord, Partition
-from kafkasniff.analysis.follow.settling import EndedTransaction, ShareBodies
+from kafkasniff.analysis.follow.record_rows import (
+    PARTITIONED,
+    CarriedRecord,
+    ExchangeFacts,
+    Partition,
+    PartitionOutcome,
+    Positions,
+    Served,
+    exchanges_of,
+    has_keys,
+    record_order,
+)
 from kafkasniff.analysis.follow.way import Consumer, ConsumerState, RecordWay, StepKind, Unknown, WayStep
-from kafkasniff.analysis.share_bodies import ACCEPT, REJECT, RELEASE, RENEW
+from kafkasniff.analysis.share_bodies import (
+    ACCEPT,
+    REJECT,
+    RELEASE,
+    RENEW,
+    SHARE_APIS,
+    OffsetRange,
+    ShareBody,
+    SharePart,
+    topic_names,
+)
 from kafkasniff.kafka.schema.codes import error_name
 
-__all__ = ["Trace"]
+__all__ = [
+    "BODIES",
+    "ENDS",
+    "EndedTransaction",
+    "Linked",
+    "ProduceAttempt",
+    "ShareBodies",
+    "Trace",
+    "ended",
+    "link",
+    "share_bodies",
+]
+
+BODIES: Final = ("request_body", "response_body", "error_code")
+ENDS: Final = ("EndTxn",)
+
+
+class _EndTxn(msgspec.Struct):
+    """A request."""
+
+    producer_id: int | None = None
+    producer_epoch: int | None = None
+    committed: bool | None = None
+
+
+_END_TXN: Final = msgspec.json.Decoder(_EndTxn)
+
+
+class EndedTransaction(NamedTuple):
+    """A transaction that its producer ended."""
+
+    facts: ExchangeFacts
+    producer_id: int | None
+    producer_epoch: int | None
+    committed: bool
+
+
+class ShareBodies(NamedTuple):
+    """What a ShareFetch or ShareAcknowledge says of offsets."""
+
+    facts: ExchangeFacts
+    acknowledged: Mapping[Partition, list[OffsetRange]]
+    acquired: Mapping[Partition, list[OffsetRange]] | None
+    """None if that is unknown."""
+
+
+def ended(export: Export) -> Iterator[EndedTransaction]:
+    """Successful EndTxn exchanges with bodies. Raises CaptureError, UsageError."""
+    for rows in _successful(export, ENDS):
+        for facts, body in zip(exchanges_of(rows), column(rows, "request_body").to_pylist(), strict=True):
+            request = _end_txn(body)
+            if request.committed is not None:
+                yield EndedTransaction(facts, request.producer_id, request.producer_epoch, request.committed)
+
+
+def share_bodies(export: Export) -> Iterator[ShareBodies]:
+    """Successful exchanges of share groups with bodies. Raises CaptureError, UsageError."""
+    names = ("partitions", "request_body", "response_body")
+    for rows in _successful(export, SHARE_APIS):
+        columns = (column(rows, name).to_pylist() for name in names)
+        for facts, partitions, request, response in zip(exchanges_of(rows), *columns, strict=True):
+            topics = topic_names(partitions)
+            is_fetch = facts.api == "ShareFetch"
+            answers = _by_place(ShareBody.decode(response), topics)
+            refused = {
+                place
+                for place, part in answers.items()
+                if (part.acknowledge_error_code if is_fetch else part.error_code)
+            }
+            asked = _by_place(ShareBody.decode(request), topics)
+            yield ShareBodies(
+                facts,
+                {place: part.acknowledgement_batches for place, part in asked.items() if place not in refused},
+                None
+                if response is None or not is_fetch
+                else {place: one.acquired_records for place, one in answers.items()},
+            )
+
+
+def _successful(export: Export, apis: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    for batch in export.batches("exchanges", TableReading((*PARTITIONED, *BODIES), apis)):
+        fine = pc.and_(pc.equal(column(batch, "status"), "answered"), pc.equal(column(batch, "error_code"), 0))
+        yield only(batch, pc.and_(fine, has_keys(batch)))
+
+
+def _end_txn(text: str | None) -> _EndTxn:
+    """A request as in the table; an empty one if there is none, or another program has written it."""
+    try:
+        return _EndTxn() if text is None else _END_TXN.decode(text)
+    except msgspec.DecodeError:
+        return _EndTxn()
+
+
+def _by_place(body: ShareBody, names: Mapping[str | None, str | None]) -> dict[Partition, SharePart]:
+    return {(topic, part.partition_index): part for topic, part in body.parts(names)}
+
+
+Match = Literal["offset", "sequence", "content"]
+
+
+class ProduceAttempt(msgspec.Struct, frozen=True):
+    """A Produce request with the record."""
+
+    row: CarriedRecord
+    facts: ExchangeFacts | None
+    matched: Match
+
+
+class Linked(msgspec.Struct):
+    """Rows of one record."""
+
+    offset: int | None
+    attempts: list[ProduceAttempt] = []
+    deliveries: list[CarriedRecord] = []
+
+    @property
+    def rows(self) -> list[CarriedRecord]:
+        """All rows."""
+        return [*(one.row for one in self.attempts), *self.deliveries]
+
+    @property
+    def first(self) -> CarriedRecord:
+        """The earliest row."""
+        return min(self.rows, key=record_order)
+
+
+def link(rows: Iterable[CarriedRecord], served: Served) -> list[Linked]:
+    """The records, by the time of their first row.
+
+    Rows with an offset are the same record if partition, offset and content are (a topic may have been deleted and
+    created again). A Produce request without a known offset is an attempt of the record with its sequence, else of the
+    only one with its content that was not delivered before.
+    """
+    placed: dict[tuple[Any, ...], Linked] = {}
+    numbers: dict[tuple[Any, ...], Linked] = {}
+    unplaced: list[ProduceAttempt] = []
+    for row in sorted(rows, key=record_order):
+        facts = served.get(row.exchange)
+        offset = row.offset
+        if row.is_produced:
+            base = _base_offset(row, facts)
+            if base is None:
+                unplaced.append(ProduceAttempt(row, facts, "sequence"))
+                continue
+            offset = base + row.position
+        one = placed.setdefault((*row.place, offset, row.content), Linked(offset))
+        if row.is_produced:
+            one.attempts.append(ProduceAttempt(row, facts, "offset"))
+        else:
+            one.deliveries.append(row)
+        if row.number is not None:
+            numbers.setdefault((row.number, row.content), one)
+    found = list(placed.values())
+    contents: dict[tuple[Any, ...], list[Linked]] = {}
+    for one in found:
+        for content in {_content(row) for row in one.rows}:
+            if content is not None:
+                contents.setdefault(content, []).append(one)
+    lost: dict[tuple[Any, ...], Linked] = {}
+    for attempt in unplaced:
+        row, content = attempt.row, _content(attempt.row)
+        same = None if row.number is None else numbers.get((row.number, row.content))
+        matched: Match = "sequence"
+        if same is None and content is not None:
+            same, matched = _only(row, contents.get(content, [])), "content"
+        if same is None:
+            key = (*row.place, row.number or content or row.exchange)
+            same, matched = lost.setdefault(key, Linked(None)), "sequence" if row.number else "content"
+        same.attempts.append(msgspec.structs.replace(attempt, matched=matched))
+    found += lost.values()
+    for one in found:
+        one.attempts.sort(key=lambda attempt: record_order(attempt.row))
+        one.deliveries.sort(key=record_order)
+    return sorted(found, key=lambda one: record_order(one.first))
+
+
+def _base_offset(row: CarriedRecord, facts: ExchangeFacts | None) -> int | None:
+    """The offset that the first record of the partition was assigned."""
+    part = None if facts is None else facts.partitions.get(row.place)
+    if part is None or part.error_code != 0 or part.offset is None or part.offset < 0:
+        return None
+    return part.offset
+
+
+def _content(row: CarriedRecord) -> tuple[Any, ...] | None:
+    """What attempts without sequences have in common."""
+    return None if row.content is None or row.created is None else (*row.place, row.content, row.created)
+
+
+def _only(row: CarriedRecord, candidates: list[Linked]) -> Linked | None:
+    """The record that an attempt must have been for: the only one of which no other attempt is known, or the only one.
+
+    Not one that was delivered before.
+    """
+    later = [one for one in candidates if not one.deliveries or _is_not_after(row, one.deliveries[0])]
+    alone = [one for one in later if not one.attempts]
+    for some in (alone, later):
+        if len(some) == 1:
+            return some[0]
+    return None
+
+
+def _is_not_after(row: CarriedRecord, other: CarriedRecord) -> bool:
+    return row.time is None or other.time is None or row.time <= other.time
+
 
 _ACKNOWLEDGED: Final[dict[int, StepKind]] = {
     ACCEPT: "accepted",

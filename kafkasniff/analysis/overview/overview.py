@@ -9,9 +9,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Known, TableReaders, TableReading
 from kafkasniff.analysis.clusters import Clusters
-from kafkasniff.analysis.known_clusters import Known
 from kafkasniff.analysis.overview.answer import (
     ApiStats,
     BrokerStats,
@@ -28,18 +27,12 @@ from kafkasniff.analysis.overview.answer import (
     TopicStats,
     Traffic,
 )
-from kafkasniff.analysis.overview.apis import COUNTS, Apis
-from kafkasniff.analysis.overview.encrypted import Encrypted
-from kafkasniff.analysis.overview.faults import CONNECTION_COUNTS, FailedConnects, Problems
-from kafkasniff.analysis.overview.faults import Connections as ConnectionSums
-from kafkasniff.analysis.overview.groups import GENERATION_APIS, Groups
-from kafkasniff.analysis.overview.latencies import ApiLatencies
-from kafkasniff.analysis.overview.peers import Brokers, Clients
-from kafkasniff.analysis.overview.section import Section
-from kafkasniff.analysis.overview.topics import FLOWS, Topics
+from kafkasniff.analysis.overview.connections import CONNECTION_COUNTS, Encrypted, FailedConnects, Problems
+from kafkasniff.analysis.overview.connections import Connections as ConnectionSums
+from kafkasniff.analysis.overview.counts import COUNTS, ApiLatencies, Apis, Brokers, Clients
+from kafkasniff.analysis.overview.topics import FLOWS, GENERATION_APIS, Groups, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.rebalances import Rebalances
-from kafkasniff.analysis.table_readers import TableReaders
 from kafkasniff.analysis.visibility import Visibility
 from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.codes import error_by_code, error_meaning
@@ -51,7 +44,6 @@ __all__ = ["MAX_ROWS", "Overview"]
 MAX_ROWS: Final = 10_000
 """Maximum number of rows of one list of an answer."""
 
-TABLES: Final = ("exchanges", "records", "connections", "problems", "transport")
 _LEFT_OUT: Final = {
     "records": "record sizes are unknown: there is no table records with keys and values",
     "connections": "connections and the account of their bytes are unknown: there is no table connections",
@@ -86,11 +78,7 @@ class Overview:
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns; all but `exchanges` may be missing."""
-        wanted: dict[str, list[str]] = {table: [] for table in TABLES}
-        for part in self._parts:
-            for table, reading in part.reads().items():
-                wanted[table] += reading.columns
-        return {table: TableReading(tuple(columns), optional=table != "exchanges") for table, columns in wanted.items()}
+        return self._readers.reads
 
     @property
     def bodies(self) -> WantedBodies:
@@ -117,9 +105,7 @@ class Overview:
         """The answer so far. `top`: maximum rows of each list; `names`: learned from captures among the sources."""
         clusters = self._clusters.known()
         for part in self._parts:
-            part.clusters = clusters
-            if isinstance(part, Section):
-                part.names = names
+            part.names, part.clusters = names, clusters
         top = min(top, MAX_ROWS)
         more: dict[str, int] = {}
 
@@ -194,42 +180,37 @@ class Overview:
 
     def _error_rows(self, names: LearnedNames | None) -> list[ErrorStats]:
         """Error codes, the most frequent first."""
-        found: dict[int | None, ErrorStats] = {}
-        firsts: dict[int | None, tuple[Any, ...]] = {}
-        for row in self._errors.parts["errors"].table().to_pylist():
-            code, topic = row["error_code"], row["topic"]
-            if names is not None:
-                topic = names.topic(topic) or topic
+        table = self._errors.parts["errors"].table()
+        counts = [("errors", "sum"), ("api", "distinct"), ("first", "min")]
+        codes = table.group_by("error_code", use_threads=False).aggregate(counts).combine_chunks()
+        least = codes["first_min"].take(pc.index_in(table["error_code"], codes["error_code"].combine_chunks()))
+        earliest = pc.or_(pc.is_null(least), pc.fill_null(pc.equal(table["first"], least), False))
+        firsts: dict[int | None, tuple[str | None, ...]] = {}
+        for row in table.filter(earliest).to_pylist():
+            topic = row["topic"] if names is None else names.topic(row["topic"]) or row["topic"]
+            place = (row["api"], row["client_id"], row["client_ip"], topic)
+            firsts[row["error_code"]] = min(firsts.get(row["error_code"], place), place, key=_by_name)
+        found = []
+        for row in codes.to_pylist():
+            code = row["error_code"]
             entry = None if code is None else error_by_code(code)
-            error = found.setdefault(
-                code,
+            api, client_id, address, topic = firsts[code]
+            found.append(
                 ErrorStats(
                     code=code,
                     name=None if entry is None else entry.name,
                     retriable=None if entry is None else entry.retriable,
                     meaning=None if code is None else error_meaning(code),
-                    count=0,
-                    apis=[],
-                    first=None,
-                    first_api=None,
-                    first_client_id=None,
-                    first_client_address=None,
-                    first_topic=None,
-                ),
+                    count=row["errors_sum"],
+                    apis=sorted(api for api in row["api_distinct"] if api is not None),
+                    first=row["first_min"],
+                    first_api=api,
+                    first_client_id=client_id,
+                    first_client_address=address,
+                    first_topic=topic,
+                )
             )
-            error.count += row["errors"]
-            if row["api"] is not None and row["api"] not in error.apis:
-                error.apis.append(row["api"])
-            place = (row["api"], row["client_id"], row["client_ip"], topic)
-            # No time sorts after all times; ties are sorted by name.
-            key = (row["first"] is None, row["first"] or 0, *((one is None, one or "") for one in place))
-            if code not in firsts or key < firsts[code]:
-                firsts[code] = key
-                error.first = row["first"]
-                error.first_api, error.first_client_id, error.first_client_address, error.first_topic = place
-        for error in found.values():
-            error.apis.sort()
-        return sorted(found.values(), key=lambda error: (-error.count, error.code is None, error.code or 0))
+        return sorted(found, key=lambda error: (-error.count, error.code is None, error.code or 0))
 
     def _group_rows(self, rows: list[dict[str, Any]]) -> list[GroupStats]:
         counts: Counter[tuple[str | None, str]] = Counter()
@@ -254,6 +235,11 @@ def _span(tables: list[pa.Table]) -> tuple[int | None, int | None]:
     firsts = [one for table in tables if (one := pc.min(table.column("first")).as_py()) is not None]
     lasts = [one for table in tables if (one := pc.max(table.column("last")).as_py()) is not None]
     return min(firsts, default=None), max(lasts, default=None)
+
+
+def _by_name(place: tuple[str | None, ...]) -> list[tuple[bool, str]]:
+    """Among errors that are equally early, the first by name; no name sorts after all names."""
+    return [(part is None, part or "") for part in place]
 
 
 def _counts(row: Mapping[str, Any]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import table_of
-from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.analysis.group_history import MEMBER_APIS
 from kafkasniff.analysis.sql.question import SqlQuestion, ranked, texts
 from kafkasniff.errors import UsageError
 

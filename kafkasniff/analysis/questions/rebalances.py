@@ -10,8 +10,16 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, TIME, broker_endpoint, column, datetimes, in_any, only, table_of
-from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, HEARTBEATS, Event, event_of, refused_heartbeats
-from kafkasniff.analysis.group_history import history, without_repetitions
+from kafkasniff.analysis.group_history import (
+    EVENT,
+    GROUP_APIS,
+    HEARTBEATS,
+    Event,
+    event_of,
+    history,
+    refused_heartbeats,
+    without_repetitions,
+)
 from kafkasniff.analysis.partials import Shape
 
 __all__ = ["Rebalances"]

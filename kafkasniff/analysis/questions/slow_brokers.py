@@ -12,8 +12,8 @@ from msgspec import Meta
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import column, only, table_of
 from kafkasniff.analysis.dimensions import Dimensions
-from kafkasniff.analysis.distribution import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.percentiles import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 
 __all__ = ["SlowBrokerParameters", "SlowBrokers"]

@@ -15,21 +15,185 @@ import difflib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import duckdb
 import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import TableReading
-from kafkasniff.analysis.sql.queried_tables import VIEWS, Rows, TableSource, needed_columns
 from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
-from kafkasniff.tables.rows.schemas import TABLES
+from kafkasniff.tables.rows.schemas import COLUMNS, ROWS, TABLES
 from kafkasniff.text.printable import suggestion
 
-__all__ = ["DISK", "MEMORY", "Database", "Plan", "SqlLimits"]
+__all__ = [
+    "DISK",
+    "MEMORY",
+    "SCHEMAS",
+    "VIEWS",
+    "Database",
+    "Plan",
+    "Rows",
+    "SqlLimits",
+    "TableSource",
+    "View",
+    "meanings",
+    "needed_columns",
+    "rows_of",
+]
+
+
+class View:
+    """A table that is made of the structs in a column of another table: one row per struct."""
+
+    def __init__(self, table: str, column: str, keys: Sequence[str]) -> None:
+        self.table = table
+        """The table that it is made of."""
+        self.column = column
+        self.keys = tuple(keys)
+        """The columns of that table that each row repeats."""
+        self.sql = f"SELECT {', '.join(keys)}, unnest({column}, max_depth := 2) FROM {table}"
+
+
+VIEWS: Final = {
+    "partitions": View(
+        "exchanges",
+        "partitions",
+        (
+            *("capture", "connection_id", "exchange_id", "time", "time_ns", "client_ip", "client_port", "broker_ip"),
+            *("broker_port", "broker_id", "api", "api_version", "client_id", "group_id", "latency_us", "status"),
+        ),
+    )
+}
+"""By name. Their columns are the keys, followed by the fields of the struct."""
+
+
+SCHEMAS: Final = ("ocsf", "zeek")
+"""Schemas of others, with views in their names: files beside this one."""
+_SCHEMA_VIEW: Final = re.compile(r"-- (?P<rows>.+)\nCREATE VIEW (?P<name>\w+) AS\n(?P<sql>[^;]+);")
+_READ: Final = re.compile(r"\b(?:FROM|JOIN) (\w+)")
+
+
+class SchemaView(NamedTuple):
+    """A query in the names of a schema of others."""
+
+    rows: str
+    """What a row is."""
+    sql: str
+    tables: frozenset[str]
+    """What it reads."""
+
+
+def schema_views(schema: str) -> dict[str, SchemaView]:
+    """The views of one of `SCHEMAS`, by name."""
+    text = Path(__file__).with_name(f"{schema}.sql").read_text(encoding="utf-8")
+    return {
+        one["name"]: SchemaView(one["rows"], one["sql"], frozenset(_READ.findall(one["sql"])))
+        for one in _SCHEMA_VIEW.finditer(text)
+    }
+
+
+def meanings(table: str) -> dict[str, str]:
+    """The meaning of each column."""
+    view = VIEWS.get(table)
+    if view is None:
+        return {one.name: one.meaning for one in COLUMNS[table]}
+    return {**{name: meanings(view.table)[name] for name in view.keys}, **meanings_of_structs(table)}
+
+
+def meanings_of_structs(column: str) -> dict[str, str]:
+    """The meaning of each field of the structs in a column."""
+    return {one.name: one.meaning for one in COLUMNS[column]}
+
+
+def rows_of(table: str) -> str:
+    """What a row of a table is."""
+    return ROWS[table].replace("A struct per", "A row per") if table in VIEWS else ROWS[table]
+
+
+class TableSource(Protocol):
+    """Where rows come from, such as an `Export`."""
+
+    @property
+    def tables(self) -> Container[str]:
+        """Names of the tables that it has."""
+
+    def batches(self, table: str, reading: TableReading, /) -> Iterator[pa.RecordBatch]:
+        """The rows of a table, from the beginning with each call."""
+
+
+class Rows:
+    """The rows of a table in all sources, as DuckDB reads them: anew for each scan, so that they need no memory.
+
+    Columns that the query does not need are null.
+    """
+
+    def __init__(self, table: str, sources: Iterable[TableSource], reading: TableReading) -> None:
+        self._table = table
+        self._sources = [one for one in sources if table in one.tables]
+        self._reading = reading
+        self.schema: pa.Schema = TABLES[table]
+        self.count = 0
+        """Rows read so far."""
+        self.failure: Exception | None = None
+        """What ended the reading."""
+
+    def __arrow_c_schema__(self) -> object:
+        return self.schema.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, _requested_schema: object = None) -> object:
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches()).__arrow_c_stream__()
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for source in self._sources:
+                for batch in source.batches(self._table, self._reading):
+                    self.count += batch.num_rows
+                    yield self._whole(batch)
+        except Exception as error:
+            # DuckDB reports only its text.
+            self.failure = error
+            raise
+
+    def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            batch.column(field.name).cast(field.type)
+            if field.name in self._reading.columns
+            else pa.nulls(batch.num_rows, field.type)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def needed_columns(plan: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """The columns that a plan of DuckDB scans, by table; views are tables in it.
+
+    Of a table whose rows are only counted, it is the first column.
+    """
+    found: dict[str, dict[str, None]] = {}
+    nodes = list(plan)
+    while nodes:
+        node = nodes.pop()
+        nodes += node.get("children", ())
+        facts = node.get("extra_info", {})
+        table = str(facts.get("Table", "")).rpartition(".")[2]
+        if table in TABLES or table in VIEWS:
+            scanned = facts.get("Projections") or next(iter(meanings(table)))
+            found.setdefault(table, {}).update(dict.fromkeys([scanned] if isinstance(scanned, str) else scanned))
+    # A codec is only undone where records are decoded.
+    decodes = "partitions" in found.get("exchanges", ()) or "uncompressed_bytes" in found.get("partitions", ())
+    if decodes:
+        found.setdefault("records", {next(iter(meanings("records"))): None})
+    for name, view in VIEWS.items():
+        if name in found:
+            columns = found.pop(name)
+            needed = found.setdefault(view.table, {})
+            needed.update(dict.fromkeys((*(one for one in view.keys if one in columns), view.column)))
+    return {table: tuple(names) for table, names in found.items()}
+
 
 MEMORY: Final = 1 << 30
 """Default of `SqlLimits.memory`."""
@@ -82,12 +246,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Database:
-    """A connection to DuckDB. SQL sees the tables of `schemas.TABLES` and the views of `queried_tables.VIEWS`."""
+    """A connection to DuckDB. SQL sees the tables of `schemas.TABLES` and the views of `VIEWS`."""
 
-    def __init__(self, limits: SqlLimits, tables: Iterable[str] = TABLES) -> None:
-        """`tables`: names of those that exist."""
+    def __init__(self, limits: SqlLimits, tables: Iterable[str] = TABLES, schema: str | None = None) -> None:
+        """`tables`: names of those that exist; `schema`: one of `SCHEMAS`, whose views are made of them."""
         self._limits = limits
         self.tables = tuple(table for table in TABLES if table in set(tables))
+        found = {} if schema is None else schema_views(schema)
+        self.schema_views = {name: one for name, one in found.items() if one.tables <= set(self.tables)}
         self._query = ""
         self._has_empty_tables = False
         self.rows: dict[str, Rows] = {}
@@ -123,6 +289,8 @@ class Database:
         for name in self.views:
             # A table, too: so the plan says which of its columns are needed.
             run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
+        for name, one in self.schema_views.items():
+            run(f"CREATE VIEW {name} AS {one.sql}")
         return run
 
     @property
@@ -133,9 +301,8 @@ class Database:
     def types(self) -> dict[str, dict[str, str]]:
         """The type of each column in SQL, by table and view."""
         run = self._empty_tables()
-        return {
-            name: {row[0]: row[1] for row in run(f"DESCRIBE {name}").fetchall()} for name in (*self.tables, *self.views)
-        }
+        names = (*self.tables, *self.views, *self.schema_views)
+        return {name: {row[0]: row[1] for row in run(f"DESCRIBE {name}").fetchall()} for name in names}
 
     def plan(self, query: str) -> Plan:
         """Check a query, and find out what it needs. Raises UsageError if it is not one, or not valid."""
@@ -158,6 +325,8 @@ class Database:
         connection = self._connection
         with _Errors(self):
             if self._has_empty_tables:
+                for name in self.schema_views:
+                    connection.execute(f"DROP VIEW {name}")
                 for name in (*self.tables, *self.views):
                     connection.execute(f"DROP TABLE {name}")
             for table in self.tables:
@@ -165,6 +334,8 @@ class Database:
                 connection.register(table, self.rows[table])
             for name in self.views:
                 connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
+            for name, one in self.schema_views.items():
+                connection.execute(f"CREATE VIEW {name} AS {one.sql}")
             connection.execute("SET lock_configuration = true")
             reader = connection.sql(plan.query).to_arrow_reader(RESULT_ROWS)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
@@ -190,7 +361,7 @@ class Database:
     def _hinted(self, message: str, text: str) -> str:
         """The message, with what exists if it names a table or column that does not."""
         missing = _NO_TABLE.search(message)
-        names = [*self.tables, *self.views]
+        names = [*self.tables, *self.views, *self.schema_views]
         if missing is not None:
             name, others = missing["name"], f"there are {', '.join(names)}"
             return f"there is no table {name}{suggestion(name, names, others)}"

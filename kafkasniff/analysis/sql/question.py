@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Parameters, Question
-from kafkasniff.analysis.members import MEMBER_APIS
+from kafkasniff.analysis.group_history import MEMBER_APIS
 from kafkasniff.tables.rows.schemas import TABLES
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.sql.queried_tables import TableSource
+    from kafkasniff.analysis.sql.database import TableSource
 
 __all__ = ["SqlQuestion", "ranked", "texts"]
 

@@ -326,13 +326,10 @@ def _write(
     hosts: Hosts | None,
 ) -> None:
     from kafkasniff.cli.output import UNLIMITED
-    from kafkasniff.cli.render.result_table import json_lines, parquet_bytes, text_table
+    from kafkasniff.cli.render.query_result import WRITERS, text_table
 
-    if form == "json":
-        for lines in json_lines(result):
-            stream.write_json_lines(lines)
-    elif form == "parquet":
-        stream.write(parquet_bytes(result))
+    if form != "text":
+        WRITERS[form](result.to_reader(), stream)
     elif result.num_rows:
         # Where the output is not a terminal, a row stays on one line.
         width = stream.width(UNLIMITED, wide=wide or not stream.is_terminal)

@@ -157,7 +157,7 @@ class _ApiOutput:
 
     def render(self, *parts: Any) -> None:
         """Rich tables and texts, one below the other."""
-        from kafkasniff.cli.render.rich_text import as_text
+        from kafkasniff.cli.render.tables import as_text
 
         width = UNLIMITED if self.wide else max(self.environment.width, MIN_WIDTH)
         self.write(as_text(parts, width=width, coloured=self.environment.colour(self.color)))
@@ -188,7 +188,7 @@ class _ApiOutput:
 
     def definition(self, found: Api | DataDefinition) -> None:
         if self.json:
-            from kafkasniff.cli.render.api_objects import definition_object
+            from kafkasniff.cli.render.api_tables import definition_object
 
             self.write_json(definition_object(found))
             return
@@ -198,7 +198,7 @@ class _ApiOutput:
 
     def version(self, found: Api | DataDefinition, version: int, schemas: list[Schema]) -> None:
         if self.json:
-            from kafkasniff.cli.render.api_objects import version_object
+            from kafkasniff.cli.render.api_tables import version_object
 
             self.write_json(version_object(found, version, schemas))
             return

@@ -22,8 +22,7 @@ from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.analysis.offers import Offers
-    from kafkasniff.analysis.questions.versions import ClientVersions
+    from kafkasniff.analysis.questions.versions import ClientVersions, Offers
 
 __all__ = ["audit_command"]
 
@@ -57,11 +56,9 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     hosts, predicate = take_hosts(options), take_predicate(options)
     captures, folders = divide_sources(environment, paths, filtered=predicate is not None)
 
-    from kafkasniff.analysis.audit import audit
+    from kafkasniff.analysis.audit import audit, new_versions
     from kafkasniff.analysis.export import Export, answer
-    from kafkasniff.analysis.offers import Offers
-    from kafkasniff.analysis.questions.versions import ClientVersions, VersionParameters
-    from kafkasniff.analysis.upgrades import new_versions
+    from kafkasniff.analysis.questions.versions import ClientVersions, Offers, VersionParameters
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
     from kafkasniff.cli.running.counted_captures import columns_of, exported

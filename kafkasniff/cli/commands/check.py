@@ -97,7 +97,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
         if options["form"] == "json":
             stream.write_json(_json(findings, notes, sources, visible, broken=reading.broken))
         else:
-            from kafkasniff.cli.render.check_text import check_text, named_findings
+            from kafkasniff.cli.render.answer_text import check_text, named_findings
 
             text = check_text(
                 named_findings(findings, hosts),
@@ -125,7 +125,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
 def _list(environment: Environment, detectors: Detectors, options: dict[str, Any]) -> int:
     """`--list`: the selected detectors, with their current thresholds."""
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.render.check_text import list_objects, list_text
+    from kafkasniff.cli.render.answer_text import list_objects, list_text
 
     with Output(environment, options["output"]) as stream:
         if options["form"] == "json":

@@ -264,7 +264,7 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
         if run.shown or run.tokens or (predicate is None and inspector.summary.problems):
             return Exit.OK
         if explains:
-            from kafkasniff.cli.render.connection_note import connection_notes
+            from kafkasniff.cli.render.captured_numbers import connection_notes
 
             seen = inspector.summary.connections
             notes = connection_notes(environment, filters.connection, captures, explaining, seen)

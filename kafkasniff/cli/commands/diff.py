@@ -95,7 +95,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
     sections, hosts = _sections(options.pop("only")), take_hosts(options)
 
     from kafkasniff.analysis.comparison.compare import compare
-    from kafkasniff.analysis.comparison.family import Thresholds
+    from kafkasniff.analysis.comparison.inference import Thresholds
     from kafkasniff.cli.output import Output
 
     thresholds = Thresholds(

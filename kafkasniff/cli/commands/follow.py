@@ -66,7 +66,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     hosts, payload = take_hosts(options), take_payload(options)
     framing = {name: options.pop(name) for name in _FRAMING}
 
-    from kafkasniff.analysis.follow.wanted import Wanted
+    from kafkasniff.analysis.follow.way import Wanted
 
     wanted = Wanted.parse(options["key"], options["offset"], options["trace"], options["topics"])
     divided = divide_sources(environment, sources, filtered=False)
@@ -91,7 +91,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
         if followed.ways and captures:
             _number(environment, followed, captures, framing)
         if options["form"] == "json":
-            from kafkasniff.cli.render.follow_json import follow_object
+            from kafkasniff.cli.render.answer_json import follow_object
             from kafkasniff.tables.rows.exchanges import capture_name
 
             head = {"sources": list(map(capture_name, named)), "broken": broken}

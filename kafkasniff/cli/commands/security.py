@@ -74,7 +74,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
         notes = [*view.notes(), *detectors.notes()]
         if options["form"] == "json":
             from kafkasniff.cli.render.answer_json import answer_object
-            from kafkasniff.cli.render.security_text import identity_object
+            from kafkasniff.cli.render.answer_text import identity_object
 
             output.write_json(
                 {
@@ -87,8 +87,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
                 }
             )
         else:
-            from kafkasniff.cli.render.check_text import named_findings
-            from kafkasniff.cli.render.security_text import named_identities, security_text
+            from kafkasniff.cli.render.answer_text import named_findings, named_identities, security_text
 
             text = security_text(
                 named_identities(identities, hosts),

@@ -49,6 +49,11 @@ _STRUCT: Final = re.compile(r"STRUCT\(.*\)")
     type=click.Choice(["text", "json", "csv", "parquet"]),
     help="A table, JSON lines, CSV, or Parquet [default: text; parquet for FILE.parquet].",
 )
+@click.option(
+    "--views",
+    type=click.Choice(["ocsf", "zeek"]),
+    help="Also define views with the names of this schema (docs/sql.md).",
+)
 @output_option
 @wide_option
 @query_limits
@@ -89,7 +94,7 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
             disk=options["query_disk"] or DISK,
             threads=options["jobs"] or 1,
         )
-        database = around.enter_context(Database(limits, tables))
+        database = around.enter_context(Database(limits, tables, options["views"]))
         if query is None:
             with Output(environment, options["output"]) as stream:
                 _list(stream, database, form)
@@ -164,15 +169,17 @@ def _form(options: dict[str, Any], *, lists: bool) -> str:
 
 def _list(stream: Output, database: Database, form: str) -> None:
     """The tables with their columns."""
-    from kafkasniff.analysis.sql.queried_tables import meanings, rows_of
+    from kafkasniff.analysis.sql.database import meanings, rows_of
 
-    found = {
-        table: [{"name": name, "type": kind, "meaning": meanings(table)[name]} for name, kind in types.items()]
-        for table, types in database.types().items()
-    }
+    found = {}
+    described = {name: one.rows for name, one in database.schema_views.items()}
+    for table, types in database.types().items():
+        known = {} if table in described else meanings(table)
+        described.setdefault(table, rows_of(table) if known else "")
+        found[table] = [{"name": name, "type": kind, "meaning": known.get(name, "")} for name, kind in types.items()]
     if form == "json":
         for table, columns in found.items():
-            stream.write_json({"table": table, "rows": rows_of(table), "columns": columns})
+            stream.write_json({"table": table, "rows": described[table], "columns": columns})
         return
     from kafkasniff.cli.output import UNLIMITED
     from kafkasniff.text.printable import wrapped
@@ -180,7 +187,7 @@ def _list(stream: Output, database: Database, form: str) -> None:
     width = stream.width(UNLIMITED, wide=not stream.is_terminal)
     lines = []
     for table, columns in found.items():
-        lines += ["", *wrapped(f"{table}: {rows_of(table)}", width, 2)]
+        lines += ["", *wrapped(f"{table}: {described[table]}", width, 2)]
         shown = [(one["name"], _STRUCT.sub("STRUCT(…)", one["type"]), one["meaning"]) for one in columns]
         names, kinds = (max(len(one[place]) for one in shown) + 2 for place in (0, 1))
         for name, kind, meaning in shown:

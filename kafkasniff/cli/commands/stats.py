@@ -88,7 +88,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
             result["security"] = _security(security, insecure, numbers, top)
             stream.write_json(result)
         else:
-            from kafkasniff.cli.render.stats_text import stats_text
+            from kafkasniff.cli.render.answer_text import stats_text
 
             heading, width, coloured = (
                 divided.heading(sources),
@@ -144,7 +144,7 @@ def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence
 def _security(view: SecurityView, findings: Sequence[Finding], numbers: Numbers, top: int | None) -> dict[str, Any]:
     """The security view as in JSON, its lists cut at `top`."""
     from kafkasniff.cli.render.answer_json import brief
-    from kafkasniff.cli.render.security_text import identity_object
+    from kafkasniff.cli.render.answer_text import identity_object
 
     identities = view.identities()
     return {

@@ -33,7 +33,7 @@ from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.cli.render.timing_text import TimingAnswer
     from kafkasniff.engine.pair_columns import PairColumns
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
@@ -83,7 +83,7 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
 
     from kafkasniff.analysis.timing import Timing, TimingParameters
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.render.timing_answer import TimingAnswer
+    from kafkasniff.cli.render.timing_text import TimingAnswer
 
     timing = Timing(TimingParameters(by=by))
     answer = TimingAnswer(timing, slowest=slowest)

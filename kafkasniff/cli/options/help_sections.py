@@ -180,7 +180,7 @@ SECTIONS: Final = {
         *("--quiet", "--top", "--browse", "--serve", "--serve-port", "--wide", "--write-matching", "--fail-on"),
     ),
     "Tables": (
-        *("--tables", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
+        *("--tables", "--views", "--no-bodies", "--no-json", "--discard-state", "--export", "--export-every"),
         *("--compact", "--keep"),
     ),
     "Spark and lakehouses": ("--engine", "--master", "--conf", "--table", "--register", "--delta"),

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kafkasniff.analysis.detectors import Finding
+from kafkasniff.sinks.json_pieces import bytes_default
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["answer_object", "brief"]
+if TYPE_CHECKING:
+    from kafkasniff.analysis.follow import RecordWay, WaysFound
+    from kafkasniff.redact.payload import Payload
+
+__all__ = ["answer_object", "brief", "follow_object"]
 
 _TIMES: Final = {"first": "first", "last": "last", "time_ns": "time"}
 """Fields in nanoseconds since 1970, and their names in JSON."""
@@ -36,3 +41,20 @@ def _timed(value: Any) -> Any:
             for name, one in value.items()
         }
     return [_timed(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def follow_object(followed: WaysFound, payload: Payload) -> dict[str, Any]:
+    """The keys of the object that the answer has (docs/reference/json-follow.md)."""
+    return {"records": [_way(way, payload) for way in followed.ways], "more": followed.more}
+
+
+def _way(way: RecordWay, payload: Payload) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.structs.asdict(way)
+    if way.key is not None:
+        found["key"] = payload.stand_in(way.key) if payload.hides else bytes_default()(way.key)
+    found["consumers"] = [msgspec.structs.asdict(one) for one in way.consumers]
+    found["steps"] = [
+        {**msgspec.structs.asdict(one), "time": None if one.time is None else rfc3339(one.time * 1000)}
+        for one in way.steps
+    ]
+    return found

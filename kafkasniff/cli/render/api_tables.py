@@ -1,4 +1,4 @@
-"""Tables of `kafkasniff api` as text."""
+"""Definitions and schemas for `kafkasniff api`: tables as text, and plain values for JSON."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
-from kafkasniff.cli.render.fitted import FittedTable
+from kafkasniff.cli.render.tables import FittedTable, Line, Styled
 from kafkasniff.kafka.apis.dissectors import Api
 from kafkasniff.kafka.apis.releases import (
     PairCount,
@@ -23,11 +19,20 @@ from kafkasniff.kafka.apis.releases import (
     version_ranges,
 )
 from kafkasniff.kafka.schema.codes import API_KEY, enum_by_name
-from kafkasniff.kafka.schema.definition import DataDefinition, Field, FieldDefinition, Struct, Versions
+from kafkasniff.kafka.schema.definition import DataDefinition, EntityChoice, Field, FieldDefinition, Struct, Versions
 from kafkasniff.kafka.schema.schema import Schema
-from kafkasniff.report.cells import ReportColumn
+from kafkasniff.report.answer_tables import ReportColumn
 
-__all__ = ["api_list", "coverage_table", "definition_page", "release_counts", "release_table", "version_page"]
+__all__ = [
+    "api_list",
+    "coverage_table",
+    "definition_object",
+    "definition_page",
+    "release_counts",
+    "release_table",
+    "version_object",
+    "version_page",
+]
 
 
 def _column(place: int, heading: str, **properties: Any) -> ReportColumn:
@@ -35,7 +40,7 @@ def _column(place: int, heading: str, **properties: Any) -> ReportColumn:
     return ReportColumn(heading, itemgetter(place), **properties)
 
 
-def _table(columns: Sequence[ReportColumn], rows: Iterable[tuple[str | Text, ...]]) -> FittedTable:
+def _table(columns: Sequence[ReportColumn], rows: Iterable[tuple[str | Styled, ...]]) -> FittedTable:
     return FittedTable(columns, list(rows), style="bold")
 
 
@@ -54,60 +59,60 @@ _API_LIST: Final = [
 ]
 
 
-def _api_row(found: Api) -> tuple[str | Text, ...]:
+def _api_row(found: Api) -> tuple[str | Styled, ...]:
     since = first_release(found.key, found.min_version) or ""
     end = removed_in(found.key)
     return (
         str(found.key),
-        Text(found.name, style="bold"),
+        Styled(found.name, "bold"),
         str(found.definition.versions),
         "" if found.flexible_since is None else f"{found.flexible_since}+",
         f"{since} until {end}" if end else since,
-        Text(found.summary, style="dim"),
+        Styled(found.summary, "dim"),
     )
 
 
-def _head(found: Api | DataDefinition) -> Iterator[RenderableType]:
+def _head(found: Api | DataDefinition) -> Iterator[FittedTable | Line]:
     """Name, summary, and what all versions have in common."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    facts: list[tuple[str, str]] = []
     if isinstance(found, Api):
-        yield Text.assemble((found.name, "bold"), f"  key {found.key}")
-        yield Text(found.summary)
-        table.add_row("versions", str(found.definition.versions))
-        table.add_row("flexible", str(found.definition.flexible))
-        table.add_row("listeners", ", ".join(found.listeners))
+        yield (Styled(found.name, "bold"), f"  key {found.key}")
+        yield found.summary
+        facts.append(("versions", str(found.definition.versions)))
+        facts.append(("flexible", str(found.definition.flexible)))
+        facts.append(("listeners", ", ".join(found.listeners)))
         if found.former_names:
-            table.add_row("formerly", ", ".join(found.former_names))
+            facts.append(("formerly", ", ".join(found.former_names)))
         if (end := removed_in(found.key)) is not None:
-            table.add_row("removed in", end)
+            facts.append(("removed in", end))
     else:
-        yield Text.assemble((found.message.name, "bold"), f"  {found.kind}")
-        yield Text(found.summary)
+        yield (Styled(found.message.name, "bold"), f"  {found.kind}")
+        yield found.summary
         if found.id is not None:
-            table.add_row("id", str(found.id))
-        table.add_row("versions", str(found.message.versions))
-        table.add_row("flexible", str(found.message.flexible))
+            facts.append(("id", str(found.id)))
+        facts.append(("versions", str(found.message.versions)))
+        facts.append(("flexible", str(found.message.flexible)))
         if any(found.releases):
-            table.add_row("releases", "-".join(found.releases))
-    yield table
+            facts.append(("releases", "-".join(found.releases)))
+    yield FittedTable([_column(0, ""), _column(1, "")], facts, style=None)
 
 
-def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
+def definition_page(found: Api | DataDefinition) -> Iterator[FittedTable | Line]:
     """One API or structure, over all its versions."""
     yield from _head(found)
     messages = [("", found.message)] if isinstance(found, DataDefinition) else []
     if isinstance(found, Api):
         releases = groupby(found.versions, key=lambda version: first_release(found.key, version) or "no release")
         known = [f"{Versions(versions[0], versions[-1])} in {name}" for name, [*versions] in releases]
-        yield Text("first released  " + ", ".join(known))
+        yield "first released  " + ", ".join(known)
         messages = [("request", found.definition.request), ("response", found.definition.response)]
     enums: dict[str, None] = {}
     for title, message in messages:
         yield ""
         if title:
-            yield Text(title, style="bold")
+            yield Styled(title, "bold")
         if not message.fields:
-            yield Text("  no fields")
+            yield "  no fields"
             continue
         fields = list(_flat(message.fields))
         enums |= {field.enum: None for _, field in fields if field.enum}
@@ -115,7 +120,7 @@ def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
             [_column(0, "  field"), _column(1, "type"), _column(2, "versions"), _column(3, "")],
             (
                 (
-                    Text("  " * (depth + 1) + field.name),
+                    "  " * (depth + 1) + field.name,
                     _type(field.type, field.array, field.nullable.low <= field.nullable.high),
                     str(field.versions),
                     _notes(field, "" if field.nullable in (field.versions, _NEVER) else f"null in {field.nullable}"),
@@ -129,25 +134,25 @@ def definition_page(found: Api | DataDefinition) -> Iterator[RenderableType]:
 _NEVER = Versions(0, -1)
 
 
-def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Schema]) -> Iterator[RenderableType]:
+def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Schema]) -> Iterator[FittedTable | Line]:
     """One version: its fields in wire order, tagged ones last."""
     name = found.name if isinstance(found, Api) else found.message.name
-    yield Text.assemble((name, "bold"), f"  version {version}")
-    yield Text(found.summary)
+    yield (Styled(name, "bold"), f"  version {version}")
+    yield found.summary
     if isinstance(found, Api):
         release = first_release(found.key, version)
         since = "in no release" if release is None else f"first release {release}"
         stable = "" if release is None or is_stable(found.key, version) else " (never stable)"
-        yield Text(f"{since}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}")
+        yield f"{since}{stable}, {'flexible' if schemas[0].flexible else 'not flexible'}"
     enums: dict[str, None] = {}
     titles = ["request", "response"] if isinstance(found, Api) else [""]
     for title, schema in zip(titles, schemas, strict=True):
         yield ""
         if isinstance(found, Api):
             header = found.request_header(version) if title == "request" else found.response_header(version)
-            yield Text.assemble((title, "bold"), f"  header {header}")
+            yield (Styled(title, "bold"), f"  header {header}")
         if not (schema.root.fields or schema.root.tagged):
-            yield Text("  no fields")
+            yield "  no fields"
             continue
         fields = list(_flat_layout(schema.root))
         enums |= {field.enum: None for _, field in fields if field.enum}
@@ -155,7 +160,7 @@ def version_page(found: Api | DataDefinition, version: int, schemas: Sequence[Sc
             [_column(0, "  field"), _column(1, "type"), _column(2, "")],
             (
                 (
-                    Text("  " * (depth + 1) + field.name),
+                    "  " * (depth + 1) + field.name,
                     _type(field.type, field.array, field.nullable),
                     _notes(field, ""),
                 )
@@ -184,7 +189,7 @@ def _type(name: str, array: bool, nullable: bool) -> str:
     return text + "?" if nullable else text
 
 
-def _notes(field: FieldDefinition | Field, null: str) -> Text:
+def _notes(field: FieldDefinition | Field, null: str) -> Styled:
     notes = [null] if null else []
     if field.tag is not None:
         notes.append(f"tag {field.tag}")
@@ -207,25 +212,23 @@ def _notes(field: FieldDefinition | Field, null: str) -> Text:
         notes.append("whole")
     if field.secret != "no":
         notes.append("secret" if field.secret == "value" else "secret by its name")
-    return Text(", ".join(notes), style="dim")
+    return Styled(", ".join(notes), "dim")
 
 
-def _enums(names: dict[str, None]) -> Iterator[RenderableType]:
+def _enums(names: dict[str, None]) -> Iterator[FittedTable | Line]:
     """The enums that fields refer to, one per line."""
     if not names:
         return
     yield ""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column()
-    table.add_column(overflow="fold")
+    facts: list[tuple[str, str]] = []
     for name in names:
         enum = enum_by_name(name)
         if name == API_KEY:
-            table.add_row(f"enum {name}", "the APIs, as `kafkasniff api` lists them")
+            facts.append((f"enum {name}", "the APIs, as `kafkasniff api` lists them"))
         elif enum is not None:
             values = (v.name if v.text == v.name else f"{v.text} {v.name}" for v in enum.values)
-            table.add_row(f"enum {name}", ", ".join(values))
-    yield table
+            facts.append((f"enum {name}", ", ".join(values)))
+    yield FittedTable([_column(0, ""), _column(1, "")], facts, style=None)
 
 
 def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> FittedTable:
@@ -234,7 +237,7 @@ def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Fitt
     return _table(
         [_column(0, "key", number=True), _column(1, "API"), _column(2, f"versions in {release}"), _column(3, "")],
         (
-            (str(key), Text(name, style="bold"), str(versions), Text(note or "", style="dim"))
+            (str(key), Styled(name, "bold"), str(versions), Styled(note or "", "dim"))
             for (key, name, versions), note in zip(rows, notes, strict=True)
         ),
     )
@@ -256,11 +259,11 @@ _COVERAGE: Final = [
 ]
 
 
-def _coverage_row(found: Api, proofs: Sequence[Proof | None]) -> tuple[str | Text, ...]:
+def _coverage_row(found: Api, proofs: Sequence[Proof | None]) -> tuple[str | Styled, ...]:
     by_version = list(zip(found.versions, proofs, strict=True))
     return (
         str(found.key),
-        Text(found.name, style="bold"),
+        Styled(found.name, "bold"),
         str(len(proofs)),
         str(sum(proof is not None for proof in proofs)),
         version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
@@ -275,3 +278,113 @@ def release_counts(counts: Sequence[PairCount]) -> FittedTable:
     columns = [_column(place, heading, number=True) for place, heading in enumerate(headings, 1)]
     rows = ((since, *map(str, numbers)) for since, *numbers in counts)
     return _table([_column(0, "pairs since"), *columns], rows)
+
+
+def definition_object(found: Api | DataDefinition) -> dict[str, Any]:
+    """Everything in a definition, over all versions."""
+    if isinstance(found, Api):
+        definition = found.definition
+        return {
+            "api_key": found.key,
+            "api": found.name,
+            "former_names": list(found.former_names),
+            "summary": found.summary,
+            "versions": str(definition.versions),
+            "flexible": str(definition.flexible),
+            "listeners": list(found.listeners),
+            "first_releases": {str(version): first_release(found.key, version) for version in found.versions},
+            "removed_in": removed_in(found.key),
+            "headers": {
+                str(version): {"request": found.request_header(version), "response": found.response_header(version)}
+                for version in found.versions
+            },
+            "request": [_definition(field) for field in definition.request.fields],
+            "response": [_definition(field) for field in definition.response.fields],
+        }
+    message = found.message
+    return {
+        "name": message.name,
+        "summary": found.summary,
+        "kind": found.kind,
+        "id": found.id,
+        "versions": str(message.versions),
+        "flexible": str(message.flexible),
+        "fields": [_definition(field) for field in message.fields],
+    }
+
+
+def version_object(found: Api | DataDefinition, version: int, schemas: list[Schema]) -> dict[str, Any]:
+    """One version: its fields in wire order, tagged ones last."""
+    if isinstance(found, Api):
+        request, response = schemas
+        return {
+            "api_key": found.key,
+            "api": found.name,
+            "version": version,
+            "flexible": request.flexible,
+            "first_release": first_release(found.key, version),
+            "request_header": found.request_header(version),
+            "response_header": found.response_header(version),
+            "request": _struct(request.root),
+            "response": _struct(response.root),
+        }
+    (schema,) = schemas
+    return {
+        "name": found.message.name,
+        "version": version,
+        "flexible": schema.flexible,
+        "fields": _struct(schema.root),
+    }
+
+
+def _without_nothing(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _range(versions: Versions) -> str | None:
+    return None if versions.low > versions.high else str(versions)
+
+
+def _definition(field: FieldDefinition) -> dict[str, Any]:
+    inside = [_definition(child) for child in field.fields] if field.type == "struct" else None
+    return _described(field, {"versions": str(field.versions), "nullable": _range(field.nullable)}, inside)
+
+
+def _described(field: FieldDefinition | Field, more: dict[str, Any], inside: list[Any] | None) -> dict[str, Any]:
+    """What fields and their definitions have in common, with what each says in its own way."""
+    return _without_nothing(
+        {
+            "name": field.name,
+            "type": ("[]" if field.array else "") + field.type,
+            **more,
+            "tag": field.tag,
+            "entity": field.entity,
+            "entity_by": _choice(field.entity_by),
+            "enum": field.enum,
+            "default": field.default,
+            "secret": None if field.secret == "no" else field.secret,
+            "payload": True if field.payload or field.type == "records" else None,
+            "nests": field.nests,
+            "unaligned": field.unaligned or None,
+            "whole": field.whole or None,
+            "fields": inside,
+        }
+    )
+
+
+def _choice(choice: EntityChoice | None) -> dict[str, Any] | None:
+    if choice is None:
+        return None
+    return {
+        "field": choice.field,
+        "entities": [{"value": value, "entity": entity} for value, entity in choice.entities],
+    }
+
+
+def _struct(struct: Struct) -> list[dict[str, Any]]:
+    return [_field(field) for field in (*struct.fields, *struct.tagged)]
+
+
+def _field(field: Field) -> dict[str, Any]:
+    inside = None if field.struct is None else _struct(field.struct)
+    return _described(field, {"nullable": field.nullable}, inside)

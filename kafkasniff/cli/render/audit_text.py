@@ -7,8 +7,7 @@ from typing import Final
 
 import msgspec
 
-from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, BetweenBrokers
-from kafkasniff.analysis.upgrades import NewVersions
+from kafkasniff.analysis.audit import Audit, AuditedClient, AuditFinding, BetweenBrokers, NewVersions
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, word, wrapped

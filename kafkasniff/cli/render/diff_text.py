@@ -20,10 +20,9 @@ from kafkasniff.analysis.comparison.answer import (
     Shift,
     Software,
 )
-from kafkasniff.cli.render.rich_text import screen_text
+from kafkasniff.cli.render.tables import screen_text
 from kafkasniff.enrich.hosts import Hosts
-from kafkasniff.report.answer_tables import AnswerTable
-from kafkasniff.report.cells import ReportColumn
+from kafkasniff.report.answer_tables import AnswerTable, ReportColumn
 from kafkasniff.sinks.summaries.phrases import amount, few
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, date_of, duration

@@ -1,9 +1,10 @@
-"""Results of queries as text, JSON lines, CSV or Parquet, batch by batch: a result may be larger than the memory."""
+"""Results of questions and queries as text, JSON lines, CSV or Parquet, batch by batch: they may exceed the memory."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,17 +12,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkasniff.cli.output import UNLIMITED, Output
-from kafkasniff.cli.render.result_table import text_table
+from kafkasniff.cli.render.tables import FittedTable, as_text
+from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import UsageError
+from kafkasniff.report.answer_tables import Cell, ReportColumn
 from kafkasniff.sinks.csv import csv_cell
-from kafkasniff.text.times import rfc3339
+from kafkasniff.sinks.summaries.phrases import amount
+from kafkasniff.text.printable import cut, printable
+from kafkasniff.text.times import duration, rfc3339
 
-__all__ = ["WRITERS", "write_csv", "write_json", "write_parquet", "write_text"]
+__all__ = ["WRITERS", "text_table", "write_csv", "write_json", "write_parquet", "write_text"]
 
 TEXT_ROWS: Final = 4096
 """Rows of a text table: its columns are as wide as these need; more rows follow in another table."""
 GROUP_ROWS: Final = 1 << 16
 """Rows of a row group in Parquet."""
+MAX_CELL: Final = 200
+"""Maximum width of a cell; names on the wire have up to 32,767 characters."""
+_UNITS: Final = {"_us": 1_000, "_ms": 1_000_000}
+"""Suffixes of column names for durations, in nanoseconds."""
 _MAX_INTEGER: Final = 1 << 63
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _NANOSECONDS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1000, "ns": 1}
@@ -84,6 +93,60 @@ WRITERS: Final[Mapping[str, Callable[..., int]]] = {
     "parquet": write_parquet,
 }
 """By the names of formats. Each returns the number of rows."""
+
+
+def text_table(
+    table: pa.Table, *, width: int, coloured: bool, essential: Sequence[str] = (), hosts: Hosts | None = None
+) -> str:
+    """The rows below a line of column names; numbers with units, times in UTC, wire text escaped.
+
+    `essential`: the columns to hide last if the table is too wide, the most useful first; `hosts`: names of addresses.
+    """
+    useful = [*essential, *(name for name in table.schema.names if name not in essential)]
+    columns = [
+        ReportColumn(
+            _heading(field),
+            _shown(field.name),
+            number=pa.types.is_integer(field.type) or pa.types.is_floating(field.type),
+            # A column without values is hidden before any other.
+            level=useful.index(field.name) if table[field.name].null_count < table.num_rows else len(useful),
+            whole=pa.types.is_timestamp(field.type),
+        )
+        for field in table.schema
+    ]
+    rows = FittedTable(columns, table.to_pylist(), style="bold", hosts=hosts)
+    return as_text([rows], width=width, coloured=coloured)
+
+
+def _shown(name: str) -> Cell:
+    return lambda row: _cell_text(name, row[name])
+
+
+def _heading(field: pa.Field) -> str:
+    """The column's name without its unit, which the cells show."""
+    name: str = field.name
+    return name.removesuffix("_us").removesuffix("_ms") if name.endswith(tuple(_UNITS)) else name
+
+
+def _cell_text(name: str, value: Any) -> str:
+    if value is None:
+        return ""
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        case int() | float() if name.endswith(tuple(_UNITS)):
+            return duration(round(value * _UNITS[name[-3:]]))
+        case int() | float() if "bytes" in name.split("_"):
+            return amount(round(value))
+        case float() if name in ("share", "empty_ratio"):
+            return f"{value:.1%}"
+        case float():
+            return f"{value:.4g}" if abs(value) < 1000 else f"{value:.0f}"
+        case list():
+            return cut(", ".join(printable(str(one)) for one in value), MAX_CELL)
+    return cut(printable(str(value)), MAX_CELL)
 
 
 class _Sink:

@@ -1,26 +1,231 @@
-"""The screen of `kafkasniff timing`: shares of the parts per group, and the slowest exchanges."""
+"""The aggregate result of `kafkasniff timing`: groups, the slowest exchanges, and where captures were made."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.overview.answer import EncryptedStats
-from kafkasniff.cli.render.rich_text import screen_text
-from kafkasniff.cli.render.timing_answer import ExchangeGroup, TimingAnswer
-from kafkasniff.cli.render.waterfall import largest, who
-from kafkasniff.model import BROKER_TIMES
-from kafkasniff.report.answer_tables import AnswerTable
-from kafkasniff.report.cells import Cell, ReportColumn
-from kafkasniff.report.overview_columns import ENCRYPTED, ENCRYPTED_TITLE
+from kafkasniff.analysis.overview.connections import Encrypted
+from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
+from kafkasniff.cli.render.tables import screen_text
+from kafkasniff.cli.render.waterfall import exchange_object, largest, who
+from kafkasniff.enrich import Catalog
+from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
+from kafkasniff.native.links import UNKNOWN
+from kafkasniff.packets import Note
+from kafkasniff.report.answer_tables import ENCRYPTED, ENCRYPTED_TITLE, AnswerTable, Cell, ReportColumn
+from kafkasniff.tables.exports.merge import together
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
-from kafkasniff.timing.vantage import DurationRange
+from kafkasniff.timing import PARTS, UNLIMITED, Timed, TimedColumns
+from kafkasniff.timing.exchanges import DurationRange, Vantages
 
 if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
 
-__all__ = ["timing_text"]
+__all__ = ["ExchangeGroup", "Measure", "TimingAnswer", "timing_text"]
+
+ROWS: Final = 1 << 14
+"""Exchanges that are counted together."""
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One part of the time, over the exchanges in which it took any."""
+
+    count: int
+    total_us: int
+    p50_us: int
+    p90_us: int
+    p99_us: int
+    max_us: int
+
+
+class ExchangeGroup(msgspec.Struct, frozen=True):
+    """The exchanges of one API, client, or other dimension."""
+
+    keys: dict[str, Any]
+    exchanges: int
+    timed: int
+    """Exchanges with both messages and their times."""
+    duration: Measure
+    latency: Measure
+    parts: dict[str, Measure]
+    """Parts by name, without those that took no time."""
+    trouble: dict[str, int]
+    """Transport trouble by whose packets and kind, without zero counts."""
+
+
+class TimingAnswer:
+    """Collects exchanges of captures; rows of exports go to `timing` directly."""
+
+    def __init__(self, timing: Timing, *, slowest: int) -> None:
+        self.timing = timing
+        self.no_bodies = 0
+        """Some exports have no bodies, so the waits that requests asked for are unknown."""
+        self.exports = 0
+        self.captured = False
+        """Captures were read."""
+        self.vantages = Vantages()
+        self.loss = ""
+        """What did not fit into the memory budget first."""
+        self.encrypted = Encrypted()
+        """TLS without keys, whose times can only be estimated."""
+        self.logged: dict[str, list[int]] = {}
+        """`BrokerTimes.apis` of all request logs."""
+        self._numbers = Numbers()
+        self._slowest = slowest
+        self._slow: list[Timed] = []
+        """The slowest exchanges, slowest first."""
+        self._batches: list[pa.RecordBatch] = []
+        self._catalog: Catalog | None = None
+
+    @property
+    def by_topic(self) -> bool:
+        """Whether topic names are needed."""
+        return "topic" in self.timing.parameters.by
+
+    def take(self, timed: TimedColumns) -> None:
+        """Add exchanges of captures."""
+        self._batches.append(timed_rows(timed))
+        self.vantages.take(timed)
+        if "connection" in self.timing.parameters.by:
+            ids = timed.subjects.column("connection_id").to_numpy()
+            _, firsts = np.unique(timed.connections, return_index=True)
+            for row in firsts.tolist():
+                self._numbers.note(int(ids[row]), int(timed.connections[row]))
+        self._note_slow(timed)
+        if sum(map(len, self._batches)) >= ROWS:
+            self._count()
+
+    def take_notes(self, notes: Iterable[Note]) -> None:
+        """Add what request logs say of times."""
+        for times in (note.value for note in notes if isinstance(note.value, BrokerTimes)):
+            for api, sums in times.apis.items():
+                before = self.logged.setdefault(api, [0] * len(sums))
+                before[:] = map(operator.add, before, sums)
+
+    def broker_times(self) -> list[dict[str, Any]]:
+        """The broker's own times by API, in request logs: sums, those with the most time first."""
+        fields = ("exchanges", *(f"{name}_us" for name in BROKER_TIMES))
+        rows = ({"api": api, **dict(zip(fields, sums, strict=True))} for api, sums in self.logged.items())
+        return sorted(rows, key=lambda row: (-row["total_us"], row["api"]))
+
+    def _note_slow(self, timed: TimedColumns) -> None:
+        """Keep the slowest exchanges (`Timed.slowness`)."""
+        slow = timed.marks.duration - timed.parts.wait
+        rows = np.flatnonzero(timed.parts.broker != UNKNOWN)
+        if len(self._slow) == self._slowest:
+            rows = rows[slow[rows] >= (self._slow[-1].slowness if self._slow else UNLIMITED)]
+        # Among equally slow ones the first wins.
+        rows = rows[np.lexsort((timed.numbers[rows], -slow[rows]))][: self._slowest]
+        self._slow += map(timed.one, rows.tolist())
+        self._slow.sort(key=lambda one: (-one.slowness, one.exchange.exchange))
+        del self._slow[self._slowest :]
+
+    def _count(self) -> None:
+        if self._batches:
+            self.timing.update(together(self._batches), "timed")
+            self._batches = []
+
+    def close(self, catalog: Catalog) -> None:
+        """End of captures; `catalog`: names learned from them."""
+        self._count()
+        self.captured = True
+        self._catalog = catalog
+
+    @property
+    def slowest(self) -> list[Timed]:
+        """The slowest exchanges, slowest first."""
+        return [self._named(timed) for timed in self._slow]
+
+    def _named(self, timed: Timed) -> Timed:
+        """The same with the number of the broker, which may be known since."""
+        exchange = timed.exchange
+        broker = None if exchange.request is None else exchange.request.broker
+        if self._catalog is None or broker is None:
+            return timed
+        number = self._catalog.broker_id(broker)
+        return msgspec.structs.replace(timed, exchange=msgspec.structs.replace(exchange, broker_id=number))
+
+    def groups(self) -> list[ExchangeGroup]:
+        """Groups, those with the most time first."""
+        return [self._group(row) for row in self.timing.result().to_pylist()]
+
+    def _group(self, row: dict[str, Any]) -> ExchangeGroup:
+        measures = {name: self._measure(row, name) for name in MEASURES}
+        keys = {name: row[name] for name, _ in self.timing.dimensions.fields}
+        if keys.get("broker") is not None and keys["broker_id"] is None:
+            keys["broker_id"] = self._broker_id(keys["broker"])
+        if "connection_id" in keys:
+            keys["connection"] = self._numbers.connection(keys["connection_id"])
+        parts = {name: measures[name] for name in ("transfer", *PARTS, "throttled", "may_wait") if measures[name].count}
+        trouble = {"retransmits": row["retransmits"]}
+        trouble |= {name: row[name] for name in (one.replace("_ns", "_us") for one in TROUBLE)}
+        return ExchangeGroup(
+            keys,
+            row["exchanges"],
+            row["timed"],
+            measures["duration"],
+            measures["latency"],
+            parts,
+            {name: value for name, value in trouble.items() if value},
+        )
+
+    @staticmethod
+    def _measure(row: dict[str, Any], name: str) -> Measure:
+        durations = (row[f"{name}_{one}_us"] for one in ("total", "p50", "p90", "p99", "max"))
+        return Measure(row[f"{name}_count"], *durations)
+
+    def _broker_id(self, broker: str) -> int | None:
+        address, _, port = broker.rpartition(":")
+        if self._catalog is None:
+            return None
+        return self._catalog.broker_id(Endpoint(address.strip("[]"), int(port)))
+
+    def notes(self) -> list[str]:
+        """Caveats that a reader of the result must know."""
+        found = self.timing.notes()
+        if self.exports:
+            found.append(
+                "exports have no times of packets, so think times and network times are unknown (captures have them)"
+            )
+        if self.no_bodies:
+            found.append("exports without bodies: requested waits count as broker time")
+        if self.loss:
+            found.append(self.loss)
+        return found
+
+    def json(self) -> dict[str, Any]:
+        """The result as JSON (docs/timing.md)."""
+        vantages = self.vantages
+        seen = None
+        if self.captured:
+            near: dict[str, int] = {**vantages.counts, "unknown": vantages.unknown}  # type: ignore[dict-item]
+            seen = {
+                "connections": vantages.connections,
+                "near": near,
+                "broker_round_trip": _span_object(vantages.to_broker),
+                "client_round_trip": _span_object(vantages.to_client),
+            }
+        return {
+            "captured": seen,
+            "broker_times": self.broker_times(),
+            "encrypted": self.encrypted.result().to_pylist(),
+            "groups": [msgspec.to_builtins(group) for group in self.groups()],
+            "slowest": [exchange_object(timed) for timed in self.slowest],
+        }
+
+
+def _span_object(span: DurationRange | None) -> dict[str, int] | None:
+    return None if span is None else {"min_us": span.low // 1000, "max_us": span.high // 1000}
+
 
 MAX_ROWS: Final = 60
 """Groups shown; JSON has all."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, printable, word, wrapped
 from kafkasniff.text.times import clock_time, duration, rfc3339
 from kafkasniff.timing import PARTS, ExchangeNetwork, Timed, Trouble
-from kafkasniff.timing.vantage import Unknown, unknown_of
+from kafkasniff.timing.exchanges import Unknown, unknown_of
 
 __all__ = ["exchange_object", "largest", "waterfall", "who"]
 

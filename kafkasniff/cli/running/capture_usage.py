@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.offers import Offers, highest
 from kafkasniff.analysis.partials import Partials, Shape
-from kafkasniff.analysis.questions.versions import ClientVersions
+from kafkasniff.analysis.questions.versions import ClientVersions, Offers, highest
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.messages.message_plan import client_software

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.comparison.answer import SECTIONS, Software
-from kafkasniff.analysis.comparison.family import MIN_EXCHANGES
+from kafkasniff.analysis.comparison.inference import MIN_EXCHANGES
 from kafkasniff.analysis.comparison.side import Side
 from tests.analysis.comparison.traffic import compared, differing, side, traffic
 from tests.analysis.tables import START_NS, batch_of, exchange, partition

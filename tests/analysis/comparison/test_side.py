@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.analysis.comparison import side as module
-from kafkasniff.analysis.comparison.side import Side
-from kafkasniff.analysis.comparison.spans import MAX_SPANS, SPAN, SideSpans, Spanned
+from kafkasniff.analysis.comparison.side import MAX_SPANS, SPAN, Side, SideSpans, Spanned
 from kafkasniff.analysis.partials import Shape
 from tests.analysis.comparison.traffic import side
 from tests.analysis.tables import Row, batch_of, exchange, partition

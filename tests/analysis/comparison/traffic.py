@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafkasniff.analysis.comparison.answer import SECTIONS, ComparisonAnswer
 from kafkasniff.analysis.comparison.compare import compare
-from kafkasniff.analysis.comparison.family import Thresholds
+from kafkasniff.analysis.comparison.inference import Thresholds
 from kafkasniff.analysis.comparison.side import Side
 from tests.analysis.tables import Row, batch_of, exchange, partition
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kafkasniff.analysis.accumulator import Known
 from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.finding import Finding
-from kafkasniff.analysis.known_clusters import Known
 from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange, partition
 
 

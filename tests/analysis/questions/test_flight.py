@@ -10,7 +10,7 @@ import pytest
 
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.follow import RecordWay, Wanted, follow
-from kafkasniff.analysis.follow.wanted import LogPlace
+from kafkasniff.analysis.follow.way import LogPlace
 from tests.analysis.tables import answers, exchange, partition, pick, record
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

@@ -8,8 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.analysis.group_events import EVENT, GROUP_APIS, Event, event_of
-from kafkasniff.analysis.group_history import history, without_repetitions
+from kafkasniff.analysis.group_history import EVENT, GROUP_APIS, Event, event_of, history, without_repetitions
 from tests.analysis.tables import answers, exchange, moment, pick
 
 TOLD = ("generation", "members", "joined", "left", "lost", "cause")

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.sql.database import Database, SqlLimits
+from kafkasniff.analysis.sql.database import SCHEMAS, Database, SqlLimits, schema_views
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import TABLES
 from tests.analysis.exports import write_export
@@ -135,6 +135,46 @@ def test_a_mistake_is_found_before_anything_is_read(query: str, message: str, da
         database.plan(query)
     assert message in str(found.value)
     assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(("schema", "view"), [(schema, view) for schema in SCHEMAS for view in schema_views(schema)])
+def test_views_of_a_schema_have_the_rows_of_a_table(schema: str, view: str, codecs: Path, tmp_path: Path) -> None:
+    export = Export.open(str(codecs))
+    table = "transport" if view in ("conn", "network_activity") else "exchanges"
+    seconds = "floor(ts)" if schema == "zeek" else '"time" // 1000'
+    query = f"SELECT count(*) AS n, min({seconds}) AS first FROM {view}"
+    oracle = f"SELECT count(*) AS n, min(floor(epoch(time))) AS first FROM {table}"
+    found = []
+    for one in (query, oracle):
+        with Database(SqlLimits(str(tmp_path)), schema=schema) as database:
+            assert view in database.types()
+            found.append(rows_of(database, one, export))
+    assert found[0] == found[1]
+    with Database(SqlLimits(str(tmp_path)), ["exchanges"], schema=schema) as database:
+        assert (view in database.schema_views) == (view == "kafka")
+
+
+def test_states_of_connections_as_in_zeek(tmp_path: Path) -> None:
+    """By the definition of conn_state in Zeek's base/protocols/conn."""
+    states = {
+        ("unanswered", None, None): "S0",
+        ("refused", "broker", "rst"): "REJ",
+        ("answered", "client", "fin"): "SF",
+        ("answered", "client", "rst"): "RSTO",
+        ("answered", "broker", "rst"): "RSTR",
+        ("answered", None, None): "S1",
+        (None, "client", "fin"): "OTH",
+    }
+    names = ("opening", "ended_by", "ended_with")
+    nothing = dict.fromkeys(TABLES["transport"].names)
+    rows = [
+        {**nothing, "connection_id": number, "time": 10**15, "time_ns": 10**18, **dict(zip(names, one, strict=True))}
+        for number, one in enumerate(states)
+    ]
+    export = Export.open(str(write_export(tmp_path / "out", exchanges=[], connections=[], transport=rows)))
+    with Database(SqlLimits(str(tmp_path)), schema="zeek") as database:
+        found = rows_of(database, "SELECT conn_state, uid FROM conn ORDER BY uid", export)
+    assert [row["conn_state"] for row in found] == list(states.values())
 
 
 def test_a_value_that_cannot_be_computed(export: Export, database: Database) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from kafkasniff.analysis import distribution, question_names
+from kafkasniff.analysis import percentiles, question_names
 from kafkasniff.cli.environment import Exit
 from tests.analysis.exports import write_export
 from tests.analysis.tables import connection, exchange, partition, record
@@ -49,7 +49,7 @@ def test_a_span_of_time(folder: Path) -> None:
 
 
 def test_what_memory_bounds_leave_out_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(distribution, "MAX_BUCKETS", 1)
+    monkeypatch.setattr(percentiles, "MAX_BUCKETS", 1)
     result = kafkasniff("analyze", "slow-brokers", folder, "-q")
     assert result.code == Exit.UNAVAILABLE
     assert "slow-brokers: the answer is incomplete: 11 exchanges of the smallest groups are missing" in result.err

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from kafkasniff.cli.render.api_objects import definition_object
-from kafkasniff.cli.render.api_tables import definition_page
-from kafkasniff.cli.render.rich_text import as_text
+from kafkasniff.cli.render.api_tables import definition_object, definition_page
+from kafkasniff.cli.render.tables import as_text
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.schema.definition import Field, FieldDefinition, Struct
 from kafkasniff.kafka.schema.definition_parser import parse_data

@@ -1,4 +1,4 @@
-"""Who connects as whom, from rows of the table `connections`."""
+"""Who connects as whom: transport, authentication and authorization, from rows of the table `connections`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import NO_BODY, WantedBodies
 from kafkasniff.errors import UsageError
 
-__all__ = ["SecurityView", "security_findings"]
+__all__ = ["ClientIdentity", "SecurityView", "security_findings"]
 
 
 class SecurityView(Accumulator[Parameters]):
     """Clients, principals, transport and certificates of connections."""
 
     name: ClassVar[str] = "security"
-    summary: ClassVar[str] = "Who connects as whom."
     bodies: ClassVar[WantedBodies] = NO_BODY
 
     def reads(self) -> Mapping[str, TableReading]:

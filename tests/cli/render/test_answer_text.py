@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.detectors import Evidence, Finding
-from kafkasniff.cli.render.check_text import SHOWN, check_text
+from kafkasniff.cli.render.answer_text import SHOWN, check_text
 
 NOON = 1_795_003_200 * 10**9
 
