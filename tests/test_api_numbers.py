@@ -32,7 +32,7 @@ ALLOWED = {
     "tables/rows/logins.py": "authentication is these APIs",
     "analysis/questions/versions.py": NEGOTIATION,
     "cli/running/capture_usage.py": NEGOTIATION,
-    "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",
+    "live/traffic.py": "lag is a question about commits and Fetch, answered during the capture",
     "otlp/spans.py": "OpenTelemetry's types of operations: send, receive, settle",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
     "capture/formats/log_segment.py": "a segment's batches become Fetch responses",

@@ -13,8 +13,18 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, ViewColumn, number, time_text
-from kafkasniff.live.found import chosen_lines, findings_line
-from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, fitting, one_line, table_lines
+from kafkasniff.live.lines import (
+    GAP,
+    Cell,
+    Head,
+    beside,
+    chosen_lines,
+    exactly,
+    findings_line,
+    fitting,
+    one_line,
+    table_lines,
+)
 from kafkasniff.live.snapshot import ConnectionDetail, Findings, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.state import KEYS, ViewState
 from kafkasniff.sinks.summaries.phrases import amount

@@ -10,11 +10,21 @@ import msgspec
 
 from kafkasniff.kafka.connection.waits import long_poll_apis, role_of
 from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
-from kafkasniff.live.lag import GroupLags
-from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.rows import QUANTILES, api_name, live_row, recent_row, waiting_row
-from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LagRow, LiveRow, Recent, Snapshot
-from kafkasniff.live.traffic import PRODUCED, topic_traffic
+from kafkasniff.live.snapshot import (
+    QUANTILES,
+    ConnectionDetail,
+    ErrorRow,
+    Findings,
+    LagRow,
+    LiveRow,
+    Recent,
+    Snapshot,
+    api_name,
+    live_row,
+    recent_row,
+    waiting_row,
+)
+from kafkasniff.live.traffic import PRODUCED, GroupLags, OpenRequests, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 
 __all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel"]

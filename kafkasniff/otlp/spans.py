@@ -25,7 +25,7 @@ from kafkasniff.kafka.apis.named_apis import (
 )
 from kafkasniff.kafka.apis.record_fields import each_records, record_fields
 from kafkasniff.kafka.record_facts.trace_ids import TRACE_HEADERS, span_context
-from kafkasniff.live.rows import api_name
+from kafkasniff.live.snapshot import api_name
 from kafkasniff.live.traffic import topic_traffic
 from kafkasniff.model import Exchange, Message
 from kafkasniff.text.printable import printable

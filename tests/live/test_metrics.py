@@ -17,8 +17,8 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.live import lag
 from kafkasniff.live import metrics as module
-from kafkasniff.live.lag import GroupLag, GroupLags
 from kafkasniff.live.metrics import LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
+from kafkasniff.live.traffic import GroupLag, GroupLags
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live import outstanding, top
+from kafkasniff.live import top, traffic
 from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
-from kafkasniff.live.outstanding import OpenRequests
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
-from kafkasniff.live.traffic import topic_traffic
+from kafkasniff.live.traffic import OpenRequests, topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.tcp.packets import PacketBatch
 from tests.craft.batches import batch
@@ -225,7 +224,7 @@ def test_a_full_table_counts_newcomers_together() -> None:
 
 
 def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
+    monkeypatch.setattr(traffic, "MAX_OUTSTANDING", 3)
     talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
     requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
     for request in requests:

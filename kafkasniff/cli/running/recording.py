@@ -22,7 +22,7 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from kafkasniff.capture.formats.raw import Interface
     from kafkasniff.live.findings import LiveFindings
-    from kafkasniff.live.recorder import FlightRecorder
+    from kafkasniff.live.packet_filter import FlightRecorder
     from kafkasniff.tcp.packets import PacketBatch
 
 __all__ = ["Recording", "recorder_options", "take_recording"]
@@ -117,7 +117,7 @@ class Recording:
     def recorder(self, interfaces: Sequence[Interface], size: int, bpf: str | None) -> FlightRecorder:
         """The memory for packets, of this many bytes."""
         from kafkasniff.capture.write.pcapng_writer import section
-        from kafkasniff.live.recorder import FlightRecorder
+        from kafkasniff.live.packet_filter import FlightRecorder
 
         self._recorder = FlightRecorder(section(interfaces, bpf=bpf), self.seconds, size)
         return self._recorder

@@ -16,7 +16,7 @@ import pytest
 
 from kafkasniff.capture.write.pcapng_writer import WrittenBlocks
 from kafkasniff.cli.environment import Exit
-from kafkasniff.live.recorder import FlightRecorder
+from kafkasniff.live.packet_filter import FlightRecorder
 from tests.cli.console import kafkasniff
 from tests.cli.person import PATIENCE
 from tests.cli.real_live import STAYS, exchange, until_it_captures
