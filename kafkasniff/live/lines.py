@@ -25,6 +25,7 @@ __all__ = [
     "findings_line",
     "fitting",
     "one_line",
+    "sparkline",
     "table_lines",
 ]
 
@@ -52,6 +53,16 @@ def one_line(text: Text, width: int) -> Text:
     text.no_wrap = True
     text.truncate(width, overflow="ellipsis")
     return text
+
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[int], width: int) -> str:
+    """The latest values as bars, the greatest as the highest one; 0 is the lowest bar alone."""
+    shown = values[-width:]
+    most = max(shown, default=0)
+    return "".join(BARS[0] if value <= 0 else BARS[1 + value * (len(BARS) - 2) // most] for value in shown)
 
 
 def exactly(lines: Sequence[Text], height: int) -> list[Text]:
