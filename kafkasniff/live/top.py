@@ -28,7 +28,15 @@ from kafkasniff.live.snapshot import (
     trend_of,
     waiting_row,
 )
-from kafkasniff.live.traffic import MAX_OUTSTANDING, PRODUCED, GroupLags, OpenRequests, TopicTraffic, topic_traffic
+from kafkasniff.live.traffic import (
+    MAX_OUTSTANDING,
+    PRODUCED,
+    ClientGroups,
+    GroupLags,
+    OpenRequests,
+    TopicTraffic,
+    topic_traffic,
+)
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.text.printable import printable
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
@@ -124,8 +132,7 @@ class TopModel:
         self._latest: deque[Recent] = deque(maxlen=MAX_EXCHANGES)
         self._named: dict[int, tuple[str, tuple[TopicTraffic, ...]]] = {}
         """By exchange that is not over: name of its API, and the traffic of its topics."""
-        self._groups: dict[tuple[str | bytes | None, str], str] = {}
-        """Group by client."""
+        self._groups = ClientGroups()
         self._lag_trends: dict[tuple[str, str, int], deque[tuple[int, int]]] = {}
         """(slot, lag) of partitions of groups, at most one per slot."""
         self._without_response = 0
@@ -279,7 +286,7 @@ class TopModel:
             ends = entry.client, entry.broker
         else:
             ends = ("", "") if known is None else (str(known.client or ""), str(known.broker or ""))
-        recent = recent_row(exchange, name, ends, topics, self._group(exchange.request))
+        recent = recent_row(exchange, name, ends, topics, self._groups.of(exchange.request))
         self._latest.append(recent)
         if entry is not None:
             entry.recent.append(recent)
@@ -294,20 +301,6 @@ class TopModel:
                 self._named[number] = before[0], (*before[1], *carried)
         elif len(self._named) < MAX_OUTSTANDING:
             self._named[number] = name, tuple(carried)
-
-    def _group(self, request: Message | None) -> str:
-        """The group of a request, or else the last one of its client; empty if unknown. Hot."""
-        if request is None or request.client is None:
-            return ""
-        client = request.client_id, request.client.address
-        body = request.body
-        group = None if body is None else body.get("group_id")
-        if not isinstance(group, str) or not group:
-            return self._groups.get(client, "")
-        if client not in self._groups and len(self._groups) >= MAX_CLIENTS:
-            del self._groups[next(iter(self._groups))]
-        self._groups[client] = group
-        return group
 
     def _problem(self, problem: Problem, connection: int | None) -> None:
         entry = self._problems.get(problem.kind)

@@ -25,6 +25,7 @@ __all__ = [
     "MAX_ENDS",
     "MAX_OUTSTANDING",
     "PRODUCED",
+    "ClientGroups",
     "GroupLag",
     "GroupLags",
     "OpenRequests",
@@ -141,6 +142,8 @@ def _count(place: _CountedStruct, struct: dict[str, Any], into: _Counts | None, 
 
 MAX_COMMITS: Final = 1 << 12
 """Partitions of groups whose committed offsets are kept; each is a row or a time series."""
+MAX_CONSUMERS: Final = 1 << 12
+"""Consumers whose group is kept; those first seen are forgotten."""
 MAX_ENDS: Final = 1 << 14
 """Partitions whose ends are kept."""
 
@@ -162,6 +165,36 @@ class GroupLag(NamedTuple):
     def lag(self) -> int:
         """Records from the one to the other; 0 if the end is older than the commit."""
         return max(self.end - self.committed, 0)
+
+
+class ClientGroups:
+    """The group of a consumer, which its commits and heartbeats name, and its Fetch requests do not.
+
+    A consumer is a client id at an address. If it named several groups, which one it fetches for is unknown.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str | bytes | None, str], str] = {}
+
+    def of(self, request: Message | None) -> str:
+        """The group that a request names, or whose member fetches; empty if unknown. Hot: once per exchange."""
+        if request is None:
+            return ""
+        named = None if request.body is None else request.body.get("group_id")
+        group = named if isinstance(named, str) else ""
+        if request.client is None or not (group or request.api_key == FETCH):
+            return group
+        client = request.client_id, request.client.address
+        known = self._groups.get(client)
+        if not group:
+            return known or ""
+        if known is None:
+            if len(self._groups) >= MAX_CONSUMERS:
+                del self._groups[next(iter(self._groups))]
+            self._groups[client] = group
+        elif known != group:
+            self._groups[client] = ""
+        return group
 
 
 class GroupLags:

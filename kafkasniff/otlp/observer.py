@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from opentelemetry.sdk.metrics.export import MetricsData
 
 from kafkasniff.live.metrics import Metrics
+from kafkasniff.live.traffic import ClientGroups
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.otlp.delivery import Delivery, Exporter
 from kafkasniff.otlp.measurements import metrics_data
@@ -29,13 +30,14 @@ class SpanObserver:
         self._payload = payload
         self._live = live
         self._resource = observer()
+        self._groups = ClientGroups()
         self._start_ns = self._latest_ns = time.time_ns() if live else 0
 
     def take(self, event: Message | SaslToken | Exchange | Problem | Connection) -> None:
         """Observe one event. Hot."""
         if type(event) is not Exchange:
             return
-        span = span_of(event, self._resource, payload=self._payload)
+        span = span_of(event, self._resource, group=self._groups.of(event.request), payload=self._payload)
         if span is None or span.start_time is None or span.end_time is None:
             self.without += 1
             return

@@ -58,8 +58,10 @@ def observer() -> Resource:
     return given.merge(Resource({"service.version": kafkasniff.__version__}))
 
 
-def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> ReadableSpan | None:
-    """The span of an exchange; None without a request or without times. `payload`: record headers may be used.
+def span_of(exchange: Exchange, resource: Resource, *, group: str = "", payload: bool = True) -> ReadableSpan | None:
+    """The span of an exchange; None without a request or without times.
+
+    `group`: what the request belongs to; `payload`: record headers may be used.
 
     It links to each span that a record's header names. If there is just one, it is also its parent.
     """
@@ -78,7 +80,7 @@ def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> 
         is_remote=False,
         trace_flags=TraceFlags(TraceFlags.SAMPLED),
     )
-    attributes, topics = _attributes(exchange, request)
+    attributes, topics = _attributes(exchange, request, group)
     error = _error(exchange)
     if error is not None:
         attributes["error.type"] = error[0]
@@ -100,7 +102,7 @@ def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> 
     )
 
 
-def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | int], list[str]]:
+def _attributes(exchange: Exchange, request: Message, group: str) -> tuple[dict[str, str | int], list[str]]:
     """The attributes, and the topics."""
     api = api_name(request)
     found: dict[str, str | int] = {"messaging.system": "kafka", "messaging.operation.name": api}
@@ -116,8 +118,7 @@ def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | i
         found["messaging.batch.message_count"] = records
     if request.client_id:
         found["messaging.client.id"] = _text(request.client_id)
-    group = (request.body or {}).get("group_id")
-    if isinstance(group, str) and group:
+    if group:
         found["messaging.consumer.group.name"] = _text(group)
     if request.broker is not None:
         found |= {"server.address": request.broker.address, "server.port": request.broker.port}
