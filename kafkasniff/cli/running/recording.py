@@ -53,20 +53,26 @@ def recorder_options(command: Command) -> Command:
             click.option(
                 "--on",
                 type=click.Choice([*SEVERITIES, NEVER]),
-                help="How severe a finding has to be to write a case [default: error]; never: SIGUSR1 alone.",
+                help="Severity of findings for cases, --exec and --webhook [default: error]; never: only SIGUSR1.",
             ),
         ],
     )
 
 
-def take_recording(options: dict[str, Any], seconds_of: Callable[[str | None], float | None]) -> Recording | None:
-    """The recorder of the options, which are removed from `options`; None without `--recorder`. Raises UsageError."""
+def take_recording(
+    options: dict[str, Any], seconds_of: Callable[[str | None], float | None], *, notifies: bool = False
+) -> Recording | None:
+    """The recorder of the options, which are removed from `options`; None without `--recorder`. Raises UsageError.
+
+    `notifies`: `--on` is for others, too.
+    """
     seconds = seconds_of(options.pop("recorder"))
     folder, on = options.pop("cases"), options.pop("on")
     if seconds is None:
-        for name, given in (("--cases", folder), ("--on", on)):
-            if given is not None:
-                raise UsageError(f"{name} needs --recorder DURATION")
+        if folder is not None:
+            raise UsageError("--cases needs --recorder DURATION")
+        if on is not None and not notifies:
+            raise UsageError("--on needs --recorder, --exec or --webhook")
         return None
     if seconds < MIN_SECONDS:
         raise UsageError(f"--recorder: at least {MIN_SECONDS:g} s")

@@ -94,7 +94,7 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     ("options", "message"),
     [
         (("--cases", "x"), "--cases needs --recorder DURATION"),
-        (("--on", "error"), "--on needs --recorder DURATION"),
+        (("--on", "error"), "--on needs --recorder, --exec or --webhook"),
         (("--recorder", "10ms"), "--recorder: at least 1 s"),
         (("--recorder", "5m", "--write", "x"), "--recorder and --write cannot be combined"),
     ],
