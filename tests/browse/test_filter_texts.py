@@ -1,12 +1,17 @@
-"""Filters made from a cell of the list."""
+"""Filter expressions: from a cell, completed, saved."""
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
+
 import pytest
 
-from kafkasniff.browse.conditions import added, condition
+from kafkasniff.browse import filter_texts as module
+from kafkasniff.browse.filter_texts import SavedFilters, added, completed, condition, filters_file
 from kafkasniff.browse.index import Row
-from kafkasniff.browse.list_columns import LIST_COLUMNS
+from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
+from kafkasniff.errors import OutputError
 from tests.browse.opened import capture, fill, rows_of
 
 
@@ -80,3 +85,89 @@ def test_conditions_are_added() -> None:
     assert added("", "has topic") == "has topic"
     assert added("acks == 0 or has topic", "partition == 3") == "(acks == 0 or has topic) and partition == 3"
     assert added("acks == 0", "has topic || has group_id") == "acks == 0 and (has topic || has group_id)"
+
+
+SEEN = {
+    "api": ["Fetch v4", "Fetch v18", "FindCoordinator v4"],
+    "client": ["10.0.0.5:4000"],
+    "broker": ["10.0.0.9:9092"],
+    "error": ["unanswered", "UNKNOWN_TOPIC_OR_PARTITION", "error 999"],
+    "subject": ["", "orders", "orders-dlq", '"two words"', "long… +300"],
+}
+
+
+CASES = [
+    ("", None),
+    ("lat", "latency_ms"),
+    ("latency_ms", None),
+    ("not (gro", "not (group"),
+    ("acks == 0 and top", "acks == 0 and topic"),
+    ("nonsense", None),
+    ("api ==", 'api =="Fetch"'),
+    ('api == "Fi', 'api == "FindCoordinator"'),
+    ('api == "fi', None),
+    ('api == "Fetch"', None),
+    ('topic == "ord', 'topic == "orders"'),
+    ('topic == "orders-', 'topic == "orders-dlq"'),
+    ('topic == "two', None),
+    ('topic == "long', None),
+    ('host in ("10.0.0.5:4000", "10.0.0.9', 'host in ("10.0.0.5:4000", "10.0.0.9:9092"'),
+    ('topic startswith "', 'topic startswith "orders"'),
+    ('acks == "', None),
+    ('error == "', 'error == "UNKNOWN_TOPIC_OR_PARTITION"'),
+    ('error == "un', None),
+]
+
+
+def test_completed() -> None:
+    for expression, whole in CASES:
+        assert completed(expression, lambda column: SEEN.get(column, [])) == whole, expression
+
+
+def test_they_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config" / "filters"
+    saved = SavedFilters(path)
+    for expression in ("acks == 0", "has topic", "acks == 0"):
+        saved.save(expression)
+    assert SavedFilters(path).expressions == saved.expressions == ["has topic", "acks == 0"]
+    monkeypatch.setattr(module, "MAX_SAVED", 1)
+    assert SavedFilters(path).expressions == ["acks == 0"]
+    without_file = SavedFilters()
+    without_file.save("has topic")
+    assert without_file.expressions == ["has topic"]
+
+
+def test_only_the_user_reads_them_and_no_link_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "config" / "filters"
+    other = tmp_path / "other"
+    other.write_text("untouched")
+    path.parent.mkdir()
+    for name in ("filters", "filters.new"):
+        path.with_name(name).symlink_to(other)
+    saved = SavedFilters(path)
+    saved.save('record.value ~ "alice"')
+    assert other.read_text() == "untouched"
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    assert SavedFilters(path).expressions == saved.expressions == ["untouched", 'record.value ~ "alice"']
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(module.os, "replace", fail)
+    with pytest.raises(OutputError, match="saved filters: disk full"):
+        saved.save("acks == 0")
+    assert sorted(one.name for one in path.parent.iterdir()) == ["filters", "filters.new"]
+
+
+def test_what_cannot_be_read_or_written_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="saved filters"):
+        SavedFilters(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="saved filters"):
+        SavedFilters(tmp_path / "file" / "filters")
+
+
+def test_place() -> None:
+    assert filters_file({"HOME": "/home/a"}) == Path("/home/a/.config/kafkasniff/filters")
+    assert filters_file({"HOME": "/home/a", "XDG_CONFIG_HOME": "/x"}) == Path("/x/kafkasniff/filters")
+    assert filters_file({}) is None
