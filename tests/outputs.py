@@ -16,9 +16,9 @@ from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
-from tests.live.scenes import drawn
+from tests.live.scenes import drawn, opened
 
-VIEWS = (*(ViewState(table=table) for table in range(6)), ViewState(focus=1))
+VIEWS = (*(ViewState(table=table) for table in range(6)), opened(("connection", 1)))
 
 
 def leaves(value: Any) -> Iterator[bytes]:

@@ -31,7 +31,7 @@ ALLOWED = {
     "analysis/questions/versions.py": NEGOTIATION,
     "tables/rows/logins.py": "authentication is these APIs",
     "cli/running/capture_usage.py": NEGOTIATION,
-    "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",
+    "live/traffic.py": "lag is a question about commits and Fetch, answered during the capture",
     "otlp/spans.py": "OpenTelemetry's types of operations: send, receive, settle",
     "kafka/embedded/internal_topics.py": "no API: a type of records with the name of one",
     "capture/formats/broker_files.py": "a segment's batches become Fetch responses",

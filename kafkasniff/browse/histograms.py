@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.row_facts import UNKNOWN
+from kafkasniff.browse.packed_columns import UNKNOWN
 from kafkasniff.text.times import rfc3339
 
 __all__ = ["Bin", "Brush", "latency_bins", "time_bins"]

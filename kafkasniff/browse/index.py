@@ -13,8 +13,20 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from kafkasniff.browse.packed_columns import PackedColumn, in_one_block, order_of, pack, sort_keys
-from kafkasniff.browse.row_facts import MISSING, NUMBERS, TEXTS, UNKNOWN, Block, column_block, exchange_row
+from kafkasniff.browse.packed_columns import (
+    MISSING,
+    NUMBERS,
+    TEXTS,
+    UNKNOWN,
+    Block,
+    PackedColumn,
+    column_block,
+    exchange_row,
+    in_one_block,
+    order_of,
+    pack,
+    sort_keys,
+)
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Endpoint, Exchange

@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from kafkasniff.live.snapshot import ErrorRow, FindingRow, LagRow, LiveRow, Snapshot, Waiting
+from kafkasniff.live.lines import sparkline
+from kafkasniff.live.snapshot import PROBLEM, ErrorRow, FindingRow, LagRow, LiveRow, Recent, Snapshot, Step, Waiting
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
-from kafkasniff.text.times import duration
+from kafkasniff.text.times import clock_time, duration
 
-__all__ = ["FINDINGS_TABLE", "TABLES", "TableOf", "ViewColumn", "identity", "number", "sorted_rows", "time_text"]
+__all__ = [
+    "EXCHANGES_TABLE",
+    "FINDINGS_TABLE",
+    "TABLES",
+    "WAITING_TABLE",
+    "TableOf",
+    "ViewColumn",
+    "identity",
+    "number",
+    "sorted_rows",
+    "time_text",
+]
 
+TREND_WIDTH: Final = 12
+MAX_LISTED: Final = 200
+"""Maximum number of exchanges that a table lists: the latest ones."""
 MAX_NAME: Final = 60
 """Maximum number of characters of a name from the wire; the column cuts it further."""
 _ROOM: Final = 94
 _WIDE: Final = 110
+_WIDER: Final = 140
 """Table widths from which on there is room for one more column, and for more."""
 
 
@@ -44,6 +60,12 @@ class TableOf(NamedTuple):
     columns: tuple[ViewColumn, ...]
     sort: int
     """The column that it is initially sorted by."""
+    step: Callable[[Any], Step | None]
+    """What a row stands for; None: nothing to open."""
+    opens: int
+    """Index of the table that is shown of it first."""
+    enter: str
+    """What Enter opens."""
     short: str = ""
     """Its title where there is little room."""
 
@@ -79,6 +101,8 @@ def time_text(microseconds: int | None) -> str:
 
 def identity(row: Any) -> tuple[object, ...]:
     """Identity of a row, independent of sorting."""
+    if isinstance(row, Recent):
+        return (row.exchange, row.connection)
     if isinstance(row, Waiting):
         return (row.exchange, row.connection, row.api, row.correlation_id)
     if isinstance(row, ErrorRow):
@@ -88,6 +112,33 @@ def identity(row: Any) -> tuple[object, ...]:
     if isinstance(row, LagRow):
         return (row.group, row.topic, row.partition)
     return (row.name, row.client, row.connection)
+
+
+def _step(kind: str) -> Callable[[Any], Step | None]:
+    """A step to what a row of this kind has the name of."""
+
+    def of(row: Any) -> Step | None:
+        return None if _is_other(row) else Step(kind, row.name, word(row.name, MAX_NAME))
+
+    return of
+
+
+def _client(row: LiveRow) -> Step | None:
+    label = f"{word(row.name, MAX_NAME)} at {row.client}"
+    return None if _is_other(row) else Step("client", (row.name, row.client), label)
+
+
+def _connection(row: Any) -> Step | None:
+    number = row.connection
+    return None if number is None else Step("connection", number, str(number))
+
+
+def _finding(row: FindingRow) -> Step:
+    if row.severity == PROBLEM:
+        about = row.title, row.meaning, *filter(None, (row.advice,))
+    else:
+        about = row.title, row.meaning, f"Try: {row.advice}"
+    return Step("problem" if row.severity == PROBLEM else "finding", frozenset(row.connections), row.detector, about)
 
 
 def sorted_rows(table: TableOf, snapshot: Snapshot, sort: int, *, reverse: bool) -> list[Any]:
@@ -113,7 +164,18 @@ def _bytes(value: float) -> str:
     return "0" if value < 0.5 else amount(round(value))
 
 
-def _version(row: Waiting) -> str:
+def _about(row: Recent) -> str:
+    """Its group and topics."""
+    names = dict.fromkeys([*([row.group] if row.group else []), *(traffic.topic for traffic in row.topics)])
+    return ", ".join(word(name, MAX_NAME) for name in names)
+
+
+def _result(row: Recent) -> str:
+    ended = row.status.replace("_", " ")
+    return ", ".join(row.errors) or ended
+
+
+def _version(row: Waiting | Recent) -> str:
     return row.api if row.api_version is None else f"{row.api} v{row.api_version}"
 
 
@@ -127,6 +189,7 @@ _PRODUCED: Final = ViewColumn(
 _FETCHED: Final = ViewColumn("fetch rec/s", lambda row: number(row.fetched), lambda row: row.fetched, from_width=_WIDE)
 _MEAN: Final = ViewColumn("mean", lambda row: time_text(row.mean), lambda row: -1 if row.mean is None else row.mean)
 _SLOWEST: Final = ViewColumn("max", lambda row: time_text(row.slowest), lambda row: row.slowest or 0)
+_TREND: Final = ViewColumn("last minute", lambda row: sparkline(row.trend.requests[:-1], TREND_WIDTH), from_width=_ROOM)
 _TOTAL: Final = ViewColumn("requests", lambda row: number(row.total), lambda row: row.total)
 
 APIS: Final = TableOf(
@@ -138,14 +201,19 @@ APIS: Final = TableOf(
         _ERRORS,
         ViewColumn("p50", lambda row: time_text(row.p50), lambda row: -1 if row.p50 is None else row.p50),
         ViewColumn("p99", lambda row: time_text(row.p99), lambda row: -1 if row.p99 is None else row.p99),
+        ViewColumn("polls", lambda row: time_text(row.wait), lambda row: -1 if row.wait is None else row.wait),
         _SENT,
         _RECEIVED,
         _TOTAL,
+        _TREND,
         ViewColumn(
             "errors", lambda row: number(row.total_errors), lambda row: row.total_errors, from_width=_WIDE, alarm=True
         ),
     ),
     1,
+    _step("API"),
+    2,
+    "this API",
 )
 ERRORS: Final = TableOf(
     "errors",
@@ -157,6 +225,10 @@ ERRORS: Final = TableOf(
         ViewColumn("of the API's", lambda row: f"{row.share:.1%}", lambda row: row.share),
     ),
     2,
+    lambda row: Step("error", (row.api, row.error), row.error),
+    9,
+    "its exchanges",
+    "errs",
 )
 CLIENTS: Final = TableOf(
     "clients",
@@ -170,10 +242,14 @@ CLIENTS: Final = TableOf(
         _SLOWEST,
         _SENT,
         _RECEIVED,
+        _TREND,
         _PRODUCED,
         _FETCHED,
     ),
     2,
+    _client,
+    0,
+    "this client",
 )
 BROKERS: Final = TableOf(
     "brokers",
@@ -189,10 +265,14 @@ BROKERS: Final = TableOf(
         _SLOWEST,
         _SENT._replace(title="recv/s"),
         _RECEIVED._replace(title="sent/s"),
+        _TREND,
         _PRODUCED,
         _FETCHED,
     ),
     1,
+    _step("broker"),
+    2,
+    "this broker",
 )
 LAG: Final = TableOf(
     "lag",
@@ -204,8 +284,12 @@ LAG: Final = TableOf(
         ViewColumn("lag", lambda row: number(row.lag), lambda row: row.lag),
         ViewColumn("committed", lambda row: f"{row.committed:,}", lambda row: row.committed),
         ViewColumn("end", lambda row: f"{row.end:,}", lambda row: row.end, from_width=_ROOM),
+        ViewColumn("last 30 s", lambda row: sparkline(row.trend, TREND_WIDTH), from_width=_ROOM),
     ),
     3,
+    lambda row: Step("group", row.group, word(row.group, MAX_NAME)),
+    2,
+    "this group",
 )
 TOPICS: Final = TableOf(
     "topics",
@@ -218,8 +302,12 @@ TOPICS: Final = TableOf(
         ViewColumn("fetch B/s", lambda row: _bytes(row.received), lambda row: row.received),
         _ERRORS,
         ViewColumn("messages", lambda row: number(row.total), lambda row: row.total, from_width=_WIDE),
+        _TREND,
     ),
     3,
+    _step("topic"),
+    2,
+    "this topic",
 )
 CONNECTIONS: Final = TableOf(
     "connections",
@@ -240,7 +328,13 @@ CONNECTIONS: Final = TableOf(
         ViewColumn("", lambda row: "" if row.open else "over"),
     ),
     4,
+    _connection,
+    4,
+    "this connection",
     "conns",
+)
+_CLIENT_ID: Final = ViewColumn(
+    "client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True
 )
 WAITING: Final = TableOf(
     "waiting",
@@ -250,19 +344,21 @@ WAITING: Final = TableOf(
         ViewColumn("request", _version, _version),
         ViewColumn("#", lambda row: f"#{row.exchange}"),
         ViewColumn("corr", lambda row: str(row.correlation_id)),
-        ViewColumn(
-            "client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True
-        ),
+        _CLIENT_ID,
         ViewColumn("client", lambda row: row.client, lambda row: row.client),
         ViewColumn("broker", lambda row: row.broker, lambda row: row.broker, from_width=_ROOM),
         ViewColumn("conn", lambda row: str(row.connection)),
     ),
     0,
+    _connection,
+    4,
+    "its connection",
+    "wait",
 )
-_SEVERITIES: Final = {"error": 2, "warning": 1}
+_SEVERITIES: Final = {"error": 3, "warning": 2, "note": 1}
 FINDINGS: Final = TableOf(
     "findings",
-    lambda snapshot: () if snapshot.findings is None else snapshot.findings.rows,
+    lambda snapshot: (*(() if snapshot.findings is None else snapshot.findings.rows), *snapshot.problem_rows),
     (
         ViewColumn(
             "severity",
@@ -275,6 +371,39 @@ FINDINGS: Final = TableOf(
         ViewColumn("detector", lambda row: row.detector, lambda row: row.detector, from_width=_WIDE),
     ),
     0,
+    _finding,
+    9,
+    "what shows it",
+    "finds",
 )
-TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, BROKERS, LAG, FINDINGS)
+EXCHANGES: Final = TableOf(
+    "exchanges",
+    lambda snapshot: snapshot.exchanges[-MAX_LISTED:],
+    (
+        ViewColumn("time", lambda row: "" if row.time_ns is None else clock_time(row.time_ns)[:12]),
+        ViewColumn("#", lambda row: f"#{row.exchange}", lambda row: row.exchange),
+        ViewColumn("request", _version, _version),
+        ViewColumn(
+            "client id", lambda row: word(row.client_id, MAX_NAME), lambda row: str(row.client_id), flexible=True
+        ),
+        ViewColumn("about", _about, _about, flexible=True, from_width=_ROOM),
+        ViewColumn(
+            "latency",
+            lambda row: "-" if row.latency_ns is None else duration(row.latency_ns),
+            lambda row: -1 if row.latency_ns is None else row.latency_ns,
+        ),
+        ViewColumn("sent", lambda row: amount(row.sent), lambda row: row.sent, from_width=_WIDE),
+        ViewColumn("received", lambda row: amount(row.received), lambda row: row.received, from_width=_WIDE),
+        ViewColumn("broker", lambda row: row.broker, lambda row: row.broker, from_width=_WIDER),
+        ViewColumn("result", _result, _result, flexible=True, style=lambda row: "red" if row.errors else "dim"),
+    ),
+    1,
+    _connection,
+    4,
+    "its connection",
+    "exch",
+)
+TABLES: Final = (APIS, ERRORS, CLIENTS, TOPICS, CONNECTIONS, WAITING, BROKERS, LAG, FINDINGS, EXCHANGES)
+WAITING_TABLE: Final = TABLES.index(WAITING)
+EXCHANGES_TABLE: Final = TABLES.index(EXCHANGES)
 FINDINGS_TABLE: Final = TABLES.index(FINDINGS)

@@ -6,6 +6,7 @@ counted in the buckets of `analysis.percentiles`, so any slots merge exactly.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
@@ -13,11 +14,22 @@ import numpy as np
 
 from kafkasniff.analysis.percentiles import percentiles
 
-__all__ = ["SLOT_NS", "WINDOW_SLOTS", "BoundedTable", "Counts", "Entry", "latency_bucket", "latency_quantiles"]
+__all__ = [
+    "SLOT_NS",
+    "TREND_SLOTS",
+    "WINDOW_SLOTS",
+    "BoundedTable",
+    "Counts",
+    "Entry",
+    "latency_bucket",
+    "latency_quantiles",
+]
 
 SLOT_NS: Final = 1_000_000_000
 WINDOW_SLOTS: Final = 10
 """Number of slots that rates and latencies cover."""
+TREND_SLOTS: Final = 60
+"""Number of slots that a sparkline shows."""
 
 _BITS: Final = 7
 """As in `analysis.percentiles`."""
@@ -59,6 +71,8 @@ class Counts:
         "latency_max",
         "latency_sum",
         "measured",
+        "poll_sum",
+        "polls",
         "produced",
         "received",
         "requests",
@@ -82,6 +96,10 @@ class Counts:
         """Responses with a known latency."""
         self.latency_sum = 0
         """In microseconds."""
+        self.polls = 0
+        """Responses to requests that ask the broker to wait (long polls), which have no latency."""
+        self.poll_sum = 0
+        """Their time in microseconds."""
         self.latency_max = 0
         self.latency: dict[int, int] = {}
         """Bucket → responses, if latencies are counted in buckets."""
@@ -97,6 +115,8 @@ class Counts:
         self.fetched += more.fetched
         self.measured += more.measured
         self.latency_sum += more.latency_sum
+        self.polls += more.polls
+        self.poll_sum += more.poll_sum
         self.latency_max = max(self.latency_max, more.latency_max)
         if latency:
             own = self.latency
@@ -104,10 +124,14 @@ class Counts:
                 own[bucket] = own.get(bucket, 0) + count
 
 
-class Entry:
-    """The counts of one subject: those of the window's slots, and the sum of earlier ones."""
+Load = tuple[int, int, int, int]
+"""Requests, errors, latencies known and their sum in microseconds, within a slot."""
 
-    __slots__ = ("_past", "_ring", "now", "slot")
+
+class Entry:
+    """The counts of one subject: those of the window's slots, the sum of earlier ones, and the load of the last."""
+
+    __slots__ = ("_loads", "_past", "_ring", "now", "slot")
 
     def __init__(self, slot: int) -> None:
         self.slot = slot
@@ -116,13 +140,17 @@ class Entry:
         """Counts of that slot."""
         self._ring: list[tuple[int, Counts]] = [(slot, self.now)]
         self._past = Counts()
+        self._loads: deque[tuple[int, Load]] = deque(maxlen=TREND_SLOTS - WINDOW_SLOTS)
+        """Of slots that left the window."""
 
     def at(self, slot: int) -> Counts:
         """The counts of a slot; those of the last one if the clock goes back. Hot."""
         if slot > self.slot:
             first = slot - WINDOW_SLOTS
             while self._ring and self._ring[0][0] <= first:
-                self._past.add(self._ring.pop(0)[1], latency=False)
+                before, counts = self._ring.pop(0)
+                self._past.add(counts, latency=False)
+                self._loads.append((before, _load(counts)))
             self.slot = slot
             self.now = Counts()
             self._ring.append((slot, self.now))
@@ -137,6 +165,16 @@ class Entry:
                     counts.add(more, latency=latency)
         return counts
 
+    def loads(self, slot: int) -> Iterator[tuple[int, Load]]:
+        """What happened in each of the `TREND_SLOTS` up to this one, by its place; silent slots are left out."""
+        first = slot - TREND_SLOTS + 1
+        for at, load in self._loads:
+            if at >= first:
+                yield at - first, load
+        for at, counts in self._ring:
+            if at >= first:
+                yield at - first, _load(counts)
+
     def total(self) -> Counts:
         """Counts since the start, without latency buckets."""
         counts = Counts()
@@ -149,6 +187,10 @@ class Entry:
         """Add another's counts since the start to the earlier ones."""
         for other in others:
             self._past.add(other.total(), latency=False)
+
+
+def _load(counts: Counts) -> Load:
+    return counts.requests, counts.errors, counts.measured, counts.latency_sum
 
 
 class BoundedTable(Generic[_Key, _Entry]):

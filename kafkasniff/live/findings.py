@@ -282,7 +282,7 @@ class LiveFindings:
         )
 
     def _row(self, finding: Finding) -> FindingRow:
-        known = (self._numbers.get(one.connection_id) for one in finding.evidence)
+        known = dict.fromkeys(self._numbers.get(one.connection_id) for one in finding.evidence)
         return FindingRow(
             finding.severity,
             finding.title,
@@ -291,7 +291,7 @@ class LiveFindings:
             finding.detector,
             _about(finding),
             finding.count,
-            next((number for number in known if number is not None), None),
+            tuple(number for number in known if number is not None),
         )
 
 

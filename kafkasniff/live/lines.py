@@ -6,13 +6,28 @@ each, and their text is safe to print.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-__all__ = ["GAP", "Cell", "Head", "beside", "exactly", "fitting", "one_line", "table_lines"]
+from kafkasniff.live.snapshot import FindingRow, Findings
+
+__all__ = [
+    "GAP",
+    "Cell",
+    "Head",
+    "beside",
+    "chosen_lines",
+    "exactly",
+    "findings_line",
+    "fitting",
+    "one_line",
+    "sparkline",
+    "table_lines",
+]
 
 Cell = tuple[str, str]
 """Text and style."""
@@ -38,6 +53,16 @@ def one_line(text: Text, width: int) -> Text:
     text.no_wrap = True
     text.truncate(width, overflow="ellipsis")
     return text
+
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[int], width: int) -> str:
+    """The latest values as bars, the greatest as the highest one; 0 is the lowest bar alone."""
+    shown = values[-width:]
+    most = max(shown, default=0)
+    return "".join(BARS[0] if value <= 0 else BARS[1 + value * (len(BARS) - 2) // most] for value in shown)
 
 
 def exactly(lines: Sequence[Text], height: int) -> list[Text]:
@@ -106,3 +131,42 @@ def _row(cells: Sequence[Cell], heads: Sequence[Head], widths: Sequence[int], wi
         shown = text if cell_len(text) <= wide else set_cell_size(text, wide - 1) + "…"
         parts += [(shown, style), blanks] if head.flexible else [blanks, (shown, style)]
     return one_line(Text.assemble(*parts), width)
+
+
+_STYLES: Final = {"error": "bold red", "warning": "bold yellow"}
+
+
+def findings_line(findings: Findings, width: int) -> Text:
+    """`findings 2 errors, 1 warning`, whether detectors are active, and the worst one."""
+    counts = [
+        (f"{count:,} {severity}{'' if count == 1 else 's'}", _STYLES.get(severity, "bold"))
+        for severity, count in findings.counts.items()
+        if count
+    ]
+    line = Text.assemble(("findings ", "dim"))
+    if findings.paused:
+        line.append(f"paused: {findings.paused}", "bold yellow")
+        line.append(", before that ", "dim")
+    parts = counts or [("none", "bold")]
+    for left, (count, style) in zip(range(len(parts) - 1, -1, -1), parts, strict=True):
+        line.append(f"{count}, " if left else count, style)
+    if findings.restarts:
+        line.append(f"   started over {findings.restarts}×", "yellow")
+    if findings.rows:
+        line.append(f"   {findings.rows[0].title}", "dim")
+    return one_line(line, width)
+
+
+def chosen_lines(findings: Findings, row: FindingRow | None, width: int) -> list[Text]:
+    """Caveats for all findings, and one finding in full."""
+    lines = [line for remark in findings.remarks for line in _wrapped(remark, width, "yellow")]
+    if row is not None:
+        lines += _wrapped(row.title, width, _STYLES.get(row.severity, "bold"))
+        lines += _wrapped(row.meaning, width)
+        lines += _wrapped(f"Try: {row.advice}", width)
+        lines += _wrapped(f"{row.detector}, {row.count:,}×", width, "dim")
+    return lines
+
+
+def _wrapped(text: str, width: int, style: str = "") -> list[Text]:
+    return [one_line(Text(line, style), width) for line in textwrap.wrap(text, width)]

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import kafkasniff
-from kafkasniff.live.lag import GroupLags
-from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.rows import api_name
-from kafkasniff.live.traffic import topic_traffic
+from kafkasniff.live.snapshot import api_name
+from kafkasniff.live.traffic import GroupLags, OpenRequests, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.text.printable import printable
 

@@ -7,7 +7,9 @@ order, so it decodes to the same messages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -17,10 +19,9 @@ from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.write.capture_writer import WrittenBlocks, packet_blocks
 from kafkasniff.capture.write.output_files import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live.recorder import FlightRecorder
 from kafkasniff.packets import Key, PacketBatch, connection_hash, index_of
 
-__all__ = ["MAX_WAITING_BYTES", "Keeper"]
+__all__ = ["MAX_WAITING_BYTES", "FlightRecorder", "Keeper"]
 
 MAX_WAITING_BYTES: Final = 64 << 20
 """Maximum size in bytes of packets that wait for a verdict, over all connections; beyond it, those of the connection
@@ -155,3 +156,42 @@ def _connections(batch: PacketBatch) -> tuple[list[Key], NDArray[np.int64]]:
 def _joined(blocks: list[tuple[int, bytes]]) -> WrittenBlocks:
     sizes = np.array([len(block) for _, block in blocks], np.int64)
     return WrittenBlocks(b"".join(block for _, block in blocks), sizes)
+
+
+class FlightRecorder:
+    """Keeps what a `Keeper` writes for `seconds`, and at most `size` bytes, whichever is less.
+
+    `head`: the section and the interfaces, as pcapng.
+    """
+
+    broken = False
+    """Memory does not become full: the oldest packets are dropped."""
+
+    def __init__(self, head: bytes, seconds: float, size: int, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._head = head
+        self._seconds = seconds
+        self._most = size
+        self._clock = clock
+        self._kept: deque[tuple[float, bytes]] = deque()
+        """Blocks of a batch with their time, the oldest first."""
+        self._size = 0
+
+    def write(self, blocks: WrittenBlocks) -> None:
+        """Keep packets."""
+        if len(blocks.sizes):
+            self._kept.append((self._clock(), blocks.data))
+            self._size += len(blocks.data)
+        self._forget()
+
+    def _forget(self) -> None:
+        oldest = self._clock() - self._seconds
+        while self._kept and (self._kept[0][0] < oldest or self._size > self._most):
+            self._size -= len(self._kept.popleft()[1])
+
+    def pieces(self) -> list[bytes]:
+        """The kept packets as pieces of a pcapng file, which are shared, not copied."""
+        self._forget()
+        return [self._head, *(data for _, data in self._kept)]
+
+    def close(self) -> None:
+        """Nothing to finish."""

@@ -6,15 +6,36 @@ Below 150 columns or 34 lines one table is shown at a time, otherwise all of the
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from kafkasniff.live.columns import FINDINGS_TABLE, TABLES, ViewColumn, number, time_text
-from kafkasniff.live.found import chosen_lines, findings_line
-from kafkasniff.live.lines import GAP, Cell, Head, beside, exactly, fitting, one_line, table_lines
+from kafkasniff.live.columns import (
+    EXCHANGES_TABLE,
+    FINDINGS_TABLE,
+    TABLES,
+    WAITING_TABLE,
+    ViewColumn,
+    number,
+    time_text,
+)
+from kafkasniff.live.drill_down import drilled
+from kafkasniff.live.lines import (
+    GAP,
+    Cell,
+    Head,
+    beside,
+    chosen_lines,
+    exactly,
+    findings_line,
+    fitting,
+    one_line,
+    sparkline,
+    table_lines,
+)
 from kafkasniff.live.snapshot import ConnectionDetail, Findings, LiveRow, Recent, Snapshot, Waiting
 from kafkasniff.live.state import KEYS, ViewState
 from kafkasniff.sinks.summaries.phrases import amount
@@ -35,14 +56,16 @@ MAX_SOFTWARE: Final = 40
 
 _API_TITLES: Final = ("API", "requests", "errors", "p50", "p99", "max", "sent", "received")
 _RECENT_TITLES: Final = ("latest exchanges", "#", "request", "corr", "latency", "sent", "received", "result")
-_FOOT: Final = "1-9 table  s sort  r reverse  ↑↓ row  Enter details  p pause  +- threshold  h help  q quit"
-_FOOT_SHORT: Final = "1-9 table  s sort  ↑↓ row  Enter details  p pause  h help  q quit"
+MAX_ABOUT: Final = 5
+"""Maximum number of lines that explain a finding above its tables."""
 
 
 def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> RenderableType:
     """At most `height` lines of `width` columns."""
     if width < MIN_WIDTH or height < MIN_HEIGHT:
         return _line(f"too small: {width}×{height}", width)
+    if state.path and state.focus is None:
+        snapshot = drilled(snapshot, state.path)
     head = _head(snapshot, state, width, height)
     body = height - len(head) - 1
     if state.help:
@@ -51,14 +74,32 @@ def screen(snapshot: Snapshot, state: ViewState, width: int, height: int) -> Ren
         middle = _detail(snapshot.detail, state.focus, width, body)
     elif width >= WIDE and height >= HIGH:
         middle = _all_tables(snapshot, state, width, body)
-    elif state.table == FINDINGS_TABLE:
+    elif state.table == FINDINGS_TABLE and not state.path:
         middle = _findings(snapshot, state, width, body)
     else:
         middle = _table(snapshot, state, state.table, width, body)
-    foot = _FOOT if len(_FOOT) < width else _FOOT_SHORT
-    if state.focus is not None:
-        foot = "Esc back  p pause  h help  q quit"
-    return Group(*head, *middle, _line(foot, width, "dim"))
+    return Group(*head, *middle, _hints(state, width))
+
+
+def _hints(state: ViewState, width: int) -> Text:
+    """What the keys do here; those that fit."""
+    table = TABLES[state.table]
+    hints = [("Esc", "back")] if state.path and not state.help else []
+    if state.help:
+        hints.append(("any key", "close"))
+    elif state.focus is None:
+        hints += [("↑↓", "row"), ("Enter", table.enter)]
+        hints += [("+-", f"over {_short(state.threshold_ns)}")] if state.table == WAITING_TABLE else []
+        hints += [("0-9", "table"), ("s", f"sort: {table.columns[state.sort[state.table]].title}"), ("r", "reverse")]
+    hints.append(("p", "resume" if state.paused else "pause"))
+    last = [("h", "help"), ("q", "quit")]
+    while hints and _hint_line([*hints, *last]).cell_len > width:
+        hints.pop()
+    return one_line(_hint_line([*hints, *last]), width)
+
+
+def _hint_line(hints: Sequence[tuple[str, str]]) -> Text:
+    return Text("  ").join(Text.assemble((key, "bold cyan"), (f" {what}", "dim")) for key, what in hints)
 
 
 def _line(text: str, width: int, style: str = "") -> Text:
@@ -112,7 +153,11 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         _fact("records", f"{number(whole.produced)}/s in, {number(whole.fetched)}/s out"),
         _fact("without response", number(snapshot.without_response), _alarm(snapshot.without_response)),
     ]
+    facts: list[Text] = []
     drops = f"{number(snapshot.drops)} ({number(snapshot.drops_now)}/s)" if snapshot.drops else "0"
+    if state.path:
+        # The rest is about the whole capture.
+        facts = [*rates[:-1], _fact("connections", number(len(snapshot.connections_seen)))]
     state_of = [
         _fact(
             "waiting",
@@ -124,19 +169,50 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         _fact("problems", number(snapshot.problems), "bold yellow" if snapshot.problems else "bold"),
         _fact("packets", number(snapshot.packets)),
     ]
-    tabs = Text("  ").join(_tab(f" {place} {table.title} ", place, state) for place, table in enumerate(TABLES, 1))
+    tabs = Text(" ").join(_tab(f" {place % 10} {table.title} ", place, state) for place, table in enumerate(TABLES, 1))
     if tabs.cell_len > width:
         tabs = Text(" ").join(
-            _tab(f"{place} {table.short or table.title}", place, state) for place, table in enumerate(TABLES, 1)
+            _tab(f"{place % 10} {table.short or table.title}", place, state) for place, table in enumerate(TABLES, 1)
         )
     if state.focus is not None:
-        tabs = Text(f" conn {state.focus} ", "reverse")
+        tabs = Text(f" connection {state.focus} ", "reverse")
     return [
         _ends(title, right, width),
-        *_packed([*rates[:4], *state_of[:3], *rates[4:], *state_of[3:]], width)[: height // 4],
-        *([] if snapshot.findings is None else [findings_line(snapshot.findings, width)]),
+        *_packed(facts or [*rates[:4], *state_of[:3], *rates[4:], *state_of[3:]], width)[: height // 4],
+        _trends(whole, width),
+        *(_path_lines(snapshot, state, width) if state.path else []),
+        *([] if snapshot.findings is None or state.path else [findings_line(snapshot.findings, width)]),
         one_line(tabs, width),
     ]
+
+
+def _trends(row: LiveRow, width: int) -> Text:
+    """Sparklines of the last minute: requests, errors, latency."""
+    labels = ("requests", "errors", "latency")
+    room = (width - sum(map(len, labels)) - len(labels) - GAP * 2) // len(labels)
+    parts = []
+    for label, values, style in zip(labels, row.trend, ("cyan", "red", "yellow"), strict=True):
+        # The current second is incomplete.
+        bars = sparkline(values[:-1], room)
+        parts.append(Text.assemble((f"{label} ", "dim"), (bars, style if any(values) else "dim")))
+    return one_line(Text(" " * GAP).join(parts), width)
+
+
+def _path_lines(snapshot: Snapshot, state: ViewState, width: int) -> list[Text]:
+    """Where the tables are, from the whole to its part, and what a finding means."""
+    crumbs = Text("all", "dim")
+    for step in state.path:
+        crumbs.append(" › ", "bold")
+        crumbs.append(f"{step.kind} ", "dim")
+        crumbs.append(printable(step.label), "bold yellow")
+    count = len(snapshot.exchanges)
+    sample = f"{number(count)} exchange{'' if count == 1 else 's'}" if state.focus is None else ""
+    about = [
+        _line(line, width, "bold" if not place else "")
+        for place, text in enumerate(state.path[-1].about)
+        for line in textwrap.wrap(text, width)
+    ]
+    return [_ends(crumbs, Text(sample, "dim"), width), *about[:MAX_ABOUT]]
 
 
 def _tab(text: str, place: int, state: ViewState) -> Text:
@@ -170,6 +246,8 @@ def _table(
     heads = [Head(one.title + (arrow if index == state.sort[place] else ""), one.flexible) for index, one in shown]
     cells = [[_cell(one, row) for _, one in shown] for row in rows[first : first + room]]
     fit = fitting(heads, cells, width, {0, *(at for at, (index, _) in enumerate(shown) if index == state.sort[place])})
+    # Parts of the whole have no sparklines of their own.
+    fit = [at for at in fit if shown[at][1].rank is not None or any(row[at][0] for row in cells) or not state.path]
     lines = table_lines(
         [heads[at] for at in fit],
         [[row[at] for at in fit] for row in cells],
@@ -179,7 +257,7 @@ def _table(
     )
     if titled:
         hidden = f"  {len(rows)}" if len(rows) > room else ""
-        title = (f"{place + 1} {described.title}", "reverse" if chosen else "bold underline")
+        title = (f"{(place + 1) % 10} {described.title}", "reverse" if chosen else "bold underline")
         lines.insert(0, Text.assemble(title, (hidden, "dim")))
     return exactly(lines, height)
 
@@ -210,7 +288,11 @@ def _all_tables(snapshot: Snapshot, state: ViewState, width: int, height: int) -
     right = width // 2
     left = width - right - GAP
     below: list[Text] = []
-    if snapshot.findings is not None:
+    if state.path or state.table == EXCHANGES_TABLE:
+        high = height // 3
+        height -= high
+        below = _table(snapshot, state, EXCHANGES_TABLE, width, high, titled=True)
+    elif snapshot.findings is not None or snapshot.problem_rows:
         high = height // 4
         height -= high
         listed = _table(snapshot, state, FINDINGS_TABLE, left, high, titled=True)
@@ -286,7 +368,7 @@ def _waiting_cells(one: Waiting) -> list[Cell]:
 
 def _recent_cells(done: Recent) -> list[Cell]:
     ended = done.status.replace("_", " ")
-    failed = done.error or ("" if done.status in {"answered", "no_response"} else ended)
+    failed = ", ".join(done.errors) or ("" if done.status in {"answered", "no_response"} else ended)
     return [
         ("" if done.time_ns is None else clock_time(done.time_ns)[:12], "dim"),
         (f"#{done.exchange}", ""),

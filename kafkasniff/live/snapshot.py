@@ -5,9 +5,19 @@ Names are as on the wire; the screen makes them safe to print. Rates are per sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
 import msgspec
 
+from kafkasniff.live.counts import TREND_SLOTS, Counts, Load
+from kafkasniff.live.traffic import TopicTraffic
+from kafkasniff.model import Exchange, Message
+
 __all__ = [
+    "NO_TREND",
+    "PROBLEM",
+    "QUANTILES",
     "ConnectionDetail",
     "ErrorRow",
     "FindingRow",
@@ -16,8 +26,40 @@ __all__ = [
     "LiveRow",
     "Recent",
     "Snapshot",
+    "Step",
+    "Trend",
     "Waiting",
+    "api_name",
+    "live_row",
+    "recent_row",
+    "trend_of",
+    "waiting_row",
 ]
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step from the whole to a part of it: what a row of the view stands for."""
+
+    kind: str
+    """API, error, client, broker, topic, group, connection, finding or problem."""
+    value: Any
+    """Identifies it; hashable. For findings and problems: the connections that show it."""
+    label: str
+    """Its name; not safe to print."""
+    about: tuple[str, ...] = ()
+    """Paragraphs that explain it; safe to print."""
+
+
+class Trend(NamedTuple):
+    """What happened in each of the last `TREND_SLOTS` seconds, the current one last."""
+
+    requests: tuple[int, ...] = ()
+    errors: tuple[int, ...] = ()
+    latency: tuple[int, ...] = ()
+    """Mean in microseconds; 0 if unknown."""
+
+
+NO_TREND: Final = Trend()
 
 
 class LiveRow(msgspec.Struct, frozen=True):
@@ -47,11 +89,14 @@ class LiveRow(msgspec.Struct, frozen=True):
     p50: int | None = None
     """Only for APIs and the total."""
     p99: int | None = None
+    wait: int | None = None
+    """Mean time of long polls in microseconds."""
     total: int = 0
     """Requests since the start."""
     total_errors: int = 0
     total_sent: int = 0
     total_received: int = 0
+    trend: Trend = NO_TREND
 
 
 class ErrorRow(msgspec.Struct, frozen=True):
@@ -77,6 +122,8 @@ class LagRow(msgspec.Struct, frozen=True):
     """Its last known end."""
     lag: int
     """Records from the one to the other."""
+    trend: tuple[int, ...] = ()
+    """The lag in earlier seconds, the latest last."""
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -94,7 +141,7 @@ class Waiting(msgspec.Struct, frozen=True):
 
 
 class Recent(msgspec.Struct, frozen=True):
-    """A completed exchange of a connection."""
+    """A completed exchange, without bodies, which may be large."""
 
     exchange: int
     time_ns: int | None
@@ -105,8 +152,17 @@ class Recent(msgspec.Struct, frozen=True):
     latency_ns: int | None
     sent: int
     received: int
-    error: str
-    """Name of the first error; empty without one."""
+    errors: tuple[str, ...]
+    """Names of its errors."""
+    connection: int
+    client_id: str | bytes | None
+    client: str
+    """`address:port`"""
+    broker: str
+    topics: tuple[TopicTraffic, ...]
+    """Topics of its records."""
+    group: str
+    """The group that it names, or else that of its client; empty if unknown."""
 
 
 class ConnectionDetail(msgspec.Struct, frozen=True):
@@ -134,8 +190,8 @@ class FindingRow(msgspec.Struct, frozen=True):
     """Distinguishes it from others of the detector; not shown."""
     count: int
     """Number of exchanges or connections that showed it."""
-    connection: int | None
-    """One that shows it."""
+    connections: tuple[int, ...] = ()
+    """Some that show it."""
 
 
 class Findings(msgspec.Struct, frozen=True):
@@ -164,11 +220,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     all: LiveRow = LiveRow("all")
     packets: int = 0
     """Captured since the start, of any kind."""
+    exchanges: tuple[Recent, ...] = ()
+    """The latest ones, the last at the end."""
     drops: int = 0
     """Packets that the kernel dropped since the start."""
     drops_now: float = 0.0
     """The same per second of the window."""
     problems: int = 0
+    problem_rows: tuple[FindingRow, ...] = ()
+    """By kind; their severity is "problem"."""
     connections_open: int = 0
     """Kafka connections."""
     connections: int = 0
@@ -191,3 +251,107 @@ class Snapshot(msgspec.Struct, frozen=True):
     """None: detectors are not active."""
     brokers: tuple[LiveRow, ...] = ()
     lags: tuple[LagRow, ...] = ()
+
+
+PROBLEM: Final = "problem"
+"""Severity of the rows of problems."""
+QUANTILES: Final = (0.5, 0.99)
+"""Shares of the latencies that a row shows."""
+
+
+def api_name(message: Message) -> str:
+    """Name of the message's API; `key 999` for an unknown one, `?` for a response without its request."""
+    if message.api is not None:
+        return message.api
+    return "?" if message.api_key is None else f"key {message.api_key}"
+
+
+def live_row(
+    name: str | bytes | None,
+    now: Counts,
+    total: Counts,
+    seconds: float,
+    quantiles: list[int] | None,
+    *,
+    client: str = "",
+    trend: Trend = NO_TREND,
+) -> LiveRow:
+    """A row from counts of the window, which lasts `seconds`, and those since the start.
+
+    `quantiles`: the latencies at `QUANTILES`, in microseconds; `client`: its address.
+    """
+    measured = now.measured
+    return LiveRow(
+        name,
+        client,
+        requests=now.requests / seconds,
+        errors=now.errors / seconds,
+        sent=now.sent / seconds,
+        received=now.received / seconds,
+        produced=now.produced / seconds,
+        fetched=now.fetched / seconds,
+        mean=round(now.latency_sum / measured) if measured else None,
+        slowest=now.latency_max if measured else None,
+        # Middles of buckets, which may exceed the greatest value.
+        p50=min(quantiles[0], now.latency_max) if quantiles else None,
+        p99=min(quantiles[1], now.latency_max) if quantiles else None,
+        total=total.requests,
+        total_errors=total.errors,
+        total_sent=total.sent,
+        total_received=total.received,
+        wait=round(now.poll_sum / now.polls) if now.polls else None,
+        trend=trend,
+    )
+
+
+def trend_of(loads: Iterable[tuple[int, Load]]) -> Trend:
+    """The trend of what happened in each slot, by its place (`Entry.loads`)."""
+    requests, errors, measured, time = ([0] * TREND_SLOTS for _ in range(4))
+    for at, (more, failed, known, spent) in loads:
+        requests[at] += more
+        errors[at] += failed
+        measured[at] += known
+        time[at] += spent
+    latency = (spent // known if known else 0 for spent, known in zip(time, measured, strict=True))
+    return Trend(tuple(requests), tuple(errors), tuple(latency))
+
+
+def recent_row(
+    exchange: Exchange, api: str, ends: tuple[str, str], topics: tuple[TopicTraffic, ...], group: str
+) -> Recent:
+    """The kept part of an exchange, with the name of its API, its client and broker, and what it names. Hot."""
+    request, response = exchange.request, exchange.response
+    known = request or response
+    errors = response.errors if response is not None else ()
+    return Recent(
+        exchange.exchange,
+        None if known is None else known.time_ns,
+        api,
+        None if known is None else known.api_version,
+        None if known is None else known.correlation_id,
+        exchange.status,
+        exchange.latency_ns,
+        0 if request is None else request.size + 4,
+        0 if response is None else response.size + 4,
+        tuple(dict.fromkeys(one.name or f"error {one.code}" for one in errors)) if errors else (),
+        exchange.connection,
+        None if known is None else known.client_id,
+        *ends,
+        topics,
+        group,
+    )
+
+
+def waiting_row(message: Message, now_ns: int) -> Waiting:
+    """A request that has no response at this time."""
+    return Waiting(
+        message.exchange,
+        now_ns - (message.time_ns or 0),
+        api_name(message),
+        message.api_version,
+        message.correlation_id,
+        message.client_id,
+        str(message.client or ""),
+        str(message.broker or ""),
+        message.connection,
+    )

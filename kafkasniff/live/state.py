@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.live.columns import TABLES, identity, sorted_rows
-from kafkasniff.live.snapshot import Snapshot
+from kafkasniff.live.snapshot import Snapshot, Step
 
 __all__ = ["KEYS", "THRESHOLDS_NS", "ViewState", "press"]
 
@@ -15,12 +15,14 @@ THRESHOLDS_NS: Final = tuple(
     milliseconds * 1_000_000 for milliseconds in (10, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 )
 """How long a request may wait before it is shown."""
+MAX_STEPS: Final = 8
+"""More do not fit on a line."""
 PAGE: Final = 10
 
 KEYS: Final = (
-    ("1 … 9, Tab, ← →", "choose a table"),
+    ("1 … 9, 0, Tab, ← →", "choose a table"),
     ("↑ ↓, j k, PgUp PgDn", "choose a row"),
-    ("Enter", "show the connection of the row (connections, waiting, findings)"),
+    ("Enter", "open what the row stands for: its clients, exchanges, connections …"),
     ("Esc, Backspace", "back"),
     ("s, S", "sort by the next, the previous column"),
     ("r", "reverse the order"),
@@ -39,14 +41,21 @@ class ViewState(msgspec.Struct, frozen=True):
     reverse: tuple[bool, ...] = (False,) * len(TABLES)
     selected: tuple[object, ...] | None = None
     """Identity of the chosen row; None: the first."""
-    focus: int | None = None
-    """The connection that is shown in detail."""
+    path: tuple[Step, ...] = ()
+    """What has been opened; tables show only what belongs to all steps."""
+    back: tuple[tuple[int, tuple[object, ...] | None], ...] = ()
+    """For each step, the table and the row that it was opened from."""
     paused: bool = False
     help: bool = False
     threshold: int = 5
     """Index in THRESHOLDS_NS."""
     over: bool = False
     """The user wants to quit."""
+
+    @property
+    def focus(self) -> int | None:
+        """The connection that is shown in detail."""
+        return self.path[-1].value if self.path and self.path[-1].kind == "connection" else None
 
     @property
     def threshold_ns(self) -> int:
@@ -87,7 +96,10 @@ def press(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
         case "-":
             return _with(state, threshold=max(state.threshold - 1, 0))
         case "escape" | "backspace":
-            return _with(state, focus=None)
+            if not state.path:
+                return state
+            table, selected = state.back[-1]
+            return _with(state, path=state.path[:-1], back=state.back[:-1], table=table, selected=selected)
     if state.focus is not None:
         return state
     return _in_tables(state, key, snapshot)
@@ -100,8 +112,8 @@ def _in_tables(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
             return _with(state, table=(place + 1) % len(TABLES), selected=None)
         case "left" | "backtab":
             return _with(state, table=(place - 1) % len(TABLES), selected=None)
-        case "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
-            return _with(state, table=int(key) - 1, selected=None)
+        case "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
+            return _with(state, table=(int(key) - 1) % len(TABLES), selected=None)
         case "s" | "S":
             sortable = TABLES[place].sortable
             step = 1 if key == "s" else -1
@@ -113,9 +125,17 @@ def _in_tables(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
             return _moved(state, key, snapshot)
         case "enter":
             rows = state.rows(snapshot)
-            number = getattr(rows[state.cursor(rows)], "connection", None) if rows else None
-            return state if number is None else _with(state, focus=number)
+            return _opened(state, rows[state.cursor(rows)]) if rows else state
     return state
+
+
+def _opened(state: ViewState, row: Any) -> ViewState:
+    described = TABLES[state.table]
+    step = described.step(row)
+    if step is None or step in state.path or len(state.path) >= MAX_STEPS:
+        return state
+    back = (*state.back, (state.table, identity(row)))
+    return _with(state, path=(*state.path, step), back=back, table=described.opens, selected=None)
 
 
 def _moved(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:

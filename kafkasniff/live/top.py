@@ -10,12 +10,36 @@ import msgspec
 
 from kafkasniff.kafka.connection.waits import long_poll_apis, role_of
 from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
-from kafkasniff.live.lag import GroupLags
-from kafkasniff.live.outstanding import OpenRequests
-from kafkasniff.live.rows import QUANTILES, api_name, live_row, recent_row, waiting_row
-from kafkasniff.live.snapshot import ConnectionDetail, ErrorRow, Findings, LagRow, LiveRow, Recent, Snapshot
-from kafkasniff.live.traffic import PRODUCED, topic_traffic
+from kafkasniff.live.snapshot import (
+    NO_TREND,
+    PROBLEM,
+    QUANTILES,
+    ConnectionDetail,
+    ErrorRow,
+    FindingRow,
+    Findings,
+    LagRow,
+    LiveRow,
+    Recent,
+    Snapshot,
+    api_name,
+    live_row,
+    recent_row,
+    trend_of,
+    waiting_row,
+)
+from kafkasniff.live.traffic import (
+    MAX_OUTSTANDING,
+    PRODUCED,
+    ClientGroups,
+    GroupLags,
+    OpenRequests,
+    TopicTraffic,
+    topic_traffic,
+)
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
+from kafkasniff.text.printable import printable
+from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 
 __all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel"]
 
@@ -31,7 +55,17 @@ MAX_CONNECTION_APIS: Final = 24
 MAX_ERROR_NAMES: Final = 64
 """Maximum number of errors per API."""
 MAX_RECENT: Final = 32
-"""Number of exchanges of a connection that are kept for display."""
+"""Number of exchanges of a connection that are kept for display …"""
+MAX_EXCHANGES: Final = 8192
+"""… and of all connections: the parts of a row are counted from these, in some 20 ms."""
+MAX_PROBLEMS: Final = 64
+"""Maximum number of kinds of problems."""
+MAX_SHOWING: Final = 16
+"""Number of connections that are kept for a kind of problem, the latest …"""
+MAX_DETAILS: Final = 3
+"""… and of its details."""
+LAG_TREND: Final = 30
+"""Number of seconds that the sparkline of a lag shows."""
 MAX_WAITING: Final = 64
 """Maximum number of overdue requests shown."""
 DEFAULT_THRESHOLD_NS: Final = 1_000_000_000
@@ -70,6 +104,15 @@ class _ConnectionEntry(Entry):
         self.recent: deque[Recent] = deque(maxlen=MAX_RECENT)
 
 
+class _ProblemEntry:
+    """A kind of problem."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.details: deque[str] = deque(maxlen=MAX_DETAILS)
+        self.connections: deque[int] = deque(maxlen=MAX_SHOWING)
+
+
 class TopModel:
     """Takes the events of a run and provides snapshots."""
 
@@ -85,7 +128,13 @@ class TopModel:
         self._start_ns: int | None = None
         self._now_ns = 0
         self._slot = 0
-        self._problems = 0
+        self._problems: dict[str, _ProblemEntry] = {}
+        self._latest: deque[Recent] = deque(maxlen=MAX_EXCHANGES)
+        self._named: dict[int, tuple[str, tuple[TopicTraffic, ...]]] = {}
+        """By exchange that is not over: name of its API, and the traffic of its topics."""
+        self._groups = ClientGroups()
+        self._lag_trends: dict[tuple[str, str, int], deque[tuple[int, int]]] = {}
+        """(slot, lag) of partitions of groups, at most one per slot."""
         self._without_response = 0
         self._kafka_connections = 0
         self._ended = 0
@@ -103,7 +152,7 @@ class TopModel:
         elif type(event) is Exchange:
             self._exchange(event)
         elif type(event) is Problem:
-            self._problems += 1
+            self._problem(event, event.connection)
         elif type(event) is Connection:
             self._connection(event)
 
@@ -129,8 +178,8 @@ class TopModel:
             self.advance(time_ns)
         # A message that waited for its connection's verdict is older than the clock; it counts when it is emitted.
         slot = self._slot
-        if message.problems:
-            self._problems += len(message.problems)
+        for problem in message.problems:
+            self._problem(problem, message.connection)
         asked = self._outstanding.message(message)
         request = message if message.type == "request" else asked
         name = message.api or api_name(message)
@@ -167,7 +216,10 @@ class TopModel:
                 for error in {one.name or f"error {one.code}" for one in message.errors}:
                     shown = error if error in names or len(names) < MAX_ERROR_NAMES else OTHER
                     names[shown] = names.get(shown, 0) + 1
-        for traffic in topic_traffic(message):
+        carried = topic_traffic(message)
+        if message.exchange is not None:
+            self._name(message.exchange, name, carried)
+        for traffic in carried:
             counts = self._topics.at(traffic.topic, slot).at(slot)
             counts.errors += traffic.errors
             if message.type == "request" or traffic.flow != PRODUCED:
@@ -193,6 +245,9 @@ class TopModel:
                 counts.responses += 1
                 counts.received += size
                 counts.errors += failed
+                if message.latency_ns is not None:
+                    counts.polls += 1
+                    counts.poll_sum += message.latency_ns // 1000
             return
         latency = message.latency_ns // 1000
         bucket = latency_bucket(latency)
@@ -224,10 +279,39 @@ class TopModel:
         if exchange.status in _WITHOUT:
             self._without_response += 1
         entry = self._connections.get(exchange.connection)
+        known = exchange.request or exchange.response
+        unnamed: tuple[str, tuple[TopicTraffic, ...]] = ("?" if known is None else api_name(known), ())
+        name, topics = self._named.pop(exchange.exchange, unnamed)
+        if entry is not None and entry.begun_ns is not None:
+            ends = entry.client, entry.broker
+        else:
+            ends = ("", "") if known is None else (str(known.client or ""), str(known.broker or ""))
+        recent = recent_row(exchange, name, ends, topics, self._groups.of(exchange.request))
+        self._latest.append(recent)
         if entry is not None:
-            entry.recent.append(recent_row(exchange))
+            entry.recent.append(recent)
             if exchange.software_name is not None:
                 entry.software = f"{exchange.software_name} {exchange.software_version or ''}".rstrip()
+
+    def _name(self, number: int, name: str, carried: list[TopicTraffic]) -> None:
+        """Keep what the messages of an exchange name until it is over. Hot."""
+        before = self._named.get(number)
+        if before is not None:
+            if carried:
+                self._named[number] = before[0], (*before[1], *carried)
+        elif len(self._named) < MAX_OUTSTANDING:
+            self._named[number] = name, tuple(carried)
+
+    def _problem(self, problem: Problem, connection: int | None) -> None:
+        entry = self._problems.get(problem.kind)
+        if entry is None:
+            kind = problem.kind if len(self._problems) < MAX_PROBLEMS else OTHER
+            entry = self._problems.setdefault(kind, _ProblemEntry())
+        entry.count += 1
+        if problem.detail not in entry.details:
+            entry.details.append(problem.detail)
+        if connection is not None and connection not in entry.connections:
+            entry.connections.append(connection)
 
     def _connection(self, connection: Connection) -> None:
         if connection.verdict == "kafka":
@@ -257,9 +341,11 @@ class TopModel:
         for entry in [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]:
             all_time.add(entry.total())
         quantiles = latency_quantiles([all_now.latency, *(one.latency for one in windows)], QUANTILES)
-        whole = live_row("all", all_now, all_time, seconds, quantiles[0])
+        every = [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]
+        loads = trend_of(load for entry in every for load in entry.loads(slot))
+        whole = live_row("all", all_now, all_time, seconds, quantiles[0], trend=loads)
         apis = [
-            live_row(name, now, entry.total(), seconds, found)
+            live_row(name, now, entry.total(), seconds, found, trend=trend_of(entry.loads(slot)))
             for (name, entry), now, found in zip(entries, windows, quantiles[1:], strict=True)
         ]
         overdue = sorted(self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
@@ -269,37 +355,61 @@ class TopModel:
             None if start is None else self._now_ns,
             whole,
             self._packets,
-            self._drops,
-            sum(count for at, count in self._drops_in if at > slot - WINDOW_SLOTS) / seconds,
-            self._problems,
-            max(self._kafka_connections - self._ended, 0),
-            self._kafka_connections,
-            self._without_response,
-            len(self._outstanding),
-            len(overdue),
-            threshold_ns,
-            (*apis, *self._rest(self._apis.other, seconds)),
-            self._errors(),
-            (
-                *(self._row(key[0], entry, seconds, client=key[1]) for key, entry in self._clients),
+            drops=self._drops,
+            drops_now=sum(count for at, count in self._drops_in if at > slot - WINDOW_SLOTS) / seconds,
+            problems=sum(one.count for one in self._problems.values()),
+            problem_rows=tuple(self._problem_row(kind, one) for kind, one in self._problems.items()),
+            connections_open=max(self._kafka_connections - self._ended, 0),
+            connections=self._kafka_connections,
+            without_response=self._without_response,
+            outstanding=len(self._outstanding),
+            overdue=len(overdue),
+            threshold_ns=threshold_ns,
+            exchanges=tuple(self._latest),
+            apis=(*apis, *self._rest(self._apis.other, seconds)),
+            errors=self._errors(),
+            clients=(
+                *(self._row(key[0], entry, seconds, client=key[1], trend=True) for key, entry in self._clients),
                 *self._rest(self._clients.other, seconds),
             ),
-            (
-                *(self._row(name, entry, seconds) for name, entry in self._topics),
+            topics=(
+                *(self._row(name, entry, seconds, trend=True) for name, entry in self._topics),
                 *self._rest(self._topics.other, seconds),
             ),
-            (
+            connections_seen=(
                 *(self._connection_row(number, entry, seconds) for number, entry in self._connections),
                 *self._rest(self._connections.other, seconds),
             ),
-            tuple(waiting_row(one, self._now_ns) for one in overdue[:MAX_WAITING]),
-            None if focus is None else self._detail(focus, seconds),
-            findings,
+            waiting=tuple(waiting_row(one, self._now_ns) for one in overdue[:MAX_WAITING]),
+            detail=None if focus is None else self._detail(focus, seconds),
+            findings=findings,
             brokers=(
-                *(self._row(name, entry, seconds) for name, entry in self._brokers),
+                *(self._row(name, entry, seconds, trend=True) for name, entry in self._brokers),
                 *self._rest(self._brokers.other, seconds),
             ),
-            lags=tuple(LagRow(*row, row.lag) for row in self._lags.rows()),
+            lags=self._lag_rows(),
+        )
+
+    def _lag_rows(self) -> tuple[LagRow, ...]:
+        """The lag of groups, and what it was at earlier snapshots."""
+        before, self._lag_trends = self._lag_trends, {}
+        rows = []
+        for row in self._lags.rows():
+            key = row.group, row.topic, row.partition
+            trend = self._lag_trends[key] = before.get(key) or deque(maxlen=LAG_TREND)
+            if trend and trend[-1][0] == self._slot:
+                trend.pop()
+            trend.append((self._slot, row.lag))
+            rows.append(LagRow(*row, row.lag, tuple(lag for _, lag in trend)))
+        return tuple(rows)
+
+    @staticmethod
+    def _problem_row(kind: str, entry: _ProblemEntry) -> FindingRow:
+        details = [printable(one) for one in reversed(entry.details)]
+        meaning = next((kinds[kind] for kinds in PROBLEM_KINDS.values() if kind in kinds), "")
+        about = "; ".join(details[1:])
+        return FindingRow(
+            PROBLEM, f"{kind}: {details[0]}", meaning, about, kind, "", entry.count, tuple(entry.connections)
         )
 
     def _errors(self) -> tuple[ErrorRow, ...]:
@@ -326,9 +436,11 @@ class TopModel:
         quantiles: list[int] | None = None,
         *,
         client: str = "",
+        trend: bool = False,
     ) -> LiveRow:
         now, total = entry.window(self._slot), entry.total()
-        return live_row(name, now, total, seconds, quantiles, client=client)
+        loads = trend_of(entry.loads(self._slot)) if trend else NO_TREND
+        return live_row(name, now, total, seconds, quantiles, client=client, trend=loads)
 
     def _connection_row(
         self, number: int, entry: _ConnectionEntry, seconds: float, quantiles: list[int] | None = None

@@ -1,19 +1,37 @@
-"""The topics whose records a message carries, and how many: Produce, Fetch, ShareFetch, and any other with records.
+"""What messages say besides their number: records of topics, lag of groups, requests that wait for a response.
 
-The definitions show where they are. Requests with records produce, and so do their responses; responses with records to
-requests without any fetch.
+`topic_traffic` finds in the definitions where records are. Requests with records produce, and so do their responses;
+responses with records to requests without any fetch. The question `analyze lag` also knows what was produced and
+fetched, from tables.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.dissectors import COMMITS, FETCH
+from kafkasniff.kafka.apis.entities import mentions, text
+from kafkasniff.kafka.connection.waits import UNLIMITED_NS, wait_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
-from kafkasniff.model import Direction, Message
+from kafkasniff.model import Body, Direction, Exchange, Message
 
-__all__ = ["FETCHED", "PRODUCED", "TopicTraffic", "topic_traffic"]
+__all__ = [
+    "FETCHED",
+    "MAX_COMMITS",
+    "MAX_ENDS",
+    "MAX_OUTSTANDING",
+    "PRODUCED",
+    "ClientGroups",
+    "GroupLag",
+    "GroupLags",
+    "OpenRequests",
+    "TopicTraffic",
+    "topic_traffic",
+]
 
 PRODUCED: Final = "produced"
 FETCHED: Final = "fetched"
@@ -120,3 +138,170 @@ def _count(place: _CountedStruct, struct: dict[str, Any], into: _Counts | None, 
         for one in value if value.__class__ is list else (value,):
             if one.__class__ is dict:
                 _count(below, one, into, counts)
+
+
+MAX_COMMITS: Final = 1 << 12
+"""Partitions of groups whose committed offsets are kept; each is a row or a time series."""
+MAX_CONSUMERS: Final = 1 << 12
+"""Consumers whose group is kept; those first seen are forgotten."""
+MAX_ENDS: Final = 1 << 14
+"""Partitions whose ends are kept."""
+
+_Partition = tuple[str, int]
+
+
+class GroupLag(NamedTuple):
+    """One partition of a group. Names are as on the wire."""
+
+    group: str
+    topic: str
+    partition: int
+    committed: int
+    """The last offset that the group committed, or that a broker said it had."""
+    end: int
+    """The high watermark of the last Fetch response."""
+
+    @property
+    def lag(self) -> int:
+        """Records from the one to the other; 0 if the end is older than the commit."""
+        return max(self.end - self.committed, 0)
+
+
+class ClientGroups:
+    """The group of a consumer, which its commits and heartbeats name, and its Fetch requests do not.
+
+    A consumer is a client id at an address. If it named several groups, which one it fetches for is unknown.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str | bytes | None, str], str] = {}
+
+    def of(self, request: Message | None) -> str:
+        """The group that a request names, or whose member fetches; empty if unknown. Hot: once per exchange."""
+        if request is None:
+            return ""
+        named = None if request.body is None else request.body.get("group_id")
+        group = named if isinstance(named, str) else ""
+        if request.client is None or not (group or request.api_key == FETCH):
+            return group
+        client = request.client_id, request.client.address
+        known = self._groups.get(client)
+        if not group:
+            return known or ""
+        if known is None:
+            if len(self._groups) >= MAX_CONSUMERS:
+                del self._groups[next(iter(self._groups))]
+            self._groups[client] = group
+        elif known != group:
+            self._groups[client] = ""
+        return group
+
+
+class GroupLags:
+    """Takes exchanges as they end. Above its bounds, it forgets what was committed longest ago, or first seen."""
+
+    def __init__(self) -> None:
+        self._commits: OrderedDict[tuple[str, _Partition], int] = OrderedDict()
+        self._ends: dict[_Partition, int] = {}
+
+    def feed(self, exchange: Exchange) -> None:
+        """Take an exchange."""
+        response = exchange.response
+        if response is None:
+            return
+        if response.api_key == FETCH:
+            self._fetched(response.body)
+        elif response.api_key in COMMITS:
+            named = mentions(exchange.request, response)
+            # An OffsetFetch of several groups (v8) does not say here which partition belongs to which.
+            if len(named.groups) == 1:
+                (group,) = named.groups
+                for facts in named.partitions.values():
+                    # An id without a name cannot be matched with commits by name.
+                    offset = -1 if facts.offset is None else facts.offset
+                    if offset >= 0 and facts.topic is not None and facts.error_code == 0:
+                        self._commit((group, (facts.topic, facts.partition)), offset)
+
+    def _commit(self, key: tuple[str, _Partition], offset: int) -> None:
+        self._commits[key] = offset
+        self._commits.move_to_end(key)
+        if len(self._commits) > MAX_COMMITS:
+            self._commits.popitem(last=False)
+
+    def _fetched(self, body: Body | None) -> None:
+        """Take the watermarks of a Fetch response. Hot: `mentions` would take more than twice as long.
+
+        A truncated body lacks fields.
+        """
+        ends = self._ends
+        for topic in () if body is None else body.get("responses") or ():
+            name = text(topic.get("topic", topic.get("_topic_name")))
+            if name is None:
+                continue
+            for one in topic.get("partitions") or ():
+                watermark = one.get("high_watermark", -1)
+                if watermark >= 0 and one["error_code"] == 0:
+                    partition = (name, one["partition_index"])
+                    if partition not in ends and len(ends) >= MAX_ENDS:
+                        # If somebody still fetches it, it soon comes back.
+                        del ends[next(iter(ends))]
+                    ends[partition] = watermark
+
+    def rows(self) -> Iterator[GroupLag]:
+        """The partitions of which both a commit and an end are known."""
+        for (group, partition), committed in self._commits.items():
+            end = self._ends.get(partition)
+            if end is not None:
+                yield GroupLag(group, *partition, committed, end)
+
+
+MAX_OUTSTANDING: Final = 65_536
+"""Maximum number of requests that are kept; later ones are only counted. A client has five in flight by default."""
+
+
+class OpenRequests:
+    """Requests by exchange, in order of completion; fed with messages and the ends of exchanges."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Message] = {}
+        self.overlooked = 0
+        """Number of requests above the bound."""
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def message(self, message: Message) -> Message | None:
+        """A request waits, or a response has arrived; returns the request of a response if it is known. Hot."""
+        number = message.exchange
+        if number is None:
+            return None
+        if message.type == "response":
+            return self._waiting.pop(number, None)
+        elif len(self._waiting) < MAX_OUTSTANDING:
+            # The inspector keeps the request itself until the exchange is over, so this costs no more.
+            self._waiting[number] = message
+        else:
+            self.overlooked += 1
+        return None
+
+    def exchange(self, exchange: Exchange) -> None:
+        """An exchange is over, with or without a response."""
+        self._waiting.pop(exchange.exchange, None)
+
+    def since(self, time_ns: int) -> Iterator[Message]:
+        """Requests that were complete by this time, in order of completion; those without a time are skipped."""
+        for message in self._waiting.values():
+            # No early end: requests that waited for their connection's verdict follow younger ones.
+            if message.time_ns is not None and message.time_ns <= time_ns:
+                yield message
+
+    def overdue(self, time_ns: int) -> Iterator[Message]:
+        """The same, without those whose broker may still wait by then as requested (`connection.waits`)."""
+        for message in self.since(time_ns):
+            wait = wait_of(message.api_key, message.body, None, 0, 0)
+            if wait is None or wait.reason == "replicas":
+                yield message
+            elif message.time_ns is not None:
+                limit = UNLIMITED_NS if wait.limit_ns is None else wait.limit_ns
+                if message.time_ns + limit <= time_ns:
+                    yield message

@@ -42,8 +42,8 @@ from kafkasniff.kafka.apis.dissectors import (
 from kafkasniff.kafka.apis.entities import each_records, record_fields
 from kafkasniff.kafka.record_facts import TRACE_HEADERS, span_context
 from kafkasniff.live.metrics import LATENCY_BUCKETS, Metrics
-from kafkasniff.live.rows import api_name
-from kafkasniff.live.traffic import topic_traffic
+from kafkasniff.live.snapshot import api_name
+from kafkasniff.live.traffic import ClientGroups, topic_traffic
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.otlp.delivery import Delivery, Exporter
 from kafkasniff.text.printable import printable
@@ -74,8 +74,10 @@ def observer() -> Resource:
     return given.merge(Resource({"service.version": kafkasniff.__version__}))
 
 
-def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> ReadableSpan | None:
-    """The span of an exchange; None without a request or without times. `payload`: record headers may be used.
+def span_of(exchange: Exchange, resource: Resource, *, group: str = "", payload: bool = True) -> ReadableSpan | None:
+    """The span of an exchange; None without a request or without times.
+
+    `group`: what the request belongs to; `payload`: record headers may be used.
 
     It links to each span that a record's header names. If there is just one, it is also its parent.
     """
@@ -94,7 +96,7 @@ def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> 
         is_remote=False,
         trace_flags=TraceFlags(TraceFlags.SAMPLED),
     )
-    attributes, topics = _attributes(exchange, request)
+    attributes, topics = _attributes(exchange, request, group)
     error = _error(exchange)
     if error is not None:
         attributes["error.type"] = error[0]
@@ -116,7 +118,7 @@ def span_of(exchange: Exchange, resource: Resource, *, payload: bool = True) -> 
     )
 
 
-def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | int], list[str]]:
+def _attributes(exchange: Exchange, request: Message, group: str) -> tuple[dict[str, str | int], list[str]]:
     """The attributes, and the topics."""
     api = api_name(request)
     found: dict[str, str | int] = {"messaging.system": "kafka", "messaging.operation.name": api}
@@ -132,8 +134,7 @@ def _attributes(exchange: Exchange, request: Message) -> tuple[dict[str, str | i
         found["messaging.batch.message_count"] = records
     if request.client_id:
         found["messaging.client.id"] = _text(request.client_id)
-    group = (request.body or {}).get("group_id")
-    if isinstance(group, str) and group:
+    if group:
         found["messaging.consumer.group.name"] = _text(group)
     if request.broker is not None:
         found |= {"server.address": request.broker.address, "server.port": request.broker.port}
@@ -273,13 +274,14 @@ class SpanObserver:
         self._payload = payload
         self._live = live
         self._resource = observer()
+        self._groups = ClientGroups()
         self._start_ns = self._latest_ns = time.time_ns() if live else 0
 
     def take(self, event: Message | SaslToken | Exchange | Problem | Connection) -> None:
         """Observe one event. Hot."""
         if type(event) is not Exchange:
             return
-        span = span_of(event, self._resource, payload=self._payload)
+        span = span_of(event, self._resource, group=self._groups.of(event.request), payload=self._payload)
         if span is None or span.start_time is None or span.end_time is None:
             self.without += 1
             return

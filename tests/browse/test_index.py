@@ -9,7 +9,7 @@ import pytest
 import kafkasniff
 from kafkasniff.browse import index as module
 from kafkasniff.browse.index import COLUMNS, ExchangeIndex
-from kafkasniff.browse.row_facts import MAX_PROBLEMS
+from kafkasniff.browse.packed_columns import MAX_PROBLEMS
 from kafkasniff.model import Exchange, Problem
 from tests.browse.opened import path_of, rows_of
 

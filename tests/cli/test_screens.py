@@ -26,7 +26,7 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
 from tests.craft.packet import Packet
 from tests.craft.write import write_pcap
-from tests.live.scenes import drawn
+from tests.live.scenes import drawn, opened
 from tests.test_hostile_strings import talk
 
 CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))
@@ -191,7 +191,7 @@ def test_the_live_screen_with_long_names(width: int) -> None:
     for event in (*inspector.feed(batch(long_names())), *inspector.close()):
         top.take(event)
     screens = [drawn(top.snapshot(), ViewState(table=table), width, 24) for table in range(len(TABLES))]
-    screens.append(drawn(top.snapshot(focus=1), ViewState(focus=1), width, 24))
+    screens.append(drawn(top.snapshot(focus=1), opened(("connection", 1)), width, 24))
     for text in screens:
         assert max(map(display_width, text.splitlines())) <= width
     assert "billing" in screens[TABLES.index(CLIENTS)]

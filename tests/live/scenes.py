@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from kafkasniff.live.screen import screen
-from kafkasniff.live.snapshot import FindingRow, Findings, Snapshot
+from kafkasniff.live.snapshot import FindingRow, Findings, Snapshot, Step
 from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem
@@ -133,7 +133,8 @@ class Scene:
 
 def _found(severity: str, detector: str, count: int, title: str, connection: int | None = None) -> FindingRow:
     meaning = f"What {detector} means, in a sentence or two that may well be longer than a line of a small terminal is."
-    return FindingRow(severity, title, meaning, f"advice on {detector}.", detector, title, count, connection)
+    showing = () if connection is None else (connection,)
+    return FindingRow(severity, title, meaning, f"advice on {detector}.", detector, title, count, showing)
 
 
 FINDINGS = Findings(
@@ -210,6 +211,12 @@ def drawn(snapshot: Snapshot, state: ViewState, width: int, height: int) -> str:
     )
     console.print(screen(snapshot, state, width, height))
     return "".join(f"{line.rstrip()}\n" for line in buffer.getvalue().splitlines())
+
+
+def opened(*steps: tuple[str, object]) -> ViewState:
+    """The view after these steps, of (kind, value), at the table of exchanges."""
+    path = tuple(Step(kind, of, " ".join(of) if isinstance(of, tuple) else str(of)) for kind, of in steps)
+    return ViewState(table=9, path=path, back=((0, None),) * len(path))
 
 
 PICTURE_SIZE = (160, 36)

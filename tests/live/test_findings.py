@@ -92,7 +92,7 @@ def test_findings_match_check(scene: scenes.Scene, tmp_path: Path) -> None:
     assert shown.counts == {
         severity: sum(one.severity == severity for one in expected) for severity in ("error", "warning", "note")
     }
-    assert shown.rows[0].connection == expected[0].evidence[0].connection
+    assert shown.rows[0].connections[0] == expected[0].evidence[0].connection
     assert (shown.paused, shown.restarts) == ("", 0)
 
 

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
-from kafkasniff.live import lag
 from kafkasniff.live import metrics as module
-from kafkasniff.live.lag import GroupLag, GroupLags
+from kafkasniff.live import traffic
 from kafkasniff.live.metrics import LATENCY_BUCKETS, PAIRS_PER_LABEL, Metrics
+from kafkasniff.live.traffic import GroupLag, GroupLags
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem, SaslToken, Summary
 from tests.cli.console import kafkasniff
 from tests.craft.batches import batch
@@ -241,13 +241,13 @@ def test_a_topic_that_is_made_anew() -> None:
 
 
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag, "MAX_COMMITS", 3)
+    monkeypatch.setattr(traffic, "MAX_COMMITS", 3)
     commits = [commit(1, group=group) for group in ("0", "1", "2", "3", "4", "2", "7")]
     assert [row.group for row in lags(fetch(9), *commits)] == ["4", "2", "7"]
 
 
 def test_ends_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lag, "MAX_ENDS", 1)
+    monkeypatch.setattr(traffic, "MAX_ENDS", 1)
     other = fetched_body("other", 1, watermark=4)
     assert lags(commit(5), fetch(9), ("Fetch", {}, other)) == []
 

@@ -22,23 +22,39 @@ from kafkasniff.live.columns import (
     number,
     sorted_rows,
 )
-from kafkasniff.live.lines import Head, table_lines
+from kafkasniff.live.drill_down import drilled
+from kafkasniff.live.lines import Head, sparkline, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
-from kafkasniff.live.snapshot import LiveRow, Snapshot
+from kafkasniff.live.snapshot import LiveRow, Snapshot, Step
 from kafkasniff.live.state import THRESHOLDS_NS, ViewState, press
+from kafkasniff.live.top import TopModel
 from kafkasniff.text.printable import display_width
-from tests.live.scenes import FINDINGS, PICTURE_SIZE, SECOND, Scene, Talk, cluster, drawn, picture, produce_body
+from tests.live.scenes import (
+    FINDINGS,
+    PICTURE_SIZE,
+    SECOND,
+    Scene,
+    Talk,
+    cluster,
+    commit_body,
+    drawn,
+    opened,
+    picture,
+    produce_body,
+)
 
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (200, 50)]
 VIEWS = {
     **{table.title: ViewState(table=place) for place, table in enumerate(TABLES)},
-    "connection": ViewState(focus=3),
+    "connection": opened(("connection", 3)),
+    "client": opened(("client", ("orders-service", "10.0.1.5"))),
+    "error": opened(("topic", "orders"), ("error", ("Produce", "NOT_LEADER_OR_FOLLOWER"))),
     "paused": ViewState(table=4, paused=True, selected=("payments-service", "10.0.1.6:51002", 2)),
     "help": ViewState(help=True),
 }
 # One screen has all tables.
-WIDE_VIEWS = {"APIs": "tables", "connection": "connection", "help": "help"}
+WIDE_VIEWS = {"APIs": "tables", "connection": "connection", "client": "client", "help": "help"}
 
 
 @functools.cache
@@ -87,7 +103,6 @@ def test_no_bytes_from_the_wire_reach_the_terminal_raw() -> None:
     """Neither escapes nor rich's markup, wherever a name is shown."""
     hostile = "\x1b]0;owned\x07[red]\u202e\r\nx"
     scene = Scene()
-    from kafkasniff.live.top import TopModel
 
     model = TopModel("\x1b[31meth")
     talk = Talk(scene, 1, hostile, "10.0.0.1", hostile)
@@ -96,7 +111,7 @@ def test_no_bytes_from_the_wire_reach_the_terminal_raw() -> None:
     model.take(talk.request(5, "Metadata"))
     model.advance(model.snapshot().now_ns or 0)
     seen = model.snapshot(focus=1, threshold_ns=0)
-    for state in (*VIEWS.values(), ViewState(focus=1)):
+    for state in (*VIEWS.values(), opened(("connection", 1))):
         for width, height in SIZES:
             buffer = io.StringIO()
             console = Console(file=buffer, width=width, height=height, force_terminal=True, color_system="standard")
@@ -189,7 +204,7 @@ def after(keys: str | list[str], state: ViewState | None = None, shot: Snapshot 
 
 
 def test_tables_are_chosen_by_number_or_cycled() -> None:
-    assert [after(key).table for key in "123456789"] == list(range(len(TABLES)))
+    assert [after(key).table for key in "1234567890"] == list(range(len(TABLES)))
     assert after(["tab", "right", "left"]).table == 1
     assert after(["left"]).table == len(TABLES) - 1
     assert after(["backtab", "tab"]).table == 0
@@ -234,11 +249,58 @@ def test_into_a_connection_and_back() -> None:
     assert after(["escape"], state).focus is None
     assert after(["backspace"], state).focus is None
     assert after(["6", "enter"]).focus == 3
-    assert after(["9", "enter"]).focus == 3
-    assert after(["9", "down", "down", "down", "enter"]).focus == 1
-    assert after(["9", "end", "enter"]).focus is None
-    assert after(["enter"]).focus is None, "an API is not a connection"
     assert after(["5", "down", "enter"], shot=Snapshot()).focus is None
+
+
+def test_every_row_opens_what_it_stands_for_and_escape_returns() -> None:
+    """A way over four tables, and back to the row where it began."""
+    begun = after(["9", "down", "down", "down"])
+    finding = after(["enter"], begun)
+    shown = drilled(CLUSTER, finding.path)
+    assert {one.connection for one in shown.exchanges} == {1}
+    api = after(["1", "enter"], finding, shown)
+    client = after(["enter"], api, drilled(CLUSTER, api.path))
+    assert [(step.kind, step.label) for step in client.path] == [
+        ("finding", "not-leader"),
+        ("API", "Produce"),
+        ("client", "orders-service at 10.0.1.5"),
+    ]
+    text = drawn(CLUSTER, client, 120, 40)
+    assert "all › finding not-leader › API Produce › client orders-service at 10.0.1.5" in text
+    assert after(["escape"] * 4, client) == begun
+    for table in TABLES:
+        steps = [table.step(row) for row in table.rows(CLUSTER)]
+        assert steps
+        assert None not in steps
+        assert dict.fromkeys(steps)
+
+
+def test_what_is_opened_is_counted_from_its_exchanges() -> None:
+    """By hand: 100 of 120 Produce requests are in the window of ten seconds, five with an error."""
+    steps = [Step("topic", "orders", ""), Step("API", "Produce", "")]
+    shown = drilled(CLUSTER, tuple(steps))
+    assert {row.name: (row.requests, row.errors, row.total) for row in shown.apis} == {"Produce": (10, 0.5, 120)}
+    assert [(row.error, row.responses, row.share) for row in shown.errors] == [("NOT_LEADER_OR_FOLLOWER", 6, 0.05)]
+    assert {row.name: row.produced for row in shown.topics} == {"orders": 400}
+    assert [row.connection for row in shown.connections_seen] == [1]
+    # A Fetch does not name its group; its client did in another request.
+    model, talk = TopModel(), Talk(Scene(), 1, "c", "10.0.0.1", "")
+    for api, body in (("Fetch", None), ("OffsetCommit", commit_body("g", "t", 1)), ("Fetch", None)):
+        for event in talk.scene.whole(talk, SECOND, 3_000_000, api, asked=body):
+            model.take(event)
+    members = drilled(model.snapshot(), (Step("group", "g", ""),))
+    assert {row.name: (row.total, row.mean, row.wait) for row in members.apis} == {
+        "OffsetCommit": (1, 3000, None),
+        "Fetch": (1, None, 3000),
+    }
+    assert [row.topic for row in drilled(CLUSTER, (Step("group", "billing", ""),)).lags] == ["orders"]
+    whole = drilled(CLUSTER, (Step("broker", "10.0.0.9:9092", ""),))
+    assert (len(whole.exchanges), whole.all.trend) == (len(CLUSTER.exchanges), CLUSTER.brokers[0].trend)
+
+
+def test_sparklines() -> None:
+    assert sparkline([9, 0, 1, 4, 8], 4) == "▁▂▅█"
+    assert sparkline([0, 0], 4) == "▁▁"
 
 
 def test_pause_help_quit() -> None:

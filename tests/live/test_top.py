@@ -13,17 +13,16 @@ from hypothesis import strategies as st
 
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.live import outstanding, top
+from kafkasniff.live import top, traffic
 from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
-from kafkasniff.live.outstanding import OpenRequests
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
-from kafkasniff.live.traffic import topic_traffic
+from kafkasniff.live.traffic import ClientGroups, OpenRequests, topic_traffic
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
-from tests.live.scenes import SECOND, START_NS, Scene, Talk, fetched_body, produce_body
+from tests.live.scenes import SECOND, START_NS, Scene, Talk, commit_body, fetched_body, produce_body
 
 
 def by_name(rows: tuple[LiveRow, ...]) -> dict[Any, LiveRow]:
@@ -225,7 +224,7 @@ def test_a_full_table_counts_newcomers_together() -> None:
 
 
 def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outstanding, "MAX_OUTSTANDING", 3)
+    monkeypatch.setattr(traffic, "MAX_OUTSTANDING", 3)
     talk, kept = Talk(Scene(), 1, "c", "10.0.0.1", ""), OpenRequests()
     requests = [talk.request(at, "Metadata") for at in (30, 10, 20, 40)]
     for request in requests:
@@ -236,6 +235,15 @@ def test_requests_are_open_until_the_response_or_the_end(monkeypatch: pytest.Mon
     kept.exchange(talk.end(requests[1], None, "unanswered"))
     kept.exchange(talk.end(requests[3], None, "open"))  # was never added
     assert list(kept.since(START_NS + 100)) == [requests[2]]
+
+
+def test_the_group_of_a_fetch_is_the_one_that_its_consumer_names_elsewhere() -> None:
+    talk, groups = Talk(Scene(), 1, "c", "10.0.0.1", ""), ClientGroups()
+    fetch, other = talk.request(0, "Fetch"), Talk(talk.scene, 2, "c", "10.0.0.2", "").request(0, "Fetch")
+    commits = [talk.request(0, "OffsetCommit", commit_body(group, "t", 1)) for group in "gh"]
+    seen = [groups.of(one) for one in (fetch, commits[0], fetch, talk.request(0, "Produce"), other, commits[1], fetch)]
+    assert seen == ["", "g", "g", "", "", "h", ""], "with two groups nobody knows"
+    assert groups.of(None) == ""
 
 
 def test_requested_waits_are_not_overdue() -> None:

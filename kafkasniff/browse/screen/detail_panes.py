@@ -14,13 +14,10 @@ from textual.message import Message as Notice
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kafkasniff.browse.body_view import are_decoded
-from kafkasniff.browse.byte_rows import ByteRows
-from kafkasniff.browse.screen.body_tree import BodyField, BodyTree
-from kafkasniff.browse.screen.bytes_pane import BytesPane
-from kafkasniff.browse.screen.pane_search import PaneSearch
+from kafkasniff.browse.body_view import ByteRows, are_decoded
+from kafkasniff.browse.screen.body_tree import BodyField, BodyTree, BytesPane
 from kafkasniff.browse.screen.record_table import RecordTable
-from kafkasniff.browse.screen.row_pane import RowPane
+from kafkasniff.browse.screen.row_pane import PaneSearch, RowPane
 from kafkasniff.model import Exchange
 
 __all__ = ["DetailPanes"]

@@ -15,11 +15,20 @@ from textual.message import Message as Notice
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from kafkasniff.browse.conditions import Sign
+from kafkasniff.browse.filter_texts import Sign
 from kafkasniff.browse.index import ExchangeIndex, Row
-from kafkasniff.browse.list_columns import CLOCKS, LIST_COLUMNS, ListColumn
-from kafkasniff.browse.screen.line_places import LineJump, Wanted, line_of, place_of
-from kafkasniff.browse.screen.list_lines import LineWindow, row_line, title_line
+from kafkasniff.browse.screen.list_lines import (
+    CLOCKS,
+    LIST_COLUMNS,
+    LineJump,
+    LineWindow,
+    ListColumn,
+    Wanted,
+    line_of,
+    place_of,
+    row_line,
+    title_line,
+)
 
 __all__ = ["ExchangeList"]
 

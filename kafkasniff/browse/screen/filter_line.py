@@ -13,8 +13,7 @@ from textual.message import Message as Notice
 from textual.suggester import Suggester
 from textual.widgets import Input
 
-from kafkasniff.browse.completion import completed
-from kafkasniff.browse.saved_filters import SavedFilters
+from kafkasniff.browse.filter_texts import SavedFilters, completed
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.text.printable import printable

@@ -12,8 +12,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from kafkasniff.browse.screen.body_tree import BodyTree
-from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
 from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList

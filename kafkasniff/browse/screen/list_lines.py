@@ -1,23 +1,42 @@
-"""Lines of the list of exchanges. Hot: only visible cells are made, and neighbours of the same style are one segment.
+"""The list of exchanges: its columns as text, its lines, and the places of their rows in the index.
 
-What a screen costs is mostly the number of its segments.
+Lines are hot: only visible cells are made, and neighbours of the same style are one segment, since what a screen costs
+is mostly the number of its segments. An order has the places of the first lines; each line after them shows the row at
+its own place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 from zlib import crc32
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
 from kafkasniff.browse.index import Row
-from kafkasniff.browse.list_columns import ListColumn, cell, fitted
+from kafkasniff.text.printable import display_width
+from kafkasniff.text.times import clock_time, duration
 
-__all__ = ["LineWindow", "row_line", "title_line"]
+__all__ = [
+    "CLOCKS",
+    "LIST_COLUMNS",
+    "LineJump",
+    "LineWindow",
+    "ListColumn",
+    "Wanted",
+    "cell",
+    "fitted",
+    "line_of",
+    "place_of",
+    "places_of",
+    "row_line",
+    "title_line",
+]
 
 _APIS: Final = tuple(Style(color=one) for one in ("bright_blue", "green", "cyan"))
 """Colours of APIs, by their names. Errors and problems have red and yellow, and themes show magenta as red."""
@@ -91,3 +110,115 @@ def _line(
 def _api_style(api: str) -> Style:
     """The colour of an API, the same for all its versions."""
     return _APIS[crc32(api.partition(" ")[0].encode()) % len(_APIS)]
+
+
+CLOCKS: Final = ("time", "since start", "since previous")
+"""How the list shows times."""
+
+
+class ListColumn(NamedTuple):
+    """A column of the list; `width` in columns of the terminal."""
+
+    name: str
+    title: str
+    width: int
+    right: bool = False
+    """Aligned to the right."""
+
+
+LIST_COLUMNS: Final = (
+    ListColumn("packet", "packet", 7, True),
+    ListColumn("time", "time", 15, True),
+    ListColumn("latency", "latency", 8, True),
+    ListColumn("api", "API", 22),
+    ListColumn("subject", "topic, group", 21),
+    ListColumn("client_id", "client id", 15),
+    ListColumn("error", "error", 26),
+    ListColumn("client", "client", 21),
+    ListColumn("broker", "broker", 21),
+    ListColumn("request", "request", 9, True),
+    ListColumn("response", "response", 9, True),
+    ListColumn("problems", "problems", 8, True),
+)
+"""In order of importance: 80 columns show those up to the topic, 120 the client and most of the error, too. A narrower
+terminal scrolls to the others."""
+
+
+def cell(row: Row, column: ListColumn, since: int | None, clock: int) -> str:
+    """A cell, in any width. `clock`: of `CLOCKS`; `since`: the time that it counts from."""
+    value = getattr(row, column.name)
+    if value is None:
+        return "-"
+    if column.name == "subject" and row.others:
+        return f"{value} +{row.others}"
+    if column.name == "latency":
+        return duration(value)
+    if column.name == "time":
+        if clock == 0:
+            return clock_time(value)
+        return "-" if since is None else f"{(value - since) / 1e9:+.6f}"
+    if isinstance(value, int):
+        return "" if column.name == "problems" and not value else f"{value:,}"
+    return str(value)
+
+
+def fitted(text: str, column: ListColumn) -> str:
+    """A cell in the width of its column."""
+    width = display_width(text)
+    if width > column.width:
+        while display_width(text) > column.width - 1:
+            text = text[:-1]
+        text, width = f"{text}…", display_width(text) + 1
+    blank = " " * (column.width - width)
+    return blank + text if column.right else text + blank
+
+
+Wanted = Callable[[NDArray[np.int64]], NDArray[np.bool_]]
+"""Whether the rows at some places are wanted."""
+
+
+def place_of(line: int, order: NDArray[np.int32]) -> int:
+    """The place of the row in a line."""
+    return int(order[line]) if line < len(order) else line
+
+
+def places_of(lines: NDArray[np.int64], order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The places of the rows in lines."""
+    places = lines.copy()
+    is_sorted = lines < len(order)
+    places[is_sorted] = order[lines[is_sorted]]
+    return places
+
+
+def line_of(place: int, order: NDArray[np.int32]) -> int:
+    """The line of a row; rows that were added after sorting follow in order of reading."""
+    return int(np.argmax(order == place)) if place < len(order) else place
+
+
+class LineJump(NamedTuple):
+    """A jump from a line to the next one (`way` 1) or previous one (-1) whose rows have something in common."""
+
+    start: int
+    order: NDArray[np.int32]
+    along: str
+    """What they have in common."""
+    way: int
+    end: int
+    """Number of lines in this direction, with the first one."""
+    wanted: Wanted
+    missed: Callable[[], object] | None = None
+    """Called if there is no such line."""
+
+    def starts_at(self, line: int, order: NDArray[np.int32]) -> bool:
+        """Whether the list is still as it was when the jump began."""
+        return self.start == line and self.order is order
+
+    def repeats(self, other: LineJump) -> bool:
+        """Whether another one would find the same line."""
+        return self.starts_at(other.start, other.order) and (self.along, self.way) == (other.along, other.way)
+
+    def first(self, near: int, far: int) -> int | None:
+        """The first line that is wanted, at least `near` and less than `far` lines away; None if there is none."""
+        lines = self.start + self.way * np.arange(near, far, dtype=np.int64)
+        found = np.flatnonzero(self.wanted(places_of(lines, self.order)))
+        return int(lines[found[0]]) if len(found) else None

@@ -17,10 +17,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.commands import REPORTS, Commands, ReportLine, ReportName, report
 from kafkasniff.browse.histograms import Brush, latency_bins, time_bins
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.reports import REPORTS, ReportLine, ReportName, report
 from kafkasniff.browse.screen.row_pane import CURSOR, RowPane
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable

@@ -50,6 +50,8 @@ from kafkasniff.cli.options.record_options import (
     with_records,
 )
 from kafkasniff.cli.options.shared_options import hosts_option, take_hosts
+from kafkasniff.cli.running.notifying import notify_options, take_notifier
+from kafkasniff.cli.running.pipeline import begin_lines
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.recording import recorder_options, take_recording
 from kafkasniff.cli.running.watching import (
@@ -110,6 +112,7 @@ LOOK_SECONDS: Final = 1.0
 @discard_state_option
 @write_options
 @recorder_options
+@notify_options
 @watch_options
 @verbosity_options
 @click.pass_obj
@@ -129,7 +132,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     del options["browse"]
     interfaces, capturing = take_interfaces(options), take_capturing(options, _seconds)
     rights = take_rights(options, environment)
-    recording = take_recording(options, _seconds)
+    notifier = take_notifier(options, environment.environ)
+    recording = take_recording(options, _seconds, notifies=notifier is not None)
     writing, expression = take_writing(options, _seconds), " ".join(bpf) or None
     schemas = take_schemas(options, environment.environ)
     asked, quiet = take_output(options), options.pop("quiet")
@@ -140,7 +144,9 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
     limit, seconds = options.pop("count"), _seconds(options.pop("duration"))
     exporting = export_arguments(options, filters, predicate, _seconds, records=bool(asked.records), payload=payload)
     catalog, hosts = make_catalog(options), take_hosts(options)
-    watching = WatchOptions(environment, options, examines=recording is not None and recording.examines)
+    watching = WatchOptions(
+        environment, options, examines=notifier is not None or (recording is not None and recording.examines)
+    )
     # The screen of --top replaces messages.
     shows = wanted.output is not None and not (watching.top and wanted.output == "-")
     if not watching.top:
@@ -173,11 +179,12 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
         folders.append(writing.folder)
     if recording is not None:
         folders.append(recording.folder)
-    rights.settle(environment, folders, [*watching.ports, *([] if schemas is None else schemas.ports)])
+    ports = [*watching.ports, *([] if notifier is None else notifier.ports)]
+    rights.settle(environment, folders, [*ports, *([] if schemas is None else schemas.ports)])
 
     from kafkasniff.capture.live.live import open_live
     from kafkasniff.cli.running.nothing_selected import end_without_messages
-    from kafkasniff.cli.running.pipeline import Pipeline, begin_lines, summary_line
+    from kafkasniff.cli.running.pipeline import Pipeline, summary_line
     from kafkasniff.cli.running.watching import TimedSink
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.connection.events import Level
@@ -306,6 +313,8 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
                     batches = watch.batches(batches)
                     if recording is not None:
                         batches = recording.batches(batches, watch.findings, say=say, payload=not payload.hides)
+                    if notifier is not None:
+                        batches = notifier.batches(batches, watch.findings, source.captures, say)
                     if runs:
                         pipeline.run(batches)
                     else:

@@ -160,7 +160,7 @@ SECTIONS: Final = {
         *("--interface", "--list-interfaces", "--snaplen", "--buffer-size", "--promiscuous", "--reopen"),
         *("--user", "--keep-root", "--duration"),
     ),
-    "Recorder": ("--recorder", "--cases", "--on"),
+    "Recorder": ("--recorder", "--cases", "--on", "--exec", "--webhook"),
     "Packet files": ("--write", "--write-all", "--rotate-size", "--rotate-every", "--rotate-files"),
     "Input": (
         *("--port", "--max-frame", "--keylog", "--two-pass", "--on-bad-capture"),

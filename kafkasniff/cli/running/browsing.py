@@ -91,8 +91,8 @@ def explore(
     arguments()  # an invalid key log is reported before the screen opens
 
     from kafkasniff.browse.commands import Commands
+    from kafkasniff.browse.filter_texts import SavedFilters, filters_file
     from kafkasniff.browse.reading import CaptureReading, ExchangeReading
-    from kafkasniff.browse.saved_filters import SavedFilters, filters_file
     from kafkasniff.browse.screen.app import Explorer
 
     # A browser's user may look, but not write.

@@ -21,7 +21,7 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from kafkasniff.capture.formats.raw import Interface
     from kafkasniff.live.findings import LiveFindings
-    from kafkasniff.live.recorder import FlightRecorder
+    from kafkasniff.live.packet_filter import FlightRecorder
     from kafkasniff.packets import PacketBatch
 
 __all__ = ["Recording", "recorder_options", "take_recording"]
@@ -52,20 +52,26 @@ def recorder_options(command: Command) -> Command:
             click.option(
                 "--on",
                 type=click.Choice([*SEVERITIES, NEVER]),
-                help="How severe a finding has to be to write a case [default: error]; never: SIGUSR1 alone.",
+                help="Severity of findings for cases, --exec and --webhook [default: error]; never: only SIGUSR1.",
             ),
         ],
     )
 
 
-def take_recording(options: dict[str, Any], seconds_of: Callable[[str | None], float | None]) -> Recording | None:
-    """The recorder of the options, which are removed from `options`; None without `--recorder`. Raises UsageError."""
+def take_recording(
+    options: dict[str, Any], seconds_of: Callable[[str | None], float | None], *, notifies: bool = False
+) -> Recording | None:
+    """The recorder of the options, which are removed from `options`; None without `--recorder`. Raises UsageError.
+
+    `notifies`: `--on` is for others, too.
+    """
     seconds = seconds_of(options.pop("recorder"))
     folder, on = options.pop("cases"), options.pop("on")
     if seconds is None:
-        for name, given in (("--cases", folder), ("--on", on)):
-            if given is not None:
-                raise UsageError(f"{name} needs --recorder DURATION")
+        if folder is not None:
+            raise UsageError("--cases needs --recorder DURATION")
+        if on is not None and not notifies:
+            raise UsageError("--on needs --recorder, --exec or --webhook")
         return None
     if seconds < MIN_SECONDS:
         raise UsageError(f"--recorder: at least {MIN_SECONDS:g} s")
@@ -116,7 +122,7 @@ class Recording:
     def recorder(self, interfaces: Sequence[Interface], size: int, bpf: str | None) -> FlightRecorder:
         """The memory for packets, of this many bytes."""
         from kafkasniff.capture.write.capture_writer import section
-        from kafkasniff.live.recorder import FlightRecorder
+        from kafkasniff.live.packet_filter import FlightRecorder
 
         self._recorder = FlightRecorder(section(interfaces, bpf=bpf), self.seconds, size)
         return self._recorder

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.filter_texts import SavedFilters
 from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from tests.conftest import ROOT

@@ -14,7 +14,7 @@ from textual.pilot import Pilot
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.body_tree import BytesPane
 from kafkasniff.browse.screen.overview import OverviewScreen, ReportPane
 from tests.browse.opened import exported
 from tests.browse.screen.driving import ERRORS, drive, listed, open_error, said, settled, status

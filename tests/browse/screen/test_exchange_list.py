@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from textual.pilot import Pilot
 
 import kafkasniff
-from kafkasniff.browse.list_columns import LIST_COLUMNS, cell
 from kafkasniff.browse.screen import exchange_list as module
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
+from kafkasniff.browse.screen.list_lines import LIST_COLUMNS, cell
 from tests.browse.screen.driving import ERRORS, drive, listed, settled, status
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from textual.pilot import Pilot
 
-from kafkasniff.browse.saved_filters import SavedFilters
+from kafkasniff.browse.filter_texts import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from tests.browse.screen.driving import drive, listed, press, settled, status

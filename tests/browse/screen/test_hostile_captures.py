@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from kafkasniff.browse.byte_rows import MAX_ROWS
+from kafkasniff.browse.body_view import MAX_ROWS
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.body_tree import BodyTree
-from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
 from kafkasniff.browse.screen.out_screens import CopyMenu
 from kafkasniff.browse.screen.record_table import RecordTable
 from tests.browse.screen.driving import ERRORS, drive, listed, said, settled, status

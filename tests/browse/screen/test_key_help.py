@@ -17,17 +17,16 @@ from textual.widgets import Static
 
 import kafkasniff
 from kafkasniff.browse import screen as package
-from kafkasniff.browse.commands import Commands
+from kafkasniff.browse.commands import Commands, ReportLine
+from kafkasniff.browse.filter_texts import SavedFilters
 from kafkasniff.browse.following import followed
 from kafkasniff.browse.index import Row
-from kafkasniff.browse.list_columns import LIST_COLUMNS
 from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.browse.reports import ReportLine
-from kafkasniff.browse.saved_filters import SavedFilters
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine
+from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from tests.browse.screen.driving import listed, settled
 from tests.choice import one_in

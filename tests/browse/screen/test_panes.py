@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 from textual.pilot import Pilot
 
-from kafkasniff.browse.screen import pane_search
+from kafkasniff.browse.screen import row_pane
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.body_tree import BodyTree
-from kafkasniff.browse.screen.bytes_pane import BytesPane
+from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
-from kafkasniff.browse.screen.pane_search import PaneSearch
+from kafkasniff.browse.screen.row_pane import PaneSearch
 from tests.browse.screen.driving import drive, listed, open_error, press
 
 
@@ -146,13 +145,13 @@ def test_steps_begin_at_the_cursor_and_wrap(monkeypatch: pytest.MonkeyPatch) -> 
     stopped = PaneSearch(Words("a"), "a")
     stopped.run(lambda: True)
     assert stopped.step(1) == "not found"
-    monkeypatch.setattr(pane_search, "MAX_FOUND", 2)
+    monkeypatch.setattr(row_pane, "MAX_FOUND", 2)
     assert search(Words("a", "a", "a"), "a").step(-1) == "match 2 of the first 2"
 
 
 @pytest.mark.parametrize(("count", "matches"), [(3, "match 1 of 3"), (4, "match 1 of 3; the rest was not searched")])
 def test_a_search_is_bounded(count: int, matches: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pane_search, "MAX_EXAMINED", 3 * pane_search.PLACE_COST)
+    monkeypatch.setattr(row_pane, "MAX_EXAMINED", 3 * row_pane.PLACE_COST)
     asked = []
 
     class Endless(Words):
@@ -163,5 +162,5 @@ def test_a_search_is_bounded(count: int, matches: str, monkeypatch: pytest.Monke
 
     assert search(Endless(), "a").step(1) == matches
     assert len(asked) == count
-    long = Words("b" * pane_search.MAX_EXAMINED, "a")
+    long = Words("b" * row_pane.MAX_EXAMINED, "a")
     assert search(long, "a").step(1) == "not found; the rest was not searched"

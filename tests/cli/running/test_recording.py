@@ -16,7 +16,7 @@ import pytest
 
 from kafkasniff.capture.write.capture_writer import WrittenBlocks
 from kafkasniff.cli.environment import Exit
-from kafkasniff.live.recorder import FlightRecorder
+from kafkasniff.live.packet_filter import FlightRecorder
 from tests.cli.console import kafkasniff
 from tests.cli.person import PATIENCE
 from tests.cli.real_live import STAYS, exchange, until_it_captures
@@ -94,7 +94,7 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     ("options", "message"),
     [
         (("--cases", "x"), "--cases needs --recorder DURATION"),
-        (("--on", "error"), "--on needs --recorder DURATION"),
+        (("--on", "error"), "--on needs --recorder, --exec or --webhook"),
         (("--recorder", "10ms"), "--recorder: at least 1 s"),
         (("--recorder", "5m", "--write", "x"), "--recorder and --write cannot be combined"),
     ],

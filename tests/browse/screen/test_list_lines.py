@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkasniff.browse.list_columns import LIST_COLUMNS
+from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
 
 
 def test_a_terminal_shows_whole_columns_but_for_the_error() -> None:
