@@ -12,7 +12,7 @@ import msgspec
 
 from kafkasniff.kafka.apis.named_apis import API_VERSIONS
 from kafkasniff.kafka.apis.record_fields import each_whole
-from kafkasniff.kafka.messages.message_body import decode_body, read_body, unread
+from kafkasniff.kafka.messages.message_body import read_body, unread
 from kafkasniff.kafka.messages.message_header import judge_tags, read_tags
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.body_forms import RenderedRecords
@@ -23,7 +23,6 @@ from kafkasniff.model import Body, ErrorCode, Problem
 __all__ = [
     "DecodeOptions",
     "Decoded",
-    "decode_body",
     "decode_request",
     "decode_response",
     "read_rest",

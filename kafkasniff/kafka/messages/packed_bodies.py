@@ -1,6 +1,7 @@
 """Bodies of messages of whole exchanges as dicts, decoded in groups by the native kernel (`ahead.Ahead`).
 
-They equal the bodies of `message_body.decode_body`, and are None if there may be more to report than error codes.
+They equal those of `message.decode_request` and `decode_response`, and are None if there may be more to report than
+error codes.
 """
 
 from __future__ import annotations
