@@ -6,6 +6,7 @@ They are those of `decode_request` and `decode_response`, which are called if th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -14,13 +15,13 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.message_table import HEADER, Messages
 from kafkasniff.engine.stream_messages import HELD
-from kafkasniff.engine.versions import ApiVersion, client_id_text, distinct, version_of
+from kafkasniff.engine.versions import client_id_text, distinct, version_of
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
-from kafkasniff.kafka.messages.message import Decoded, decode_body, decode_request, decode_response
+from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.packed_bodies import Ahead, BodyMaker
-from kafkasniff.kafka.schema.context import BodyWithErrors, DecodeContext, DecodeOptions, RenderedBody
+from kafkasniff.kafka.schema.context import BodyWithErrors, DecodeOptions, RenderedBody
 from kafkasniff.model import PACKET_NUMBER, Direction, ErrorCode, Message, Problem
-from kafkasniff.native.feed import ARENA, KEYS, NONE, REQUEST, TAGS, VERSIONS
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
 
 __all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
 
@@ -30,6 +31,7 @@ _FIELDS: Final = (
     *("pair", "connection", "ordinal", "start", "size", "client_id", "correlation", "packet", "time", "code"),
     *("latency", "duration", "first_packet", "last_packet", "flags", "retransmits", "number", "behind", "muted"),
 )
+_VALUES: Final = itemgetter(*((MESSAGE.names or ()).index(name) for name in _FIELDS))
 MessageRow = tuple[Any, ...]
 """Index of a message, and its `_FIELDS`."""
 
@@ -71,8 +73,7 @@ class RowMessages:
         self.messages = messages
         rows = messages.rows
         self._index = np.arange(len(rows)) if index is None else index
-        self._context = DecodeContext(options)
-        """Shared by all messages without anything to note (`message.decode_body`)."""
+        self._options = options
         self._stores = _Store(messages.buffer), _Store(messages.arena)
         self._asked: dict[int, AnsweredRequest] = {}
         """Requests whose response is not made yet, by message index."""
@@ -91,8 +92,7 @@ class RowMessages:
 
     def row(self, index: int) -> MessageRow:
         """One row."""
-        row = self.messages.rows[index]
-        return index, *(row[name].item() for name in _FIELDS)
+        return index, *_VALUES(self.messages.rows[index].item())
 
     def recall(self, pair: int, capture_of: Callable[[int], str | None]) -> None:
         """Keep the request of a response, if it came in an earlier batch and has its line already."""
@@ -115,25 +115,21 @@ class RowMessages:
         # fmt: on
         owner, store, version = self.messages.owners[connection], self._stores[(flags & ARENA) > 0], version_of(code)
         assert owner is not None
-        options, data, end = self._context.options, store.data, start + size
+        options, data, end = self._options, store.data, start + size
         kind: Direction
         header: dict[str, Any]
         asked: AnsweredRequest | None = None
         if flags & REQUEST:
             kind = "request"
-            client_id: str | bytes | None = None
-            position = start + HEADER
-            if length >= 0:
-                client_id = client_id_text(data[position : position + length])
-                position += length
-            position += version.flexible
-            is_plain = client_id.__class__ is not bytes
+            client_id = None if length < 0 else client_id_text(data[start + HEADER : start + HEADER + length])
             header = {
                 "request_api_key": version.key,
                 "request_api_version": version.version,
                 "correlation_id": correlation_id,
-                "client_id": client_id,
             }
+            if version.request.header:
+                header["client_id"] = client_id
+            is_plain = client_id.__class__ is not bytes
             latency = duration = None
         else:
             kind, header = "response", {"correlation_id": correlation_id}
@@ -141,15 +137,16 @@ class RowMessages:
             if asked is None:
                 asked = AnsweredRequest(self.messages.client_id(index))
             client_id = asked.client_id
-            position = start + 4 + version.flexible_response
             is_plain = not (version.flexible_response and (size < 5 or data[start + 4]))
         body: Any = None
         errors: tuple[ErrorCode, ...] | None = None
-        is_ahead = False
-        if options.bodies and is_plain:
-            body = None if store.ahead is None else store.ahead.take(index)
-            is_ahead = body is not None
-            body, errors = self._body(body, version, kind, start, position, end, data)
+        if store.ahead is not None and is_plain:
+            body = store.ahead.take(index)
+            if body is not None:
+                errors = body.errors if body.__class__ in {RenderedBody, BodyWithErrors} else ()
+            if body.__class__ is BodyWithErrors:
+                body = body.body
+        is_ahead = body is not None
         place = (
             number,
             owner.number,
@@ -212,25 +209,6 @@ class RowMessages:
             weight += store.ahead.memory
             store.ahead.memory = 0
         return message, asked, weight
-
-    def _body(  # noqa: PLR0917 - where the body is
-        self, body: Any, version: ApiVersion, kind: Direction, start: int, position: int, end: int, data: bytes
-    ) -> tuple[Any, tuple[ErrorCode, ...] | None]:
-        """The body of a message and its error codes; `body`: as decoded ahead. Hot.
-
-        None instead of the codes if there is more to report than both.
-        """
-        if body.__class__ is RenderedBody:
-            return body, body.errors
-        if body.__class__ is BodyWithErrors:
-            return body.body, body.errors
-        if body is None:
-            self._context.base = start
-            plan = version.request if kind == "request" else version.response
-            body = decode_body(plan, data, position, end, self._context)
-            if body is None:
-                return None, None
-        return body, ()
 
 
 def decoded_message(  # noqa: PLR0917 - called in the hot path

@@ -173,7 +173,7 @@ class StreamQuestions:
             question.out_programs[1] = self._program(pairing_program(answer.schema.root, reads_code=reads_code))
         # Messages that describe the connection have to be read before those that follow, even in the same batch. For an
         # unknown version only the header is read, which does not show whether a response is expected.
-        unusual = plan.asks_connection or plan.needed or tokens or not 0 < plan.header < INHERITS
+        unusual = plan.asks_connection or plan.needed or tokens or plan.header >= INHERITS
         unusual = unusual or (plan.silences and not plan.known_version)
         facts: int = plan.header | _KNOWN * (plan.api is not None)
         facts |= _USUAL * (not unusual) | _TAGGED_ANSWER * (answer.header > 0)

@@ -22,8 +22,6 @@ class ApiVersion(msgspec.Struct, frozen=True):
     request: MessagePlan
     response: MessagePlan
     api: str | None
-    flexible: bool
-    """Requests have a byte for tagged fields before the body."""
     flexible_response: bool
     """Responses have a byte for tagged fields before the body."""
 
@@ -43,7 +41,7 @@ def version_of(code: int) -> ApiVersion:
     key, version = divmod(code, VERSIONS)
     plan = request_plan(key, version)
     answer = response_plan(key, version)
-    return ApiVersion(key, version, plan, answer, plan.api, plan.header > 1, answer.header > 0)
+    return ApiVersion(key, version, plan, answer, plan.api, answer.header > 0)
 
 
 def distinct(codes: NDArray[np.int64]) -> list[int]:

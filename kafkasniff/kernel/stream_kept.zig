@@ -20,7 +20,7 @@ pub fn keep(e: *Engine, rows: []const Message, buffer: [*]const u8, arena: [*]co
         const talk = c.kafka.talk orelse continue;
         const pending = talk.dialogue.ledger.find(row.ordinal, row.latency) orelse continue;
         if (pending.kept != null) continue;
-        const size = if (whole) row.size else found_messages.HEADER + @as(usize, @intCast(@max(row.client_id, 0)));
+        const size = if (whole) row.size else row.body;
         const source = (if (row.flags.arena) arena else buffer)[row.start..][0..@min(size, row.size)];
         const bytes = e.gpa.alloc(u8, @sizeOf(Message) + source.len) catch exhausted();
         @memcpy(bytes[0..@sizeOf(Message)], std.mem.asBytes(row));

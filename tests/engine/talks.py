@@ -94,6 +94,11 @@ def all_heard(numbers: Iterable[int]) -> bytes:
     return b"".join(map(_heard, numbers))
 
 
+def _shut_down(number: int) -> bytes:
+    """ControlledShutdown v0, whose header has no client id."""
+    return kafka.frame(kafka.int16(7) + kafka.int16(0) + kafka.int32(number) + kafka.int32(1))
+
+
 def _listed(number: int) -> bytes:
     """ListGroups v3 with a tagged header field that also reads as a body if it is taken for one."""
     header = kafka.int16(16) + kafka.int16(3) + kafka.int32(number) + kafka.string("c")
@@ -145,6 +150,10 @@ UNUSUAL: dict[str, Say] = {
     ),
     "a client id too long": exchange_of(lambda n: _changed(_heartbeat(n), 12, b"\x7f\xff"), _heard),
     "a client id below null": exchange_of(lambda n: _changed(_heartbeat(n), 12, b"\xff\xf0"), _heard),
+    "the first header": exchange_of(_shut_down, lambda n: kafka.response(n, kafka.int16(0) + kafka.int32(0))),
+    "the first header, no body": exchange_of(
+        lambda n: kafka.frame(_shut_down(n)[4:12]), lambda n: kafka.response(n, b"")
+    ),
     "tags in a header": exchange_of(_listed, lambda n: kafka.response(n, b"\0\0\0\0\0\0\0\1\0", flexible=True)),
     "tags in the answer's": exchange_of(
         lambda n: kafka.request(16, 3, n, b"\0", flexible=True),

@@ -101,6 +101,8 @@ def test_the_same_messages_are_skipped(said: list[list[str]], cuts: list[int], l
     [
         (["heartbeat", "produce"] * 6, 0),
         (["acks 0", "heartbeat"] * 6, 0),
+        # Their responses have a list, and no template.
+        (["the first header", "the first header, no body"] * 6, 24),
         (["acks 0, many"] * 3, 0),
         # Responses that teach a name.
         (["metadata"] * 12, 2),

@@ -139,31 +139,6 @@ def judge_tags(tags: tuple[tuple[int, bytes], ...], context: DecodeContext, posi
             return
 
 
-def decode_body(plan: MessagePlan, data: bytes, position: int, end: int, context: DecodeContext) -> Body | None:
-    """The body `data[position:end]` of a message with nothing to report but the body. Hot.
-
-    None if there is more, or if other messages may be needed: an error code, a problem, surplus bytes, an unknown
-    version, secrets that an interpreter needs. Such a message goes to `decode_request` or `decode_response`, from the
-    start. A body that is not None equals theirs.
-
-    `plan` is that of the message's key, version and direction. Invariant: `context` is empty before and after, so one
-    serves any number of messages; its `base` is where the message starts. Its memory and request are not used.
-    The caller has to check `options.bodies`, and the tags of a header.
-    """
-    schema = plan.schema
-    if schema is None or not plan.alone:
-        return None
-    try:
-        body, after = schema.decode(data, position, end, context)
-    except Odd:
-        context.clear()
-        return None
-    if after != end:
-        context.clear()
-        return None
-    return settled(plan, body, end - position, context)
-
-
 def settled(plan: MessagePlan, body: Body, size: int, context: DecodeContext) -> Body | None:
     """The interpreted body of `size` bytes if there is nothing else to report; else None. Hot.
 

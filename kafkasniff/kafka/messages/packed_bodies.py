@@ -1,7 +1,7 @@
 """Bodies of messages of whole exchanges as dicts, decoded in groups by the native kernel.
 
 A call of the kernel costs a microsecond, more than decoding most bodies does. Bodies equal those of
-`message.decode_body`, and are None if there may be more to report than error codes.
+`message.decode_request` and `decode_response`, and are None if there may be more to report than error codes.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ UNMARKED: Final = (0, 0, 0, 0, 0, 0)
 class DecodeContext(msgspec.Struct, eq=False):
     """Mutable, one per message: the options in, problems and error codes out.
 
-    An empty one is reused for the next message (`message.decode_body`).
+    An empty one is reused for the next message.
     """
 
     options: DecodeOptions

@@ -14,7 +14,7 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.definition import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
-from kafkasniff.sinks.summaries.general import LEFT_OUT
+from kafkasniff.sinks.summaries.general import general_nodes
 from kafkasniff.sinks.summaries.interpreter import Shape, fields_at, is_number, shape_at
 from kafkasniff.sinks.summaries.phrases import NAME_FIELDS, PARTITION_FIELDS
 from kafkasniff.sinks.summaries.slots import SESSION_ID, FieldSlots, LeftToPython, StructScope, field_of
@@ -59,10 +59,9 @@ def table_of(api_key: int, version: int, direction: Direction) -> bytes | None:
     nodes = template(found.name, direction)
     root = plan.schema.root
     if nodes is None:
-        # The general summary of a body without anything to show.
-        if {field.name for field in (*root.fields, *root.tagged)} - LEFT_OUT:
-            return None
-        nodes = syntax.Parts(((),))
+        nodes = general_nodes(root)
+    if nodes is None:
+        return None
     try:
         return _Compiler(version, direction).table(nodes, root, definition.fields)
     except LeftToPython:

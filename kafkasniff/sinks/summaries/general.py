@@ -7,10 +7,11 @@ from typing import Any, Final
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Message
 from kafkasniff.sinks.names import enum_name, layout_of
+from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.phrases import NO_ID, amount, few, label_of
 from kafkasniff.text.printable import word
 
-__all__ = ["LEFT_OUT", "general"]
+__all__ = ["general", "general_nodes"]
 
 FIELDS_SHOWN: Final = 4
 """Number of fields of a body shown in a line."""
@@ -21,6 +22,29 @@ BYTES_SHOWN: Final = 32
 LEFT_OUT: Final = frozenset({"throttle_time_ms", "error_code", "error_message", "timeout_ms", "_unknown_tags"})
 """Fields that are not shown."""
 _DULL: Final[tuple[object, ...]] = (None, "", -1, NO_ID)
+_NUMBERS: Final = frozenset({"int8", "int16", "uint16", "int32", "uint32", "int64"})
+
+
+def general_nodes(layout: Struct) -> syntax.Parts | None:
+    """The same as a template for bodies of a layout; None if they have more than a few numbers and booleans."""
+    fields = [field for field in (*layout.fields, *layout.tagged) if field.name not in LEFT_OUT]
+    if len(fields) > FIELDS_SHOWN:
+        return None
+    parts: list[syntax.Sequence] = []
+    for field in fields:
+        path = (field.name,)
+        if field.array or field.tag is not None or field.enum or field.secret != "no":
+            return None
+        if field.type == "bool":
+            shown: syntax.Sequence = (syntax.Text(field.name.replace("_", " ")),)
+            tests: tuple[syntax.Test, ...] = (syntax.Test(path, "some"),)
+        elif field.type in _NUMBERS:
+            shown = syntax.Text(f"{field.name.removesuffix('_id')} "), syntax.Value(path)
+            tests = syntax.Test(path, "!="), syntax.Test(path, "!=", -1)
+        else:
+            return None
+        parts.append((syntax.Choice((syntax.Option(tests, shown),)),))
+    return syntax.Parts(tuple(parts) or ((),))
 
 
 def _scalar(name: str, value: object, enum: str | None) -> str:

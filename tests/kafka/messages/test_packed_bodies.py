@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from kafkasniff.kafka.messages import packed_bodies
-from kafkasniff.kafka.messages.message import decode_body
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies, Programs
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -86,7 +85,10 @@ def test_memory_stays_bounded() -> None:
     assert [body is None for body in found[3:]] == [False]
     odd, _ = made(bodies(), DecodeOptions())
     assert [index for index, body in enumerate(odd) if body is None] == [2, 5, 7, 8, 9, 12, 13, 14]
-    assert found[:3] == [decode_body(_plan(large[0]), large[1], 0, len(large[1]), DecodeContext(DecodeOptions()))] * 3
+    schema = _plan(large[0]).schema
+    assert schema is not None
+    body, _ = schema.decode(large[1], 0, len(large[1]), DecodeContext(DecodeOptions()))
+    assert found[:3] == [body] * 3
     assert 0 < maker.memory <= MEMORY_RATIO << 20
 
 
