@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkasniff.analysis.partials import Partials
 from kafkasniff.tables.rows.resolve import LearnedNames
@@ -57,6 +59,12 @@ class Known(msgspec.Struct, frozen=True):
         if table.num_rows and "cluster" in table.column_names:
             columns["cluster"] = self.groups(table.column("cluster"))
         if not columns:
+            return table
+        distinct = functools.partial(pc.count_distinct, mode="all")
+        if all(distinct(table.column(name)) == distinct(found) for name, found in columns.items()):
+            # No two rows have become equal.
+            for name, found in columns.items():
+                table = table.set_column(table.schema.get_field_index(name), name, found)
             return table
         merged = Partials(part.shape)
         merged.add({**{name: table.column(name) for name in table.column_names}, **columns})
