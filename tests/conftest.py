@@ -7,8 +7,10 @@ runs.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
+import inspect
 import os
 import re
 import shutil
@@ -38,6 +40,7 @@ CAPTURE_SUFFIXES = (
     ".pcapng.lz4",
 )
 JAVA_NEEDED = 17
+CHOICES = frozenset({"ALL", "DEEP", "examples", "fewer", "in_turn", "one_in", "some_pairs"})
 ALL_EXTENDED = re.compile(r"^pytestmark = [^]]*?pytest\.mark\.extended\b", re.M)
 
 # Let Python write bytecode even where the environment forbids it: the tests start hundreds of processes, each of which
@@ -162,13 +165,35 @@ def names_in(code: CodeType) -> set[str]:
     return set(code.co_names).union(*inner)
 
 
+@functools.cache
+def names_of_choices(path: str) -> frozenset[str]:
+    """Global names of a module of tests that differ if all tests run: those of `tests/choice.py`, and what uses them.
+
+    Not parameters of tests: each set of them is a test with an id of its own.
+    """
+    found: set[str] = set()
+    for node in ast.parse(Path(path).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests."):
+            place = ROOT.joinpath(*str(node.module).split("."))
+            source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+            known = CHOICES if node.module == "tests.choice" else names_of_choices(str(source))
+            found |= {one.asname or one.name for one in node.names if one.name in known}
+        parts = node.body if isinstance(node, ast.FunctionDef) else [node]
+        used = {one.id for part in parts for one in ast.walk(part) if isinstance(one, ast.Name)}
+        if used & found:
+            defined = {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+            found |= {node.name} if isinstance(node, ast.FunctionDef | ast.ClassDef) else defined
+    return frozenset(found)
+
+
 def does_more_with_all(item: pytest.Item) -> bool:
     """Whether a test of both tiers has more examples, places or members when all tests run (`tests/choice.py`)."""
     function = getattr(item, "obj", None)
     if function is None or hasattr(function, "hypothesis"):
         return True
-    choosing = names_in(function.__code__) & {"in_turn", "one_in"}
-    return bool(choosing) or not {"ALL", "examples", "fewer"}.isdisjoint(dir(getattr(item, "module", None)))
+    fixtures = item._fixtureinfo.name2fixturedefs.values()  # type: ignore[attr-defined]
+    made = (one.func for defined in fixtures for one in defined if str(ROOT) in inspect.getfile(one.func))
+    return any(names_in(one.__code__) & names_of_choices(one.__code__.co_filename) for one in (function, *made))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -65,7 +65,7 @@ def of(language: str) -> list[pytest.param]:
     first, others = (
         [block for block in found if block.place.startswith("README.md") is is_first] for is_first in (True, False)
     )
-    return [pytest.param(block, id=block.place) for block in (*first, *one_in(3, others))]
+    return [pytest.param(block, id=block.place) for block in (*first, *one_in(5, others))]
 
 
 @pytest.fixture

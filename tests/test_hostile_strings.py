@@ -17,6 +17,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.text.printable import printable
 from tests.browse.screen.driving import drive, listed, settled
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.craft.conversation import Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
@@ -140,7 +141,7 @@ def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
 
 def test_answers(capture: Path, exported: Path) -> None:
     questions = [["analyze", question, exported] for question in question_names()]
-    for command in (["security", capture], *questions):
+    for command in (["security", capture], *one_in(3, questions)):
         result = kafkasniff(*command, "--color", "always", stdout_tty=True, width=300)
         assert result.code == Exit.OK, command
         harmless(result.text)

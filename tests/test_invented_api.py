@@ -105,7 +105,7 @@ def test_answers(path: Path, tmp_path: Path) -> None:
     for command in (
         ["stats", path], ["stats", "--format", "json", path], ["check", path], ["timing", path],
         ["audit", path, "--target", "4.0"], ["diff", path, path], ["report", path, "--output", page],
-        *(["analyze", question, folder, "--format", "json"] for question in one_in(12, question_names())),
+        *(["analyze", question, folder, "--format", "json"] for question in one_in(24, question_names())),
     ):  # fmt: skip
         result = kafkasniff(*command)
         assert result.code != Exit.INTERNAL, result.err

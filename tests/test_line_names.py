@@ -139,7 +139,7 @@ def conversations(words: Sequence[str], longest: int) -> st.SearchStrategy[list[
         levels=st.just([]) | st.lists(st.sampled_from(list(Level)), max_size=6),
     )
 )
-@examples(60)
+@examples(25)
 @example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "json", bounds=(8, 16, 1 << 20), threads=1))
 @example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "text", bounds=(8, 16, 1 << 20)))
 @example(case=Case([["opens 7", "adds many"]], "json", small=True))

@@ -66,7 +66,7 @@ def wrong(found: set[Pair], expected: set[Pair]) -> set[Pair]:
     return {pair for pair in found - expected if not any(is_copy(pair, other) for other in expected)}
 
 
-@pytest.mark.parametrize("name", one_in(4, WHOLE))
+@pytest.mark.parametrize("name", one_in(8, WHOLE))
 def test_from_any_packet_on_pairs_are_those_of_the_whole(name: str) -> None:
     expected = whole(name)
     for start in starts(name):

@@ -16,12 +16,14 @@ exception above a bound, see `partials`). `state()` and `from_state()` transfer 
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafkasniff.analysis.columns import BROKER, MEANINGS, broker_endpoint, in_any, only
 from kafkasniff.analysis.partials import Partials, Shape
@@ -85,6 +87,12 @@ class Known(msgspec.Struct, frozen=True):
         if table.num_rows and "cluster" in table.column_names:
             columns["cluster"] = self.groups(table.column("cluster"))
         if not columns:
+            return table
+        distinct = functools.partial(pc.count_distinct, mode="all")
+        if all(distinct(table.column(name)) == distinct(found) for name, found in columns.items()):
+            # No two rows have become equal.
+            for name, found in columns.items():
+                table = table.set_column(table.schema.get_field_index(name), name, found)
             return table
         merged = Partials(part.shape)
         merged.add({**{name: table.column(name) for name in table.column_names}, **columns})

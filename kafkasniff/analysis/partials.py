@@ -157,7 +157,7 @@ class Partials:
         if self._lost.level:
             table = self._sampled(table) if shape.coarsens is None else self._coarser(table)
         names = [name for name, _ in shape.keys]
-        if not names:
+        if not names or (table.num_rows == 1 and shape.without_zero is None):
             return table
         if shape.each and not shape.measures:
             return self._first_of_each(table)

@@ -18,7 +18,7 @@ from kafkasniff.analysis.columns import BROKER
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.sql.question import SqlQuestion
 from tests.analysis.tables import SCHEMAS, Batches, Row, asked, batch_of, connection, exchange, partition, record
-from tests.choice import examples, fewer
+from tests.choice import examples, fewer, one_in
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     "latency": {"by": "api,broker,client,software,address,version,group,topic,connection", "every": "7s"},
@@ -192,7 +192,7 @@ def test_any_split_order_and_merge_tree(name: str, data: st.DataObject) -> None:
     assert merged.result().to_pylist() == in_one(name), "taking the answer changes something"
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", one_in(2, [*QUERIES]))
 @examples(3)
 @given(data=st.data())
 def test_a_query_over_any_split_and_order(name: str, data: st.DataObject) -> None:

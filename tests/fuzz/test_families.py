@@ -16,7 +16,7 @@ from tests.fuzz.families import FAMILIES, Family, family
 from tests.fuzz.mutate import inputs
 from tests.fuzz.watch import watched
 
-COUNT = fewer(100, 400)
+COUNT = fewer(50, 400)
 """Inputs of each family; `python -m tests.fuzz` makes more. Families with `DEAR` get a part of them."""
 
 
@@ -39,6 +39,6 @@ def test_seeds_and_changed_seeds(name: str) -> None:
     take = watched(found.one_input, found.MEGABYTES)
     dear: int = getattr(found, "DEAR", 1)
     made = inputs(seeds, found.WORDS, seed=7, max_length=found.MAX_LENGTH)
-    given = seeds[:: max(1, dear * len(seeds) // fewer(12, 60))]
+    given = seeds[:: max(1, dear * len(seeds) // fewer(6, 60))]
     for data in (*given, b"", b"\0", b"\xff" * 50, *islice(made, COUNT // dear)):
         take(data)

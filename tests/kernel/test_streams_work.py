@@ -113,6 +113,7 @@ def seconds(packets: PacketBatch) -> float:
     return max(min(times), 0.002)
 
 
+@pytest.mark.extended
 @each
 def test_time_is_linear(make: Callable[[int], Wire], count: int) -> None:
     """24 is above what a busy machine makes of 8, and below the 64 of quadratic work."""

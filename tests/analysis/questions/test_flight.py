@@ -129,7 +129,7 @@ def of_ways(ways: list[RecordWay]) -> dict[tuple[str | None, str | None, str | N
     "name",
     [
         "java-group-classic",
-        "java-group-consumer",
+        pytest.param("java-group-consumer", marks=pytest.mark.extended),
         pytest.param("java-transactions", marks=pytest.mark.extended),
         pytest.param("librdkafka-group-consumer", marks=pytest.mark.extended),
         pytest.param("librdkafka-transactions", marks=pytest.mark.extended),

@@ -68,7 +68,7 @@ def test_what_clients_logged(name: str) -> None:
             assert bool(got) >= bool(readers)
 
 
-@pytest.mark.parametrize("capture", [SHARES, TRANSACTIONS, CAPTURES / "kraft-three-brokers.pcap"])
+@pytest.mark.parametrize("capture", one_in(3, [SHARES, TRANSACTIONS, CAPTURES / "kraft-three-brokers.pcap"], 1))
 def test_captures_exports_and_streams_agree(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = {"java-group-share": ("--key", "t1"), "java-transactions": ("--key", "account")}.get(
         capture.stem, ("--offset", "wide-0@0")

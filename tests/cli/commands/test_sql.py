@@ -13,6 +13,7 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.tables.rows.schemas import COLUMNS, TABLE_NAMES
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -39,7 +40,7 @@ def test_captures_exports_and_both(export: Path) -> None:
 
 
 def test_every_table_of_a_capture_is_that_of_its_export(export: Path) -> None:
-    for table in (*TABLE_NAMES, "partitions"):
+    for table in (*one_in(2, TABLE_NAMES), "partitions"):
         query = f"SELECT * FROM {table} ORDER BY ALL"
         rows = [kafkasniff("sql", query, source, "--format", "json", "-q").objects for source in (CLASSIC, export)]
         assert rows[0] == rows[1]

@@ -32,10 +32,6 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert one.pop("sources") == [str(capture)]
     assert other.pop("sources") == [str(folder)]
     assert one == other
-    texts = [kafkasniff("stats", source).text for source in (capture, folder)]
-    whole, exported = (text.partition("\n") for text in texts)
-    assert [whole[0], exported[0]] == [str(capture), str(folder)]
-    assert whole[2] == exported[2]
 
 
 @pytest.mark.parametrize("options", one_in(2, [["--api", "Fetch,Metadata"], ["--topic", "events"]], 1))

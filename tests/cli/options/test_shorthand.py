@@ -25,7 +25,7 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         (("decode", "-r", CAPTURE), ("decode", CAPTURE)),
         ((CAPTURE, "--json"), ("decode", "--format", "json", CAPTURE)),
         (("-r", CAPTURE, "--json", "-c", "1"), ("decode", "--format", "json", CAPTURE, "-c", "1")),
-        (("stats", "--json", CAPTURE), ("stats", "--format", "json", CAPTURE)),
+        (("timing", "--json", CAPTURE), ("timing", "--format", "json", CAPTURE)),
         (("api", "Fetch", "--json"), ("api", "Fetch", "--format", "json")),
         (("--json", CAPTURE), ("decode", "--format", "json", CAPTURE)),
         (("-c", "1", "-r", CAPTURE), ("decode", "-c", "1", CAPTURE)),
@@ -35,7 +35,6 @@ CAPTURE = "captures/librdkafka-acks0.pcap"
         ((f"-qvr{CAPTURE}",), ("decode", "-qv", CAPTURE)),
         (("captures/librdkafka-acks*.pcap", "-q"), ("decode", "-q", CAPTURE)),
         (("diff", "--all", "-r", CAPTURE, "-r", CAPTURE), ("diff", "--all", CAPTURE, CAPTURE)),
-        (("analyze", "talkers", "-r", CAPTURE, "--json"), ("analyze", "talkers", "--format", "json", CAPTURE)),
         *(
             ((*command, f"-r{CAPTURE}", "-q"), (*command, "-q", CAPTURE))
             for command in one_in(3, [("security",), ("timing",), ("audit", "--target", "4.0")])
