@@ -145,12 +145,10 @@ def _json(
     broken: bool,
 ) -> dict[str, Any]:
     from kafkasniff.analysis.detectors import SEVERITIES
-    from kafkasniff.cli.render.answer_json import answer_object
-    from kafkasniff.tables.rows.exchanges import capture_name
+    from kafkasniff.cli.render.answer_json import answer_object, head
 
     return {
-        "sources": [capture_name(one) for one in sources],
-        "broken": broken,
+        **head(sources, broken=broken),
         "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
         "findings": answer_object(findings),
         "notes": list(notes),

@@ -91,11 +91,9 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
         if followed.ways and captures:
             _number(environment, followed, captures, framing)
         if options["form"] == "json":
-            from kafkasniff.cli.render.answer_json import follow_object
-            from kafkasniff.tables.rows.exchanges import capture_name
+            from kafkasniff.cli.render.answer_json import follow_object, head
 
-            head = {"sources": list(map(capture_name, named)), "broken": broken}
-            stream.write_json({**head, **follow_object(followed, payload)})
+            stream.write_json({**head(named, broken=broken), **follow_object(followed, payload)})
         elif followed.ways:
             from kafkasniff.cli.render.follow_text import follow_text
             from kafkasniff.text.printable import printable

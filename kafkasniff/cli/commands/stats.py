@@ -134,11 +134,9 @@ def _read_export(
 
 
 def _json(answer: OverviewAnswer, findings: Sequence[Finding], sources: Sequence[str], *, broken: bool) -> Any:
-    from kafkasniff.cli.render.answer_json import answer_object, brief
-    from kafkasniff.tables.rows.exchanges import capture_name
+    from kafkasniff.cli.render.answer_json import answer_object, brief, head
 
-    names = [capture_name(one) for one in sources]
-    return {"sources": names, "broken": broken, **answer_object(answer), "findings": brief(findings)}
+    return {**head(sources, broken=broken), **answer_object(answer), "findings": brief(findings)}
 
 
 def _security(view: SecurityView, findings: Sequence[Finding], numbers: Numbers, top: int | None) -> dict[str, Any]:

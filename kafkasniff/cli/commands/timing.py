@@ -157,10 +157,9 @@ class _TimingOutput:
     def whole(self, answer: TimingAnswer, sources: tuple[str, ...], heading: str, *, broken: bool) -> None:
         """Write the aggregate; `heading`: the sources as text."""
         if self._json:
-            from kafkasniff.tables.rows.exchanges import capture_name
+            from kafkasniff.cli.render.answer_json import head
 
-            names = [capture_name(one) for one in sources]
-            self._stream.write_json({"sources": names, "broken": broken, **answer.json()})
+            self._stream.write_json({**head(sources, broken=broken), **answer.json()})
             return
         from kafkasniff.cli.render.timing_text import timing_text
 

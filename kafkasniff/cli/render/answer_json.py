@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kafkasniff.analysis.detectors import Finding
 from kafkasniff.sinks.json_pieces import bytes_default
+from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.text.times import rfc3339
 
 if TYPE_CHECKING:
+    from kafkasniff.analysis.detectors import Finding
     from kafkasniff.analysis.follow import RecordWay, WaysFound
     from kafkasniff.redact.payload import Payload
 
-__all__ = ["answer_object", "brief", "follow_object"]
+__all__ = ["answer_object", "brief", "follow_object", "head"]
 
 _TIMES: Final = {"first": "first", "last": "last", "time_ns": "time"}
 """Fields in nanoseconds since 1970, and their names in JSON."""
@@ -27,6 +28,11 @@ _BRIEF: Final = ("severity", "detector", "title", "subject", "count", "first", "
 def answer_object(answer: Any) -> Any:
     """An answer, or a part of it, as JSON objects: times as RFC 3339."""
     return _timed(msgspec.to_builtins(answer))
+
+
+def head(sources: Iterable[str], *, broken: bool) -> dict[str, Any]:
+    """How the JSON of an answer begins. `broken`: one of the sources is truncated or damaged."""
+    return {"sources": list(map(capture_name, sources)), "broken": broken}
 
 
 def brief(findings: Iterable[Finding]) -> list[dict[str, Any]]:

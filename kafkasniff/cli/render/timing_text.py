@@ -267,19 +267,10 @@ def timing_text(answer: TimingAnswer, sources: str, *, width: int, coloured: boo
     logged = answer.broker_times()
     times = "The broker's own times, by its request log"
     sealed = [EncryptedStats(**row) for row in answer.encrypted.result().to_pylist()]
+    beyond = len(sealed) - MAX_ROWS
     tables = [
         AnswerTable("groups", shares, shown, _columns(shown), more, "--format json", hosts),
-        AnswerTable(
-            *(
-                "encrypted",
-                ENCRYPTED_TITLE,
-                sealed[:MAX_ROWS],
-                ENCRYPTED,
-                len(sealed) - MAX_ROWS,
-                "--format json",
-                hosts,
-            )
-        ),
+        AnswerTable("encrypted", ENCRYPTED_TITLE, sealed[:MAX_ROWS], ENCRYPTED, beyond, "--format json", hosts),
         AnswerTable("broker_times", times, logged[:MAX_ROWS], _LOGGED, len(logged) - MAX_ROWS, "--format json"),
         AnswerTable("slowest", slowest, answer.slowest, _SLOWEST),
     ]
