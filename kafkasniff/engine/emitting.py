@@ -15,7 +15,7 @@ from kafkasniff.engine.event_problems import exchange_problem, stream_problem, v
 from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
-from kafkasniff.engine.message_table import Collected, Output, Outputs, stops_of
+from kafkasniff.engine.message_table import Address, Collected, Output, Outputs, stops_of
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.row_messages import MessageRow, RowMessages, decoded_message
 from kafkasniff.engine.stream_messages import HeldExchange
@@ -69,6 +69,8 @@ class Emitter:
         self.frames = frames
         self.slice_bytes = 0
         """Approximate bytes of memory of the messages of the last slice."""
+        self._is_cut = False
+        """The slice ends here."""
 
     def all(self, collected: Collected) -> list[Output]:
         """The outputs of all events."""
@@ -83,7 +85,7 @@ class Emitter:
         self.slice_bytes = count = 0
         for _ in self._each(collected, chosen, out):
             count += 1
-            if count == SLICE or self.slice_bytes > SLICE_BYTES:
+            if count == SLICE or self.slice_bytes > SLICE_BYTES or self._is_cut:
                 yield taken(out)
                 self.slice_bytes = count = 0
         if count:
@@ -109,6 +111,11 @@ class Emitter:
                 self.emit_row(objects, entry, out)
                 yield
             at = stop
+            if isinstance(event[4], tuple):
+                # What precedes a name is written without it.
+                self._is_cut = True
+                yield
+                self._is_cut = False
             self.emit(event[3], event[4], out)
             yield
         for entry in entries:
@@ -130,11 +137,16 @@ class Emitter:
         """Whether this slice is as large as they may be."""
         return len(out) >= SLICE or self.slice_bytes > SLICE_BYTES
 
-    def emit(self, connection: MessageOwner | None, event: Event | Problem | FollowedEnd, out: Outputs) -> None:
-        """Emit an event. Hot: called once for each event."""
+    def emit(
+        self, connection: MessageOwner | None, event: Event | Problem | FollowedEnd | Address, out: Outputs
+    ) -> None:
+        """Emit an event, or learn a name. Hot: called once for each event."""
         if connection is None:
-            assert isinstance(event, Problem)
-            self.emit_problem(event, out)
+            if isinstance(event, tuple):
+                self._state.add_name(*event)
+            else:
+                assert isinstance(event, Problem)
+                self.emit_problem(event, out)
         elif isinstance(event, MessageEvent):
             self.emit_message(connection, event, out)
         elif isinstance(event, ExchangeEvent):

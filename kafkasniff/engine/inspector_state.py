@@ -106,20 +106,16 @@ class InspectorState:
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
-    def take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> list[tuple[str, str]]:
-        """Take the problems and secrets of a batch; returns the names of addresses."""
-        names: list[tuple[str, str]] = []
+    def take_notes(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
+        """Take the notes of a batch. Secrets precede its packets; problems and names are in order with them."""
         # Before notes, whose lines are reported separately: a batch may end between the two.
         self._report_key_log(batch.end_order - batch.packets, -1, keyed)
         for index, note in enumerate(batch.notes):
-            if isinstance(note.value, Problem):
+            if isinstance(note.value, Problem | tuple):
                 keyed.append((note.order, -1, index, None, note.value))
             elif isinstance(note.value, bytes):
                 self.keys.add_captured(note.value, note.order)
                 self._report_key_log(note.order, index, keyed)
-            elif isinstance(note.value, tuple):
-                names.append(note.value)
-        return names
 
     def _report_key_log(self, order: int, index: int, keyed: list[Keyed]) -> None:
         """Report the problems of a key log's lines."""

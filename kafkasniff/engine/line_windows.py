@@ -84,8 +84,6 @@ class LineWindows:
         """Emit the results in a window; earlier windows were emitted."""
         emitter = self._emitter
         lost = self._memory.take_loss()
-        for name in window.collected.names:
-            self._state.add_name(*name)
         emitter.slice_bytes = 0
         out: list[Shown] = []
         ranges = iter(window.ranges)
@@ -94,6 +92,9 @@ class LineWindows:
             yield from self._lines_of(window, first, last, out)
         for _, _, _, connection, event in window.collected.keyed:
             first, last = next(ranges, (0, 0))
+            if isinstance(event, tuple) and out:
+                # What precedes a name is written without it.
+                yield taken(out)
             if event is not LOSS:
                 emitter.emit(connection, event, out)
             elif lost is not None:

@@ -25,6 +25,7 @@ __all__ = [
     "EVENTS",
     "HEADER",
     "LOSS",
+    "Address",
     "Begun",
     "Collected",
     "Keyed",
@@ -47,9 +48,11 @@ Shown = Output | Lines | DecidedRequest
 Outputs = list[Any]
 """Receives outputs: a list of `Output` or of `Shown`."""
 
+Address = tuple[str, str]
+"""An address and its name, from a name record."""
 Keyed = tuple[int, int, float, Any, Any]
 """Order of the packet, place of the connection (-1: none), place within the connection; the connection, and an
-`Event | Problem | FollowedEnd`."""
+`Event | Problem | FollowedEnd | Address`."""
 LOSS: Final = Problem("memory-bound", "")
 """The place of the report on the bounds of side tables (`memory_budget.Beside`) among events of a window of lines."""
 
@@ -131,13 +134,11 @@ class Collected(NamedTuple):
     """Other messages, in order."""
     stops: Sequence[int] = ()
     """For each event, the first message that does not precede it."""
-    names: Sequence[tuple[str, str]] = ()
-    """Address and name, from the packets' name records, if lines are written."""
     pinned: frozenset[int] = frozenset()
     """Numbers of exchanges that begin with these messages and end with an event, whose selection is decided."""
 
 
-def begins_exchange(event: Event | Problem | FollowedEnd) -> bool:
+def begins_exchange(event: Event | Problem | FollowedEnd | Address) -> bool:
     """Whether an exchange begins with this event."""
     # A response without an API has no visible request.
     return isinstance(event, MessageEvent) and (event.is_request or event.decoded.api_key is None)

@@ -114,7 +114,7 @@ class StreamFeeder:
         """The results of the next packets.
 
         `takes`: whether exchanges of a version of an API, by its code, become columns; `lines`: messages that can have
-        lines, and names, are kept apart from the events.
+        lines are kept apart from the events.
         """
         state = self._state
         state.use_captures(batch)
@@ -122,11 +122,7 @@ class StreamFeeder:
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)
         keyed: list[Keyed] = []
-        # Secrets are known from their packet on; those of a batch precede its packets.
-        names = state.take_notes(batch, keyed)
-        if not lines:
-            for name in names:
-                state.add_name(*name)
+        state.take_notes(batch, keyed)
         taken = self._engine.take(batch)
         self._begin(taken, batch.buffer)
         messages = self._messages(keyed, takes, lines=lines)
@@ -136,7 +132,7 @@ class StreamFeeder:
         elif (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))
         self._relieve(batch, keyed)
-        return self.requests.numbered(Collected(keyed, messages, names=names))
+        return self.requests.numbered(Collected(keyed, messages))
 
     def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""

@@ -44,8 +44,7 @@ class OracleFeeder:
         deltas = self.reassembler.feed(batch)
         self._number_connections()
         keyed: list[Keyed] = []
-        for name in state.take_notes(batch, keyed):
-            state.add_name(*name)
+        state.take_notes(batch, keyed)
         self._take(deltas, keyed)
         if (lost := self._memory.take_loss()) is not None:
             keyed.append((batch.end_order, -1, -3, None, Problem("memory-bound", lost)))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
+from kafkasniff.cli.running import pipeline
 from tests.cli.console import kafkasniff
 from tests.craft.samples import producer
 from tests.craft.write import pcapng_bytes
@@ -80,19 +81,28 @@ def test_progress_is_shown_on_terminals_and_erased(capture: Path, tmp_path: Path
         assert "%" not in kafkasniff("decode", *quiet, capture, **{**options, **extra}).err
 
 
-def test_name_records_name_addresses(tmp_path: Path) -> None:
-    """Text shows an address by its name record in the capture (pcapng, section 4.5); JSON never does."""
-    packets = producer().packets
-    address = packets[0].dst
+@pytest.mark.parametrize("rows", [1, 3, 1 << 16])
+@pytest.mark.parametrize("options", [(), ("-v",), ("--api", "Produce"), ("--filter", "request.acks != 7")])
+def test_name_records_name_addresses(
+    options: tuple[str, ...], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Text shows an address by its name record in the capture (pcapng, section 4.5), from its place on; JSON never
+    does."""
+    monkeypatch.setattr(pipeline, "FIRST_ROWS", rows)
+    monkeypatch.setattr(pipeline, "MAX_ROWS", rows)
+    first = producer().packets
+    address, broker = first[0].dst, first[0].dport
     name = ipaddress.ip_address(address).packed + b"broker-one\0"
     record = struct.pack("<HH", 1, len(name)) + name + bytes(-len(name) % 4) + bytes(4)
     block = struct.pack("<II", 4, 12 + len(record)) + record + struct.pack("<I", 12 + len(record))
-    data = pcapng_bytes(packets)
+    data = pcapng_bytes([*first, *producer(51_335).packets])
     head = 0
-    for _ in range(2):  # the section's header and the interface
+    for _ in range(2 + len(first)):  # the section's header, the interface, and packets
         head += struct.unpack_from("<I", data, head + 4)[0]
     capture = tmp_path / "named.pcapng"
     capture.write_bytes(data[:head] + block + data[head:])
-    port = packets[0].dport
-    assert f"→ broker-one:{port}" in kafkasniff("decode", capture).text
-    assert kafkasniff("decode", "--format", "json", capture).objects[0]["broker"] == f"{address}:{port}"
+    lines = [line for line in kafkasniff("decode", *options, capture).text.splitlines() if "Produce v" in line]
+    names = ["broker-one" in line for line in lines]
+    assert len(names) > 10
+    assert names == [False] * (len(names) // 2) + [True] * (len(names) // 2)
+    assert kafkasniff("decode", "--format", "json", capture).objects[-1]["broker"] == f"{address}:{broker}"
