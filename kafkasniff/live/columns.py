@@ -6,7 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.live.lines import sparkline
-from kafkasniff.live.snapshot import PROBLEM, ErrorRow, FindingRow, LagRow, LiveRow, Recent, Snapshot, Step, Waiting
+from kafkasniff.live.snapshot import (
+    PROBLEM,
+    Breadcrumb,
+    ErrorRow,
+    FindingRow,
+    LagRow,
+    LiveRow,
+    Recent,
+    Snapshot,
+    Waiting,
+)
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time, duration
@@ -60,7 +70,7 @@ class TableOf(NamedTuple):
     columns: tuple[ViewColumn, ...]
     sort: int
     """The column that it is initially sorted by."""
-    step: Callable[[Any], Step | None]
+    step: Callable[[Any], Breadcrumb | None]
     """What a row stands for; None: nothing to open."""
     opens: int
     """Index of the table that is shown of it first."""
@@ -114,31 +124,33 @@ def identity(row: Any) -> tuple[object, ...]:
     return (row.name, row.client, row.connection)
 
 
-def _step(kind: str) -> Callable[[Any], Step | None]:
+def _step(kind: str) -> Callable[[Any], Breadcrumb | None]:
     """A step to what a row of this kind has the name of."""
 
-    def of(row: Any) -> Step | None:
-        return None if _is_other(row) else Step(kind, row.name, word(row.name, MAX_NAME))
+    def of(row: Any) -> Breadcrumb | None:
+        return None if _is_other(row) else Breadcrumb(kind, row.name, word(row.name, MAX_NAME))
 
     return of
 
 
-def _client(row: LiveRow) -> Step | None:
+def _client(row: LiveRow) -> Breadcrumb | None:
     label = f"{word(row.name, MAX_NAME)} at {row.client}"
-    return None if _is_other(row) else Step("client", (row.name, row.client), label)
+    return None if _is_other(row) else Breadcrumb("client", (row.name, row.client), label)
 
 
-def _connection(row: Any) -> Step | None:
+def _connection(row: Any) -> Breadcrumb | None:
     number = row.connection
-    return None if number is None else Step("connection", number, str(number))
+    return None if number is None else Breadcrumb("connection", number, str(number))
 
 
-def _finding(row: FindingRow) -> Step:
+def _finding(row: FindingRow) -> Breadcrumb:
     if row.severity == PROBLEM:
         about = row.title, row.meaning, *filter(None, (row.advice,))
     else:
         about = row.title, row.meaning, f"Try: {row.advice}"
-    return Step("problem" if row.severity == PROBLEM else "finding", frozenset(row.connections), row.detector, about)
+    return Breadcrumb(
+        "problem" if row.severity == PROBLEM else "finding", frozenset(row.connections), row.detector, about
+    )
 
 
 def sorted_rows(table: TableOf, snapshot: Snapshot, sort: int, *, reverse: bool) -> list[Any]:
@@ -225,7 +237,7 @@ ERRORS: Final = TableOf(
         ViewColumn("of the API's", lambda row: f"{row.share:.1%}", lambda row: row.share),
     ),
     2,
-    lambda row: Step("error", (row.api, row.error), row.error),
+    lambda row: Breadcrumb("error", (row.api, row.error), row.error),
     9,
     "its exchanges",
     "errs",
@@ -287,7 +299,7 @@ LAG: Final = TableOf(
         ViewColumn("last 30 s", lambda row: sparkline(row.trend, TREND_WIDTH), from_width=_ROOM),
     ),
     3,
-    lambda row: Step("group", row.group, word(row.group, MAX_NAME)),
+    lambda row: Breadcrumb("group", row.group, word(row.group, MAX_NAME)),
     2,
     "this group",
 )

@@ -141,7 +141,7 @@ class Entry:
         self._ring: list[tuple[int, Counts]] = [(slot, self.now)]
         self._past = Counts()
         self._loads: deque[tuple[int, Load]] = deque(maxlen=TREND_SLOTS - WINDOW_SLOTS)
-        """Of slots that left the window."""
+        """Loads of slots that left the window."""
 
     def at(self, slot: int) -> Counts:
         """The counts of a slot; those of the last one if the clock goes back. Hot."""
@@ -166,7 +166,7 @@ class Entry:
         return counts
 
     def loads(self, slot: int) -> Iterator[tuple[int, Load]]:
-        """What happened in each of the `TREND_SLOTS` up to this one, by its place; silent slots are left out."""
+        """What happened in each of the `TREND_SLOTS` up to this one, by its place; silent slots are skipped."""
         first = slot - TREND_SLOTS + 1
         for at, load in self._loads:
             if at >= first:

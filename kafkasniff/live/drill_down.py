@@ -23,13 +23,13 @@ from kafkasniff.live.counts import (
 )
 from kafkasniff.live.snapshot import (
     QUANTILES,
+    Breadcrumb,
     ErrorRow,
     Findings,
     LagRow,
     LiveRow,
     Recent,
     Snapshot,
-    Step,
     Waiting,
     live_row,
     trend_of,
@@ -78,7 +78,7 @@ def _address(endpoint: str) -> str:
     return endpoint.rpartition(":")[0].strip("[]")
 
 
-def drilled(snapshot: Snapshot, path: tuple[Step, ...]) -> Snapshot:
+def drilled(snapshot: Snapshot, path: tuple[Breadcrumb, ...]) -> Snapshot:
     """The same moment, with only what belongs to all steps of a path."""
     chosen = [one for one in snapshot.exchanges if all(_EXCHANGES[step.kind](one, step.value) for step in path)]
     numbers: set[int | None] = {one.connection for one in chosen}
@@ -99,7 +99,7 @@ def drilled(snapshot: Snapshot, path: tuple[Step, ...]) -> Snapshot:
     tally = _Tally(now_ns - int(seconds * 1e9), seconds)
     for one in chosen:
         tally.add(one, {step.value for step in path if step.kind == "topic"})
-    whole = tally.row("all", "")
+    (whole,) = tally.rows("all")
     rows = _ROWS[path[0].kind](snapshot) if len(path) == 1 and path[0].kind in _ROWS else ()
     trend = next((row.trend for row in rows if _is(row, path[0])), None) or trend_of(_loads(chosen, now_ns))
     return msgspec.structs.replace(
@@ -133,11 +133,11 @@ def sample_seconds(snapshot: Snapshot) -> float:
     return min(max((snapshot.now_ns - first) / 1e9, 1.0), WINDOW_SLOTS * SLOT_NS / 1e9)
 
 
-def _is(row: LiveRow, step: Step) -> bool:
+def _is(row: LiveRow, step: Breadcrumb) -> bool:
     return bool(((row.name, row.client) if step.kind == "client" else row.name) == step.value)
 
 
-def _lags(row: LagRow, step: Step, groups: set[str]) -> bool:
+def _lags(row: LagRow, step: Breadcrumb, groups: set[str]) -> bool:
     if step.kind in {"group", "topic"}:
         return bool(getattr(row, step.kind) == step.value)
     return row.group in groups
@@ -158,72 +158,84 @@ def _latency(one: Recent) -> int | None:
 
 
 class _Tally:
-    """Counts of exchanges by what they have in common: all, and those since a time, for rates."""
+    """Counts of exchanges by what they have in common: all, and those since a time, for rates.
+
+    An exchange counts once, with those of the same API, client and broker; tables add up these groups.
+    """
 
     def __init__(self, since_ns: int, seconds: float) -> None:
         self._since = since_ns
         self._seconds = seconds
-        self._counts: dict[tuple[str, Hashable], tuple[Counts, Counts]] = {}
+        self._groups: dict[tuple[str, Hashable, str, bool], Counts] = {}
+        """Counts by API, client, broker, and whether they are for rates."""
+        self._topics: dict[tuple[Hashable, bool], Counts] = {}
         self._errors: dict[tuple[str, str], int] = {}
 
     def add(self, one: Recent, topics: set[object]) -> None:
-        """Count an exchange; `topics`: the only ones that count, if there are any."""
+        """Count an exchange; `topics`: the only ones that count, if there are any. Hot."""
+        current = one.time_ns is not None and one.time_ns >= self._since
+        key = one.api, (one.client_id, _address(one.client)), one.broker, current
+        counts = self._groups.get(key)
+        if counts is None:
+            counts = self._groups[key] = Counts()
+        counts.requests += 1
+        counts.responses += one.received > 0
+        counts.sent += one.sent
+        counts.received += one.received
         latency = _latency(one)
-        carried = [traffic for traffic in one.topics if not topics or traffic.topic in topics]
-        produced = sum(traffic.records for traffic in carried if traffic.flow == PRODUCED)
-        fetched = sum(traffic.records for traffic in carried if traffic.flow != PRODUCED)
-        client = (one.client_id, _address(one.client))
-        for key in (("all", ""), ("API", one.api), ("client", client), ("broker", one.broker)):
-            for counts in self._at(key, one.time_ns):
-                counts.requests += 1
-                counts.errors += bool(one.errors)
-                counts.responses += one.received > 0
-                counts.sent += one.sent
-                counts.received += one.received
-                counts.produced += produced
-                counts.fetched += fetched
-                if latency is not None:
-                    counts.measured += 1
-                    counts.latency_sum += latency
-                    counts.latency_max = max(counts.latency_max, latency)
-                    bucket = latency_bucket(latency)
-                    counts.latency[bucket] = counts.latency.get(bucket, 0) + 1
-                elif one.latency_ns is not None:
-                    counts.polls += 1
-                    counts.poll_sum += one.latency_ns // 1000
-        for traffic in carried:
-            for counts in self._at(("topic", traffic.topic), one.time_ns):
-                counts.requests += 1
-                counts.errors += traffic.errors
+        if latency is not None:
+            counts.measured += 1
+            counts.latency_sum += latency
+            counts.latency_max = max(counts.latency_max, latency)
+            bucket = latency_bucket(latency)
+            counts.latency[bucket] = counts.latency.get(bucket, 0) + 1
+        elif one.latency_ns is not None:
+            counts.polls += 1
+            counts.poll_sum += one.latency_ns // 1000
+        if one.errors:
+            counts.errors += 1
+            for error in one.errors:
+                self._errors[one.api, error] = self._errors.get((one.api, error), 0) + 1
+        for traffic in one.topics:
+            if not topics or traffic.topic in topics:
+                counted = self._topics.setdefault((traffic.topic, current), Counts())
+                counted.requests += 1
+                counted.errors += traffic.errors
                 if traffic.flow == PRODUCED:
                     counts.produced += traffic.records
-                    counts.sent += traffic.bytes
+                    counted.produced += traffic.records
+                    counted.sent += traffic.bytes
                 else:
                     counts.fetched += traffic.records
-                    counts.received += traffic.bytes
-        for error in one.errors:
-            self._errors[one.api, error] = self._errors.get((one.api, error), 0) + 1
-
-    def _at(self, key: tuple[str, Hashable], time_ns: int | None) -> Iterable[Counts]:
-        pair = self._counts.get(key)
-        if pair is None:
-            pair = self._counts[key] = Counts(), Counts()
-        return pair if time_ns is not None and time_ns >= self._since else pair[1:]
-
-    def row(self, kind: str, value: Any) -> LiveRow:
-        """The row of one subject."""
-        now, total = self._counts.get((kind, value)) or (Counts(), Counts())
-        name, client = value if kind == "client" else (value, "")
-        (quantiles,) = latency_quantiles([now.latency], QUANTILES)
-        return live_row(name, now, total, self._seconds, quantiles, client=client)
+                    counted.fetched += traffic.records
+                    counted.received += traffic.bytes
 
     def rows(self, kind: str) -> tuple[LiveRow, ...]:
-        """The rows of all subjects of a kind."""
-        return tuple(self.row(kind, value) for of, value in self._counts if of == kind)
+        """The rows of a kind: "all" (one), "API", "client", "broker" or "topic"."""
+        found: dict[Any, tuple[Counts, Counts]] = {"all": (Counts(), Counts())} if kind == "all" else {}
+        parts: Iterable[tuple[Any, bool, Counts]]
+        if kind == "topic":
+            parts = ((topic, current, counts) for (topic, current), counts in self._topics.items())
+        else:
+            place = {"API": 0, "client": 1, "broker": 2}.get(kind)
+            parts = (("all" if place is None else key[place], key[3], one) for key, one in self._groups.items())
+        for subject, current, counts in parts:
+            now, total = found.setdefault(subject, (Counts(), Counts()))
+            total.add(counts)
+            if current:
+                now.add(counts)
+        rows = []
+        quantiles = latency_quantiles([now.latency for now, _ in found.values()], QUANTILES)
+        for (subject, (now, total)), values in zip(found.items(), quantiles, strict=True):
+            name, client = subject if kind == "client" else (subject, "")
+            rows.append(live_row(name, now, total, self._seconds, values, client=client))
+        return tuple(rows)
 
     def errors(self) -> tuple[ErrorRow, ...]:
         """Errors by API."""
+        responses: dict[str, int] = {}
+        for (api, *_), counts in self._groups.items():
+            responses[api] = responses.get(api, 0) + counts.responses
         return tuple(
-            ErrorRow(api, error, count, count / max(self._counts["API", api][1].responses, 1))
-            for (api, error), count in self._errors.items()
+            ErrorRow(api, error, count, count / max(responses[api], 1)) for (api, error), count in self._errors.items()
         )

@@ -18,6 +18,7 @@ __all__ = [
     "NO_TREND",
     "PROBLEM",
     "QUANTILES",
+    "Breadcrumb",
     "ConnectionDetail",
     "ErrorRow",
     "FindingRow",
@@ -26,7 +27,6 @@ __all__ = [
     "LiveRow",
     "Recent",
     "Snapshot",
-    "Step",
     "Trend",
     "Waiting",
     "api_name",
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-class Step(msgspec.Struct, frozen=True):
+class Breadcrumb(msgspec.Struct, frozen=True):
     """A step from the whole to a part of it: what a row of the view stands for."""
 
     kind: str

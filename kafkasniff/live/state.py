@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.live.columns import TABLES, identity, sorted_rows
-from kafkasniff.live.snapshot import Snapshot, Step
+from kafkasniff.live.snapshot import Breadcrumb, Snapshot
 
 __all__ = ["KEYS", "THRESHOLDS_NS", "ViewState", "press"]
 
@@ -41,7 +41,7 @@ class ViewState(msgspec.Struct, frozen=True):
     reverse: tuple[bool, ...] = (False,) * len(TABLES)
     selected: tuple[object, ...] | None = None
     """Identity of the chosen row; None: the first."""
-    path: tuple[Step, ...] = ()
+    path: tuple[Breadcrumb, ...] = ()
     """What has been opened; tables show only what belongs to all steps."""
     back: tuple[tuple[int, tuple[object, ...] | None], ...] = ()
     """For each step, the table and the row that it was opened from."""

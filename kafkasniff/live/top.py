@@ -56,7 +56,7 @@ MAX_ERROR_NAMES: Final = 64
 """Maximum number of errors per API."""
 MAX_RECENT: Final = 32
 """Number of exchanges of a connection that are kept for display …"""
-MAX_EXCHANGES: Final = 8192
+MAX_EXCHANGES: Final = 4096
 """… and of all connections: the parts of a row are counted from these, in some 20 ms."""
 MAX_PROBLEMS: Final = 64
 """Maximum number of kinds of problems."""

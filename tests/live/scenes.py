@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from kafkasniff.live.screen import screen
-from kafkasniff.live.snapshot import FindingRow, Findings, Snapshot, Step
+from kafkasniff.live.snapshot import Breadcrumb, FindingRow, Findings, Snapshot
 from kafkasniff.live.state import ViewState
 from kafkasniff.live.top import TopModel
 from kafkasniff.model import Connection, Endpoint, ErrorCode, Exchange, Message, Problem
@@ -215,7 +215,7 @@ def drawn(snapshot: Snapshot, state: ViewState, width: int, height: int) -> str:
 
 def opened(*steps: tuple[str, object]) -> ViewState:
     """The view after these steps, of (kind, value), at the table of exchanges."""
-    path = tuple(Step(kind, of, " ".join(of) if isinstance(of, tuple) else str(of)) for kind, of in steps)
+    path = tuple(Breadcrumb(kind, of, " ".join(of) if isinstance(of, tuple) else str(of)) for kind, of in steps)
     return ViewState(table=9, path=path, back=((0, None),) * len(path))
 
 

@@ -25,7 +25,7 @@ from kafkasniff.live.columns import (
 from kafkasniff.live.drill_down import drilled
 from kafkasniff.live.lines import Head, sparkline, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
-from kafkasniff.live.snapshot import LiveRow, Snapshot, Step
+from kafkasniff.live.snapshot import Breadcrumb, LiveRow, Snapshot
 from kafkasniff.live.state import THRESHOLDS_NS, ViewState, press
 from kafkasniff.live.top import TopModel
 from kafkasniff.text.printable import display_width
@@ -277,7 +277,7 @@ def test_every_row_opens_what_it_stands_for_and_escape_returns() -> None:
 
 def test_what_is_opened_is_counted_from_its_exchanges() -> None:
     """By hand: 100 of 120 Produce requests are in the window of ten seconds, five with an error."""
-    steps = [Step("topic", "orders", ""), Step("API", "Produce", "")]
+    steps = [Breadcrumb("topic", "orders", ""), Breadcrumb("API", "Produce", "")]
     shown = drilled(CLUSTER, tuple(steps))
     assert {row.name: (row.requests, row.errors, row.total) for row in shown.apis} == {"Produce": (10, 0.5, 120)}
     assert [(row.error, row.responses, row.share) for row in shown.errors] == [("NOT_LEADER_OR_FOLLOWER", 6, 0.05)]
@@ -288,13 +288,13 @@ def test_what_is_opened_is_counted_from_its_exchanges() -> None:
     for api, body in (("Fetch", None), ("OffsetCommit", commit_body("g", "t", 1)), ("Fetch", None)):
         for event in talk.scene.whole(talk, SECOND, 3_000_000, api, asked=body):
             model.take(event)
-    members = drilled(model.snapshot(), (Step("group", "g", ""),))
+    members = drilled(model.snapshot(), (Breadcrumb("group", "g", ""),))
     assert {row.name: (row.total, row.mean, row.wait) for row in members.apis} == {
         "OffsetCommit": (1, 3000, None),
         "Fetch": (1, None, 3000),
     }
-    assert [row.topic for row in drilled(CLUSTER, (Step("group", "billing", ""),)).lags] == ["orders"]
-    whole = drilled(CLUSTER, (Step("broker", "10.0.0.9:9092", ""),))
+    assert [row.topic for row in drilled(CLUSTER, (Breadcrumb("group", "billing", ""),)).lags] == ["orders"]
+    whole = drilled(CLUSTER, (Breadcrumb("broker", "10.0.0.9:9092", ""),))
     assert (len(whole.exchanges), whole.all.trend) == (len(CLUSTER.exchanges), CLUSTER.brokers[0].trend)
 
 

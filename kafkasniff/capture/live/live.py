@@ -21,6 +21,7 @@ from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.live.frames import RETIRE_MS, Frames, TimeMerge
 from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, MAX_BUFFER, InterfaceSocket
 from kafkasniff.capture.live.interfaces import interface_name
+from kafkasniff.capture.live.ssh_interface import SshInterface, is_ssh
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.packets import Note, PacketBatch
@@ -342,7 +343,8 @@ def open_live(
 ) -> LiveSource:
     """Capture from an interface, from several, or from all with `any`; `on_ready` is called once they are open.
 
-    An interface may be given by its number in `interfaces.list_interfaces`, too. `bpf` is a filter expression of
+    An interface may be given by its number in `interfaces.list_interfaces`, or be one of another machine
+    (`ssh_interface`). `bpf` is a filter expression of
     tcpdump, `snaplen` the most bytes kept of a packet, `buffer` the MiB that the kernel keeps for each interface until
     they are read. With `idle_seconds` an empty batch is yielded after each such time without packets, for callers with
     other work. The capture ends when `parent`, the descriptor of a pipe, is closed at its other end. An interface that
@@ -358,10 +360,12 @@ def open_live(
     names = [interface_name(name) for name in given]
     if not names or len(set(names)) < len(names):
         raise UsageError("name each interface once")
-    open_one = _backend()
+    # Those of other machines cannot be opened again.
+    reopen = 0.0 if all(map(is_ssh, names)) else reopen
     sockets: list[CapturedInterface] = []
     try:
         for capture, name in enumerate(names):
+            open_one = SshInterface if is_ssh(name) else _backend()
             sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
         source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent, reopen=reopen, say=say)
     except BaseException:

@@ -50,7 +50,7 @@ def capture_options(command: Command) -> Command:
                 "interfaces",
                 multiple=True,
                 metavar="INTERFACE",
-                help="Capture on eth0, lo, any, or a number from -D (repeatable).",
+                help="Capture on eth0, lo, any, a number from -D, or ssh://HOST/eth0 (repeatable).",
             ),
             click.option("-D", "--list-interfaces", is_flag=True, help="List the interfaces and exit."),
             click.option(

@@ -1,4 +1,4 @@
-"""`live --recorder`: cases of real traffic, on a signal and on a finding."""
+"""`live --recorder`: cases of real traffic, on a signal and on a finding, which `--exec` gets, too."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         options = ["--recorder", "60s", "--cases", str(tmp_path), "--on", "error", "--duration", "10m"]
+        options += ["--exec", f"cat >> {tmp_path}/passed"]
         command = [sys.executable, "-m", "kafkasniff", "live", *STAYS, "-i", "lo", *options, f"tcp port {port}"]
         with lines.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=subprocess.PIPE) as process:
             until_it_captures(process)
@@ -74,6 +75,7 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
                 for number in range(2, 400):
                     exchange(client, broker, number, error=DENIED)
                 found = cases(tmp_path, 2)[1]
+                wait_for((tmp_path / "passed").exists)
             process.terminate()
             assert process.stderr is not None
             said = process.stderr.read().decode()
@@ -82,6 +84,9 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     assert (found / "reason.txt").read_text().startswith(f"{DETECTOR}: ")
     assert stat.S_IMODE((found / "packets.pcapng").stat().st_mode) & 0o077 == 0
     assert {one["detector"] for one in json.loads((found / "findings.json").read_text())["findings"]} >= {DETECTOR}
+    # Once, although it was seen again and again.
+    passed = json.loads((tmp_path / "passed").read_text())
+    assert (passed["detector"], passed["captures"], passed["severity"]) == (DETECTOR, ["lo"], "error")
     assert not (found / "raw.pcapng").exists()
     assert (found / "report.html").stat().st_size > 1000
     rows = kafkasniff("decode", "-q", "--fields", "correlation_id", asked / "packets.pcapng").lines
