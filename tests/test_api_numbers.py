@@ -29,7 +29,7 @@ ALLOWED = {
     "analysis/between_brokers.py": GREETING,
     "analysis/audit.py": NEGOTIATION,
     "analysis/offers.py": NEGOTIATION,
-    "tables/rows/logins.py": "authentication is these APIs",
+    "tables/rows/connections.py": "authentication is these APIs",
     "analysis/questions/versions.py": NEGOTIATION,
     "cli/running/capture_usage.py": NEGOTIATION,
     "live/lag.py": "lag is a question about commits and Fetch, answered during the capture",

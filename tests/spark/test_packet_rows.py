@@ -14,8 +14,8 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem
+from kafkasniff.spark.options import PACKETS, PIPELINE
 from kafkasniff.spark.packet_rows import NOTES_SCHEMA, PACKETS_SCHEMA, note_rows, packet_batches, packet_rows
-from kafkasniff.spark.tables import PACKETS, PIPELINE
 from kafkasniff.tcp.packets import COLUMNS, NO_TIME, PacketBatch
 from kafkasniff.tcp.plan import connection_hash
 from tests.capture.reading import batch_rows

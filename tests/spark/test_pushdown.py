@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.spark.packet_rows import packet_rows
-from kafkasniff.spark.pushdown import Condition, condition_of, keeper
+from kafkasniff.spark.packet_rows import Condition, condition_of, keeper, packet_rows
 from kafkasniff.tcp.packets import NO_TIME
 from tests.spark.test_packet_rows import longest, row
 

@@ -1,4 +1,4 @@
-"""Reads the captures of a command line into a consumer of rows (`exports.counted`)."""
+"""Reads the captures of a command line into a consumer of rows (`exports.staging`)."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class CountedCaptures:
         from kafkasniff.capture import open_captures
         from kafkasniff.cli.running.pipeline import shown_parts
         from kafkasniff.cli.running.progress import Progress, wants_progress
-        from kafkasniff.tables.exports.counted import CountedRows
+        from kafkasniff.tables.exports.staging import CountedRows
 
         environment, predicate = self._environment, self._predicate
         options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)

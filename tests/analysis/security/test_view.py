@@ -9,8 +9,8 @@ from kafkasniff.analysis.security import SecurityView
 from kafkasniff.capture import open_captures
 from kafkasniff.filters import Predicate
 from kafkasniff.filters.expression import parse_filter
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tcp.packets import PacketBatch
 from tests.conftest import ROOT
 from tests.craft.batches import batch
