@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from kafkasniff.spark.reading import MAX_PARTS
 from kafkasniff.spark.run import MAX_SHARDS
+from kafkasniff.spark.source import MAX_PARTS
 
 GB: Final = 1e9
 

@@ -25,12 +25,9 @@ from benchmarks.delayed_store import CAPTURE, CREDENTIALS, address_of, delayed_s
 from benchmarks.pages import hardware, today
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.spark.options import SPLIT_BYTES
-from kafkasniff.spark.planning import look_at_captures, plan_looked_at
-from kafkasniff.spark.reading import parts_of
 from kafkasniff.spark.session import get_session
-from kafkasniff.spark.source import PlannedCaptures
-from kafkasniff.tables.exports.bad_captures import sort_out
-from kafkasniff.tables.exports.captures import Exported, new_captures
+from kafkasniff.spark.source import PlannedCaptures, look_at_captures, parts_of, plan_looked_at
+from kafkasniff.tables.exports.captures import Exported, new_captures, sort_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

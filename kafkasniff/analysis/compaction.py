@@ -29,9 +29,8 @@ from kafkasniff.errors import UsageError
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.manifest import FileEntry, Manifest, TableEntry, WrittenFile
-from kafkasniff.tables.exports.opening import open_export
 from kafkasniff.tables.exports.run import has_checkpoint
-from kafkasniff.tables.exports.target import ExportTarget
+from kafkasniff.tables.exports.target import ExportTarget, open_export
 from kafkasniff.tables.parquet import TableWriter
 from kafkasniff.tables.rows import TABLES
 from kafkasniff.tables.rows.file_names import date_of

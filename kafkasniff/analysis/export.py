@@ -109,7 +109,7 @@ class Export(msgspec.Struct, frozen=True):
         return [
             path
             for path in self.tables.get(table, ())
-            # Rows of any time may be among those without a date (`exports.partitions`).
+            # Rows of any time may be among those without a date (`exports.finalise`).
             if (date := _partition(path)) in {None, day_of(UNDATED)}
             or ((low is None or low <= date) and (high is None or date <= high))
         ]

@@ -16,7 +16,7 @@ One message has an additional share of the budget for its decompressed batches a
 Between two checks the process may exceed the budget by the size of one batch of packets.
 
 Rows wait to be written within a sixteenth of the budget for each table
-(`exports.stager`), and `--write-matching` has the whole budget for its second reading, when the first is over.
+(`exports.staging`), and `--write-matching` has the whole budget for its second reading, when the first is over.
 """
 
 from __future__ import annotations

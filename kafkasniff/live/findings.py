@@ -19,7 +19,7 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.live.snapshot import FindingRow, Findings
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.stager import Stager
+from kafkasniff.tables.exports.staging import Stager
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.transport import transport_rows
 

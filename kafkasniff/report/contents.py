@@ -65,7 +65,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gathering:
-    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns `Contents`.
+    """Takes rows of the tables, from exports or staged (`exports.staging`), and returns `Contents`.
 
     The result depends on the rows alone, not on their order or batches, or on how partial answers were merged.
     `detectors`: all by default.

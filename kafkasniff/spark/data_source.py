@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from kafkasniff.capture.timeline.parts import CapturePlan
     from kafkasniff.spark.options import SourceOptions
-    from kafkasniff.spark.pushdown import Condition
-    from kafkasniff.spark.reading import Part
+    from kafkasniff.spark.packet_rows import Condition
+    from kafkasniff.spark.source import Part
     from kafkasniff.spark.stream import CaptureStreamReader
 
-__all__ = ["CapturePartition", "DefaultSource"]
+__all__ = ["DefaultSource"]
 
 
 class DefaultSource(DataSource):
@@ -88,7 +88,7 @@ class CapturePartition(InputPartition):
 
 def _plan(options: SourceOptions) -> CapturePlan:
     from kafkasniff.capture.timeline.locations import list_captures
-    from kafkasniff.spark.planning import look_at_captures, plan_looked_at
+    from kafkasniff.spark.source import look_at_captures, plan_looked_at
 
     files = list_captures(options.paths, selection=options.selection)
     return plan_looked_at(look_at_captures(None, files, options.split_size))
@@ -102,14 +102,14 @@ class _PacketsReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Plan here: on the driver, in a Python process without a session that could run a job."""
-        from kafkasniff.spark.reading import parts_of
+        from kafkasniff.spark.source import parts_of
 
         options = self._options
         parts = parts_of(_plan(options), options.split_size, secrets=options.secrets)
         return [CapturePartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkasniff.spark.reading import PacketQuery, read_part
+        from kafkasniff.spark.source import PacketQuery, read_part
 
         if not isinstance(partition, CapturePartition):
             return  # Spark's own, where there are none
@@ -119,7 +119,7 @@ class _PacketsReader(DataSourceReader):
 
 class _FilteringReader(_PacketsReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        from kafkasniff.spark.pushdown import condition_of
+        from kafkasniff.spark.packet_rows import condition_of
 
         for filter_ in filters:
             condition = condition_of(filter_)
@@ -146,14 +146,14 @@ class _TableReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
-        from kafkasniff.spark.table_scan import local_captures, local_key_log
+        from kafkasniff.spark.table_rows import local_captures, local_key_log
 
         captures = local_captures(self._options.paths, self._options.selection)
         keylog = None if self._options.keylog is None else local_key_log(self._options.keylog)
         return [_TablePartition(captures, keylog)] if captures else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from kafkasniff.spark.table_scan import scan_table
+        from kafkasniff.spark.table_rows import scan_table
 
         if not isinstance(partition, _TablePartition):
             return  # Spark's own, where there are none

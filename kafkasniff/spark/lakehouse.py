@@ -22,7 +22,7 @@ import pyarrow as pa
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.failures import first_line, task_errors
+from kafkasniff.spark.session import first_line, task_errors
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.manifest import FileEntry, Manifest
 from kafkasniff.tables.rows import TABLES

@@ -3,17 +3,101 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+import pyarrow as pa
 
 from kafkasniff.capture.timeline.locations import FileSelection
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import parse_moment
-from kafkasniff.spark.tables import KAFKA_TABLES, NOTES, PACKETS, ddl, kafka_types
+from kafkasniff.native.caller import NOTES
 
-__all__ = ["SourceOptions"]
+__all__ = ["NOTES", "PACKETS", "PIPELINE", "SourceOptions", "ddl"]
+
+
+# -- columns -----------------------------------------------------------------------------------------------------------
+
+PACKETS: Final = {
+    "capture": "string",
+    "capture_index": "int",
+    "number": "bigint",
+    "time": "timestamp",
+    "time_ns": "bigint",
+    "clock_ns": "bigint",
+    "src_ip": "string",
+    "src_port": "int",
+    "dst_ip": "string",
+    "dst_port": "int",
+    "seq": "bigint",
+    "ack": "bigint",
+    "flags": "int",
+    "window": "int",
+    "length": "int",
+    "wire_length": "int",
+    "ident": "bigint",
+    "connection_hash": "bigint",
+    "payload": "binary",
+}
+"""TCP segments, one row each."""
+
+PIPELINE: Final = tuple(name for name in PACKETS if name not in {"capture", "time", "connection_hash"})
+"""The columns needed for making other tables from packets: the plan has the names of captures."""
+
+NOTES: Final = {
+    "capture": "string",
+    "capture_index": "int",
+    "clock_ns": "bigint",
+    "number": "bigint",
+    "note": "string",
+    "kind": "string",
+    "detail": "string",
+    "time_ns": "bigint",
+    "packet": "bigint",
+    "bytes": "bigint",
+    "address": "string",
+    "name": "string",
+    "secrets": "binary",
+}
+"""Contents of captures besides packets: problems, names of addresses, decryption secrets."""
+
+
+KAFKA_TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
+"""The tables of exports, which the data source makes, too (table_scan.py)."""
+
+
+def kafka_types(table: str) -> dict[str, str]:
+    """The columns of one of `KAFKA_TABLES`."""
+    # Spark imports this module whenever it looks for a source, which is usually not ours.
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from kafkasniff.tables.rows.schemas import TABLES
+
+    return {field.name: field.dataType.simpleString() for field in from_arrow_schema(TABLES[table])}
+
+
+_ARROW: Final = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "binary": pa.binary(),
+}
+
+
+def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
+    """Columns with their types in Spark as a schema of Arrow."""
+    return pa.schema([pa.field(name, _ARROW[kind]) for name, kind in columns.items()])
+
+
+def ddl(columns: Mapping[str, str], names: Iterable[str] | None = None) -> str:
+    """Columns as Spark DDL; only those in `names`, if given."""
+    return ", ".join(f"{name} {columns[name]}" for name in (columns if names is None else names))
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
 
 _SIZE: Final = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
 _UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30}

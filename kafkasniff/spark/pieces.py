@@ -6,33 +6,134 @@ thousands of them, as columns, which are compressed before Java copies them. The
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, pairwise
-from typing import Any, Final
+from itertools import chain, groupby, pairwise
+from typing import Any, BinaryIO, Final, TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import zstandard
 from numpy.typing import NDArray
 
+from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
+from kafkasniff.model import NO_TIME
 from kafkasniff.packets import COLUMNS, PACKET_BYTES, PacketBatch
-from kafkasniff.runtime.threads import Task, Threads
-from kafkasniff.spark.packet_places import place_of, rows_before
+from kafkasniff.runtime.threads import ClosedAtExit, Task, Threads
+from kafkasniff.spark.options import arrow_schema
 from kafkasniff.spark.packet_rows import packet_batches, payloads
-from kafkasniff.spark.piece_bytes import PiecePacker, unpacked
-from kafkasniff.spark.piece_store import COUNT_INDEX, Piece, PieceOnDisk
+from kafkasniff.spark.task_output import own_folder
 
 __all__ = [
+    "BEGIN_INDEX",
     "PIECES",
     "PIECE_SCHEMA",
     "PacketCutter",
+    "Piece",
+    "PieceOnDisk",
+    "PieceStore",
     "RowCutter",
     "in_capture_order",
     "read_ahead",
-    "read_piece",
+    "rows_before",
 ]
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+def place_of(batch: PacketBatch, row: int) -> Place:
+    """The place of a packet."""
+    assert batch.clock is not None
+    return Place(int(batch.clock[row]), int(batch.capture[row]), int(batch.number[row]))
+
+
+def rows_before(batch: PacketBatch, place: Place) -> int:
+    """The number of packets of a batch that precede a place."""
+    assert batch.clock is not None
+    here = batch.clock == place.clock
+    earlier = (batch.clock < place.clock) | (here & (batch.capture < place.capture))
+    here &= batch.capture == place.capture
+    return int(np.count_nonzero(earlier | (here & (batch.number < place.number))))
+
+
+# -- bytes of a piece --------------------------------------------------------------------------------------------------
+#
+# The bytes of a piece: columns of its packets, compressed, and their payloads, compressed where that pays off.
+#
+# Record batches are mostly compressed already. Compressing them again took 7 s of CPU time for each GB that was saved,
+# and Spark takes 4 to 5 s to move one. So a sample decides for each chunk of payload.
+
+ZSTD_LEVEL: Final = -5
+"""The level at which tasks compress what they hand to Spark. Level 1 writes a fifth less, but takes twice the time."""
+CHUNK_BYTES: Final = 64 << 10
+SAMPLE_BYTES: Final = 2 << 10
+MOST: Final = 0.8
+"""The part of a sample that may be left of it if its chunk is to be compressed. More is saved in the chunk, which has
+more to refer to."""
+
+_LENGTH_BYTES: Final = 4
+_Bytes = bytes | memoryview
+
+
+class _Head(msgspec.Struct, array_like=True):
+    columns: bytes
+    """Compressed; a list of byte strings."""
+    runs: list[int]
+    """Lengths of the parts that follow; of compressed ones negative."""
+
+
+class PiecePacker:
+    """Makes the bytes of pieces, one after the other."""
+
+    def __init__(self) -> None:
+        self._compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
+
+    def pack(self, columns: Sequence[bytes], payload: memoryview) -> list[_Bytes]:
+        """Parts that make up a piece; some are views of the payload."""
+        parts: list[_Bytes] = []
+        runs: list[int] = []
+        starts = range(0, len(payload), CHUNK_BYTES)
+        for worth, run in groupby(starts, lambda start: self._is_worth(payload[start : start + CHUNK_BYTES])):
+            begins = list(run)
+            part: _Bytes = payload[begins[0] : begins[-1] + CHUNK_BYTES]
+            size = len(part)
+            if worth:
+                part = self._compress(part)
+                size = -len(part)
+            parts.append(part)
+            runs.append(size)
+        head = msgspec.msgpack.encode(_Head(self._compress(msgspec.msgpack.encode(columns)), runs))
+        return [len(head).to_bytes(_LENGTH_BYTES, "little"), head, *parts]
+
+    def _is_worth(self, chunk: memoryview) -> bool:
+        """Whether to compress a chunk; a sample from its middle decides."""
+        start = max(0, (len(chunk) - SAMPLE_BYTES) // 2)
+        sample = chunk[start : start + SAMPLE_BYTES]
+        return len(self._compress(sample)) <= MOST * len(sample)
+
+
+def unpacked(data: bytes | pa.Buffer) -> tuple[list[bytes], bytes]:
+    """The columns and the payloads of a piece."""
+    view = memoryview(data)
+    decompress = zstandard.ZstdDecompressor().decompress
+    at = _LENGTH_BYTES + int.from_bytes(view[:_LENGTH_BYTES], "little")
+    head = msgspec.msgpack.decode(view[_LENGTH_BYTES:at], type=_Head)
+    parts: list[_Bytes] = []
+    for run in head.runs:
+        part = view[at : at + abs(run)]
+        parts.append(decompress(part) if run < 0 else part)
+        at += abs(run)
+    return msgspec.msgpack.decode(decompress(head.columns), type=list[bytes]), b"".join(parts)
+
+
+# -- cutting and merging -----------------------------------------------------------------------------------------------
 
 PIECES: Final = {
     "shard": "int",
@@ -47,17 +148,7 @@ PIECES: Final = {
 of the part for the shard, and the place of its first packet.
 
 With the capture index `piece_store.COUNT_INDEX`: the number of pieces that a part has for the shard (`piece`)."""
-PIECE_SCHEMA: Final = pa.schema(
-    [
-        ("shard", pa.int32()),
-        ("part", pa.int32()),
-        ("piece", pa.int32()),
-        ("clock_ns", pa.int64()),
-        ("capture_index", pa.int32()),
-        ("number", pa.int64()),
-        ("data", pa.binary()),
-    ]
-)
+PIECE_SCHEMA: Final = arrow_schema(PIECES)
 
 PIECE_BYTES: Final = 4 << 20
 """Maximum payload of a piece, but for its last packet. The task of a shard holds as many pieces as there are captures
@@ -302,3 +393,185 @@ def _sorted(batch: PacketBatch) -> PacketBatch:
     if (order[1:] > order[:-1]).all():
         return batch
     return _batch({name: getattr(batch, name)[order] for name in COLUMNS}, batch.buffer, batch.clock[order])
+
+
+def values_of(column: pa.Array) -> Iterator[pa.Buffer]:
+    """The values of a binary column without nulls, as views; scalars would have copies, made while threads wait."""
+    if not len(column):
+        return
+    _, offsets, data = column.buffers()
+    borders = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    for start, stop in pairwise(borders.tolist()):
+        yield data.slice(start, stop - start) if stop > start else pa.py_buffer(b"")
+
+
+# -- pieces in order ---------------------------------------------------------------------------------------------------
+#
+# The pieces of a shard, in order of their first packets.
+#
+# Spark could sort them, but Java copies each piece three more times for that, and also writes those of a large shard to
+# disk. Java took 4 to 7 s of CPU more with 2 GB, most of them in one connection.
+
+BEGIN_INDEX: Final = -1
+"""`capture_index` of the row with a shard's beginning."""
+COUNT_INDEX: Final = -2
+"""`capture_index` of rows with the number of pieces that a part has for a shard."""
+
+HELD_BYTES: Final = 32 << 20
+"""Bytes of pieces that stay in memory; further ones wait in a file of the task."""
+_COLUMNS: Final = ("shard", "part", "piece", "clock_ns", "capture_index", "number")
+
+
+class PieceOnDisk(msgspec.Struct, frozen=True):
+    """A piece in the file of a store, which is open as long as the store is."""
+
+    file: int
+    start: int
+    size: int
+
+    def read(self) -> bytes:
+        """Its bytes; several threads may read. Raises OSError."""
+        data = os.pread(self.file, self.size, self.start)
+        if len(data) < self.size:
+            raise OSError("the file of pieces is shorter than what was written to it")
+        return data
+
+
+Piece: TypeAlias = bytes | pa.Buffer | PieceOnDisk
+"""The bytes of a piece, or where they are. A buffer is a view of rows that have just come."""
+
+
+class _PartProgress(msgspec.Struct):
+    """Which pieces of a part have arrived."""
+
+    reached: Place
+    """All missing pieces are after this place, or begin there."""
+    next: int = 0
+    """The first missing piece."""
+    later: dict[int, Place] = {}
+    """Places of the pieces after it that have arrived."""
+    count: int | None = None
+    """The number of pieces, once it is known."""
+
+
+class PieceStore(ClosedAtExit):
+    """Takes the rows of a shard (`pieces.PIECES`) in any order; a context manager that deletes its file.
+
+    A piece is given out once no missing piece can precede it. If rows arrive in order of parts, as they do on a single
+    machine, few pieces have to wait.
+    """
+
+    def __init__(self, earliest: Sequence[Place] = ()) -> None:
+        """`earliest`: for each part, a lower bound of the places of its packets; ascending.
+
+        Without it, pieces are given out after all rows have arrived.
+        """
+        self._earliest = earliest
+        self._open = {part: _PartProgress(place) for part, place in enumerate(earliest)}
+        """Parts with missing pieces."""
+        self._stack = contextlib.ExitStack()
+        self._pieces: list[tuple[Place, bytes | PieceOnDisk]] = []
+        """A heap."""
+        self._file: BinaryIO | None = None
+        self._read_from = -1
+        """Another descriptor of the file."""
+        self._held = self._written = 0
+        self._begin: tuple[int, bytes] | None = None
+        self._limit = Place(NO_TIME, 0, 0)
+        """Pieces up to here were given out."""
+
+    def beginning(self, rows: Iterator[pa.RecordBatch]) -> tuple[int, bytes]:
+        """The task's number, and its beginning (`connections.ShardBegin`); takes rows up to the one that has it.
+
+        Raises OSError.
+        """
+        while self._begin is None:
+            self._keep(self._take(next(rows)))
+        return self._begin
+
+    def in_order(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
+        """The pieces of these rows and of those taken before, each of which is released once it was given.
+
+        Raises OSError.
+        """
+        for batch in rows:
+            fresh = self._take(batch)
+            if self._open:
+                self._limit = self._reached()
+                ready = sorted(one for one in fresh if one[0] <= self._limit)
+                self._keep(one for one in fresh if one[0] > self._limit)
+                yield from (piece for _, piece in heapq.merge(self._given(self._limit), ready))
+            else:
+                self._keep(fresh)
+        yield from (piece for _, piece in self._given(None))
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._pieces.clear()
+        self._stack.close()
+
+    def _reached(self) -> Place:
+        """All missing pieces are after this place, or begin there."""
+        found: Place | None = None
+        for part, progress in self._open.items():
+            if found is not None and found <= self._earliest[part]:
+                break
+            found = progress.reached if found is None else min(found, progress.reached)
+        assert found is not None
+        return found
+
+    def _given(self, limit: Place | None) -> Iterator[tuple[Place, bytes | PieceOnDisk]]:
+        """The kept pieces up to a place, or all."""
+        if self._file is not None:
+            self._file.flush()
+        # No two packets have the same place.
+        while self._pieces and (limit is None or self._pieces[0][0] <= limit):
+            at, piece = heapq.heappop(self._pieces)
+            if isinstance(piece, bytes):
+                self._held -= len(piece)
+            yield at, piece
+
+    def _take(self, batch: pa.RecordBatch) -> list[tuple[Place, pa.Buffer]]:
+        """The pieces of rows, with their places."""
+        found: list[tuple[Place, pa.Buffer]] = []
+        columns = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
+        for (task, part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
+            at = Place(*place)
+            if at.capture == BEGIN_INDEX:
+                self._begin = task, data.to_pybytes()
+                continue
+            if at.capture != COUNT_INDEX:
+                assert at >= self._limit
+                found.append((at, data))
+            progress = self._open.get(part)
+            if progress is None:
+                continue
+            if at.capture == COUNT_INDEX:
+                progress.count = piece
+            else:
+                progress.later[piece] = at
+                while progress.next in progress.later:
+                    progress.reached = progress.later.pop(progress.next)
+                    progress.next += 1
+            if progress.next == progress.count:
+                del self._open[part]
+        return found
+
+    def _keep(self, pieces: Iterable[tuple[Place, pa.Buffer]]) -> None:
+        for at, data in pieces:
+            heapq.heappush(self._pieces, (at, self._kept(data)))
+
+    def _kept(self, data: pa.Buffer) -> bytes | PieceOnDisk:
+        if self._held + data.size <= HELD_BYTES:
+            self._held += data.size
+            # A view would keep all rows that came with it.
+            copied: bytes = data.to_pybytes()
+            return copied
+        if self._file is None:
+            path = self._stack.enter_context(own_folder()) / "pieces"
+            self._file = self._stack.enter_context(path.create())
+            self._read_from = self._stack.enter_context(path.open_to_read()).fileno()
+        self._file.write(data)
+        piece = PieceOnDisk(self._read_from, self._written, data.size)
+        self._written += data.size
+        return piece

@@ -20,7 +20,7 @@ from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.threads import ClosedAtExit
 from kafkasniff.spark.lakehouse import LakeTables
-from kafkasniff.spark.run import SparkRun, of_rows, run_captures, survey
+from kafkasniff.spark.run import SparkRun, of_captures, of_rows
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import KINDS, MakeRows
 from kafkasniff.tables.exports.options import ExportOptions
@@ -113,22 +113,8 @@ def decode(
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     given = dict(topic_ids or {})
     keys = None if keylog is None else open_key_log(keylog)
-    if isinstance(packets, PlannedCaptures):
-        run = run_captures(packets, options, given=given, keys=keys, shards=shards)
-    else:
-        found = survey(packets)
-        run = SparkRun(
-            packets.sparkSession,
-            of_rows(found.packets),
-            options,
-            names=found.names,
-            end_clock=found.end_clock,
-            size=found.size,
-            given=given,
-            keys=keys,
-            captured=found.captured,
-            shards=shards,
-        )
+    found = of_captures(packets, options) if isinstance(packets, PlannedCaptures) else of_rows(packets)
+    run = SparkRun(found, options, given=given, keys=keys, shards=shards)
     return Tables(run, options, given)
 
 

@@ -28,11 +28,12 @@ from kafkasniff.analysis import Accumulator, Question, TableReading, find_questi
 from kafkasniff.analysis.export import Export, missing_tables
 from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.failures import task_errors
+from kafkasniff.spark.session import task_errors
 from kafkasniff.tables.rows import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["answer_export", "ask"]
 
@@ -244,33 +245,11 @@ def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
-def _table_schema(table: str, reading: TableReading) -> str:
+def _spark_schema(schema: pa.Schema) -> StructType:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def _table_schema(table: str, reading: TableReading) -> StructType:
     return _spark_schema(pa.schema([TABLES[table].field(name) for name in reading.columns]))
-
-
-def _spark_schema(schema: pa.Schema) -> str:
-    """A schema as Spark DDL; answers and tables use few types."""
-
-    def ddl(kind: pa.DataType) -> str:
-        if pa.types.is_list(kind):
-            return f"array<{ddl(kind.value_type)}>"
-        if pa.types.is_struct(kind):
-            fields = [kind.field(place) for place in range(kind.num_fields)]
-            return f"struct<{', '.join(f'`{one.name}`: {ddl(one.type)}' for one in fields)}>"
-        for name, matches in _DDL.items():
-            if matches(kind):
-                return name
-        raise TypeError(f"unexpected type: {kind}")
-
-    return ", ".join(f"`{field.name}` {ddl(field.type)}" for field in schema)
-
-
-_DDL: Final[Mapping[str, Callable[[pa.DataType], bool]]] = {
-    "string": pa.types.is_string,
-    "binary": pa.types.is_binary,
-    "boolean": pa.types.is_boolean,
-    "bigint": pa.types.is_int64,
-    "int": pa.types.is_int32,
-    "double": pa.types.is_float64,
-    "timestamp": pa.types.is_timestamp,
-}

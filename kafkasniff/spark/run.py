@@ -1,8 +1,8 @@
 """A run of the pipeline: packets through both stages, and the global state between them.
 
 packets ─ shuffle by connection (pieces.py) ─ stage 1 (connections.py) ─ staged rows, kept on disk
-─ known names; fetch sessions, broker by broker (fetch_sessions.py)
-─ shuffle of the rows that need it (division.py) ─ stage 2 (table_rows.py) ─ rows
+─ known names; fetch sessions, broker by broker (connections.py)
+─ shuffle of the rows that need it (`plan_parts`) ─ stage 2 (table_rows.py) ─ rows
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from kafkasniff.capture.timeline.parts import Place
@@ -18,16 +19,28 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.runtime.threads import ClosedAtExit
-from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin
-from kafkasniff.spark.division import ShardSize, plan_parts
-from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, WalkSessions
-from kafkasniff.spark.keys import PlacedSecrets, TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.piece_store import BEGIN_INDEX
-from kafkasniff.spark.pieces import PIECES, RowCutter
+from kafkasniff.spark.connections import (
+    BEGIN_VALUES,
+    BROKER_VALUES,
+    END,
+    END_VALUES,
+    HELD,
+    SESSIONS,
+    SHARD_ROWS,
+    STEP,
+    STEP_COLUMNS,
+    PlacedSecrets,
+    ReadConnections,
+    ShardBegin,
+    TaskKeys,
+    WalkSessions,
+    key_log_problems,
+    secrets_among,
+)
+from kafkasniff.spark.options import PIPELINE, ddl
+from kafkasniff.spark.pieces import BEGIN_INDEX, PIECES, RowCutter
 from kafkasniff.spark.session import is_connect
-from kafkasniff.spark.shard_rows import END, SHARD_ROWS, STEP
 from kafkasniff.spark.source import PlannedCaptures
-from kafkasniff.spark.tables import PIPELINE, ddl
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states, total
@@ -41,13 +54,72 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SHARD_BYTES",
+    "RunInput",
     "SparkRun",
-    "Survey",
+    "check_columns",
+    "describe",
+    "of_captures",
     "of_rows",
     "parallelism",
-    "run_captures",
-    "survey",
+    "plan_parts",
 ]
+
+
+# -- division of stage 2 -----------------------------------------------------------------------------------------------
+#
+# Most shards are neither small nor large: their rows stay in the task that reads them from disk. Only rows of small
+# shards, which are put together, of large ones, which are divided, and those in fetch sessions are shuffled.
+
+LARGE_PART: Final = 512 << 20
+"""Approximate maximum of staged bytes per task; each task writes a file per table and day."""
+SMALL_PART: Final = 16 << 20
+"""A smaller task is not worth starting."""
+
+
+class ShardSize(NamedTuple):
+    """The staged bytes of a shard."""
+
+    shard: int
+    size: int
+    in_session: int
+    """Those of them that are shuffled in any case."""
+
+
+class ShardPlan(NamedTuple):
+    """The parts for the shuffled rows of a shard: `parts` of them from `first` on, block by block."""
+
+    shard: int
+    first: int
+    parts: int
+    stays: bool
+    """Only rows in fetch sessions are shuffled."""
+
+
+def plan_parts(sizes: Sequence[ShardSize], parallelism: int) -> tuple[list[ShardPlan], int]:
+    """The plan for all shards, and the number of parts of their shuffled rows."""
+    total = sum(size for _, size, _ in sizes)
+    # A task with a little more than its share delays the end less than a shuffle does.
+    most = min(max(total * 5 // (4 * parallelism), SMALL_PART), LARGE_PART)
+    # Twice as many parts as can run at once, so that the last ones do not delay the end.
+    wanted = min(max(total // (2 * parallelism), SMALL_PART), LARGE_PART)
+    alone = sum(size > 0 for _, size, _ in sizes) < 2
+    plans: list[ShardPlan] = []
+    part = used = 0
+    for shard, size, in_session in sizes:
+        stays = size <= most and (size >= SMALL_PART or alone)
+        cost = in_session if stays else size
+        if used and used + cost > wanted:
+            part, used = part + 1, 0
+        parts = max(1, -(-cost // wanted)) if not used else 1
+        plans.append(ShardPlan(shard, part, parts, stays))
+        if parts > 1:
+            part, used = part + parts, 0
+        else:
+            used += cost
+    return plans, part + (1 if used else 0)
+
+
+# -- a run -------------------------------------------------------------------------------------------------------------
 
 SHARD_BYTES: Final = 128 << 20
 """Approximate bytes of packets per task of stage 1."""
@@ -58,64 +130,76 @@ SECRETS: Final = "src_ip is null"
 """Rows of `packets` that are TLS secrets instead of packets (option `secrets` of the data source)."""
 
 
+class RunInput(msgspec.Struct):
+    """The packets of a run, and what it has to know of them."""
+
+    spark: SparkSession
+    pieces: Callable[[int], DataFrame]
+    """Makes pieces of packets for a number of shards (`pieces.PIECES`)."""
+    names: Mapping[int, str]
+    """Names of captures, by `capture_index`."""
+    end_clock: int
+    """The packet clock when the captures end."""
+    size: int
+    """Approximate bytes of the packets."""
+    captured: Sequence[PlacedSecrets] = ()
+    """TLS secrets of the captures."""
+    problems: Sequence[Problem] = ()
+    """Problems of the captures."""
+    hosts: Mapping[str, str] = {}
+    """Address → name, from captures."""
+    all_packets: int | None = None
+    """Number of packets of the captures, TCP or not; None: not counted."""
+    earliest: Sequence[Place] = ()
+    """As for `PieceStore`."""
+
+
 class SparkRun(ClosedAtExit):
     """Packets after stage 1; a context manager that releases what Spark keeps of them."""
 
     def __init__(
         self,
-        spark: SparkSession,
-        pieces: Callable[[int], DataFrame],
+        packets: RunInput,
         options: ExportOptions,
         *,
-        names: Mapping[int, str],
-        end_clock: int,
-        size: int,
         carried: Carried | None = None,
         given: Mapping[str, str] | None = None,
         problems: Sequence[Problem] = (),
-        hosts: Mapping[str, str] | None = None,
         keys: KeyLog | None = None,
-        captured: Sequence[PlacedSecrets] = (),
         shards: int | None = None,
-        parallel: int | None = None,
         memory: int | None = None,
-        all_packets: int | None = None,
-        earliest: Sequence[Place] = (),
     ) -> None:
         """Runs stage 1.
 
-        `pieces`: makes pieces of packets for a number of shards (`pieces.PIECES`); `names`: names of captures by
-        `capture_index`; `end_clock`: the packet clock when the captures end; `size`: approximate bytes of the packets;
-        `carried`: the state of the last run; `given`: names by topic id; `problems`: of the captures; `hosts`: address
-        → name, from captures; `keys`: TLS secrets, and `captured`: those of captures; `shards`: their number, by
-        default as `size` and the machines need; `parallel`: how many tasks run at once, if known; `memory`: budget of
-        a task in bytes; `all_packets`: of the captures, TCP or not; `earliest`: as for `PieceStore`. Raises
-        MissingPartError and UsageError as `TaskKeys` does.
+        `carried`: the state of the last run; `given`: names by topic id; `problems`: of other captures; `keys`: TLS
+        secrets in addition to those of the captures; `shards`: their number, by default as the size of the packets and
+        the machines need; `memory`: budget of a task in bytes. Raises MissingPartError and UsageError as `TaskKeys`
+        does.
         """
         from pyspark.storagelevel import StorageLevel
 
-        self._spark = spark
+        self._spark = packets.spark
         self.options = options
         self.given = dict(given or {})
-        self.problems = [*key_log_problems(keys), *problems]
-        task_keys = TaskKeys(keys, captured)
+        self.problems = [*key_log_problems(keys), *problems, *packets.problems]
+        task_keys = TaskKeys(keys, packets.captured)
         self._kept: list[DataFrame] = []
-        self.parallelism = parallel or parallelism(self._spark)
+        self.parallelism = parallelism(self._spark)
         before = Carried([], Sessions(), LearnedFacts()) if carried is None else carried
-        self.shards = shards or _shards(size, self.parallelism, len(before.shards))
+        self.shards = shards or _shards(packets.size, self.parallelism, len(before.shards))
         begins = [ShardBegin(state) for state in first_states(before, self.shards, options, self.given)]
         begins[0].problems = self.problems
         read = ReadConnections(
             options,
-            names,
+            packets.names,
             order=before.order,
-            end_clock=end_clock,
+            end_clock=packets.end_clock,
             keys=task_keys,
             memory=memory,
-            earliest=earliest,
+            earliest=packets.earliest,
         )
         describe(self._spark, "packets to staged rows")
-        rows = _in_shards(pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
+        rows = _in_shards(packets.pieces(self.shards), begins).mapInArrow(read, ddl(SHARD_ROWS))
         self._rows = self._keep(rows, StorageLevel.DISK_ONLY)
         try:
             ends = self._rows.where(f"kind = '{END}'").select("data").collect()
@@ -124,15 +208,15 @@ class SparkRun(ClosedAtExit):
             raise
         self.ends = sorted((END_VALUES.load(row["data"]) for row in ends), key=lambda end: end.shard)
         self.learned_facts = before.learned_facts
-        self.learned_facts.hosts.update(hosts or {})
+        self.learned_facts.hosts.update(packets.hosts)
         for end in self.ends:
             self.learned_facts.merge(end.learned_facts)
         self._sessions = before.sessions
         self.summary = total(end.summary for end in self.ends)
         """Summary of the run; `packets` counts only TCP, unless all packets were counted."""
         self.summary.problems += len(self.problems)
-        if all_packets is not None:
-            self.summary.packets = all_packets
+        if packets.all_packets is not None:
+            self.summary.packets = packets.all_packets
         self._order = max((end.order for end in self.ends), default=before.order)
 
     def _keep(self, rows: DataFrame, level: Any) -> DataFrame:
@@ -239,76 +323,32 @@ def _in_shards(pieces: DataFrame, begins: Sequence[ShardBegin]) -> DataFrame:
     return first.unionByName(pieces, allowMissingColumns=True).repartitionById(shards, "shard")
 
 
-def of_rows(packets: DataFrame) -> Callable[[int], DataFrame]:
-    """Pieces of packets that are rows, with the columns `PIPELINE`."""
-    return lambda shards: packets.select(*PIPELINE).mapInArrow(RowCutter(shards), ddl(PIECES))
-
-
-def run_captures(
-    captures: PlannedCaptures,
-    options: ExportOptions,
-    *,
-    carried: Carried | None = None,
-    before: Sequence[str] = (),
-    given: Mapping[str, str] | None = None,
-    problems: Sequence[Problem] = (),
-    keys: KeyLog | None = None,
-    shards: int | None = None,
-    parallel: int | None = None,
-    memory: int | None = None,
-) -> SparkRun:
-    """Stage 1 over captures. `before`: names of the captures of earlier runs, whose indices come first.
-
-    `problems`: of other captures; `keys`: TLS secrets in addition to those in the captures; `parallel`: how many tasks
-    run at once, if known; `memory`: budget of a task in bytes.
-    """
+def of_captures(captures: PlannedCaptures, options: ExportOptions, before: Sequence[str] = ()) -> RunInput:
+    """The input of a run over captures; `before`: names of the captures of earlier runs, whose indices come first."""
     notes = captures.notes()
-    return SparkRun(
+    splits, files = captures.plan.splits, captures.plan.files
+    return RunInput(
         captures.spark,
         lambda shards: captures.pieces(shards, ports=options.ports, captures_before=len(before)),
-        options,
-        names=dict(enumerate([*before, *captures.names])),
-        end_clock=max((split.clock_after for split in captures.plan.splits), default=NO_TIME),
-        size=sum(file.size for file in captures.plan.files),
-        carried=carried,
-        given=given,
-        problems=[*problems, *(note.value for note in notes if isinstance(note.value, Problem))],
-        hosts=dict(note.value for note in notes if isinstance(note.value, tuple)),
-        keys=keys,
-        captured=secrets_among(notes, len(before)),
-        shards=shards,
-        parallel=parallel,
-        memory=memory,
-        all_packets=sum(split.packets for split in captures.plan.splits),
-        earliest=captures.earliest(len(before)),
+        dict(enumerate([*before, *captures.names])),
+        max((split.clock_after for split in splits), default=NO_TIME),
+        sum(file.size for file in files),
+        secrets_among(notes, len(before)),
+        [note.value for note in notes if isinstance(note.value, Problem)],
+        dict(note.value for note in notes if isinstance(note.value, tuple)),
+        sum(split.packets for split in splits),
+        captures.earliest(len(before)),
     )
 
 
-class Survey(NamedTuple):
-    """Properties of packets that a run needs."""
-
-    packets: DataFrame
-    """Only the packets."""
-    names: dict[int, str]
-    """Names of captures, by index."""
-    end_clock: int
-    """The packet clock at their end."""
-    size: int
-    """Their approximate bytes."""
-    captured: list[PlacedSecrets]
-    """TLS secrets among them (option `secrets` of the data source)."""
-
-
-def survey(packets: DataFrame) -> Survey:
-    """Scan packets for their properties; a second time if there are secrets among them.
+def of_rows(packets: DataFrame) -> RunInput:
+    """The input of a run over packets that are rows, which are scanned; a second time if there are secrets among them.
 
     Raises UsageError if a column is missing.
     """
     from pyspark.sql import functions as sf
 
-    missing = {*PIPELINE, "capture"} - set(packets.columns)
-    if missing:
-        raise UsageError(f"packets: missing columns: {', '.join(sorted(missing))}")
+    check_columns(packets)
     found = (
         packets.groupBy("capture_index")
         .agg(
@@ -325,11 +365,18 @@ def survey(packets: DataFrame) -> Survey:
         for clock, capture, number, block in rows:
             captured.append((Place(NO_TIME if clock is None else clock, capture, number), bytes(block)))
         packets = packets.where(f"not ({SECRETS})")
-    clocks = [row["clock"] for row in found if row["clock"] is not None]
-    return Survey(
-        packets,
+    return RunInput(
+        packets.sparkSession,
+        lambda shards: packets.select(*PIPELINE).mapInArrow(RowCutter(shards), ddl(PIECES)),
         {row["capture_index"]: row["capture"] for row in found},
-        max(clocks, default=NO_TIME),
+        max((row["clock"] for row in found if row["clock"] is not None), default=NO_TIME),
         sum(row["size"] for row in found),
         captured,
     )
+
+
+def check_columns(packets: DataFrame) -> None:
+    """Raises UsageError if packets lack a column that a run needs."""
+    missing = {*PIPELINE, "capture"} - set(packets.columns)
+    if missing:
+        raise UsageError(f"packets: missing columns: {', '.join(sorted(missing))}")

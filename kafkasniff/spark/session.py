@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -11,22 +12,59 @@ import shutil
 import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
+from kafkasniff import errors
+from kafkasniff.errors import KafkasniffError, MissingExtraError, MissingPartError, UsageError
 from kafkasniff.runtime.signals import ignored_hangup
-from kafkasniff.spark.failures import first_line
-from kafkasniff.spark.java import find_java_home
+from kafkasniff.spark.java import find_java_home, launcher_home
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-__all__ = ["get_session", "is_connect", "make_home", "runs_elsewhere", "tracker_of"]
+__all__ = ["first_line", "get_session", "is_connect", "make_home", "runs_elsewhere", "task_errors", "tracker_of"]
+
+
+# -- exceptions of tasks -----------------------------------------------------------------------------------------------
+
+_RAISED: Final = re.compile(r"^(?:kafkasniff\.errors\.)(\w+): (.+)$", re.MULTILINE)
+_OUTPUT: Final = re.compile(r"^(OSError|PermissionError|FileNotFoundError|FileExistsError): (.+)$", re.MULTILINE)
+_LAST: Final = re.compile(r"^\w[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def task_errors() -> Iterator[None]:
+    """Re-raises our exceptions from tasks with their own type; OutputError if a task could not write."""
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        raised = _RAISED.findall(text)
+        if raised:
+            name, detail = raised[-1]
+            kind = getattr(errors, name, KafkasniffError)
+            raise kind(detail) from error
+        output = _OUTPUT.findall(text)
+        if output:
+            raise errors.OutputError(f"a task of Spark could not read or write: {output[-1][1]}") from error
+        last = _LAST.findall(text)
+        raise KafkasniffError(f"Spark failed: {last[-1] if last else text.strip().splitlines()[0]}") from error
+
+
+def first_line(error: Exception) -> str:
+    """The message of an error, without the stack; in py4j's errors Java's message is on the second line."""
+    lines = (str(error) or type(error).__name__).strip().splitlines()
+    return lines[1].removeprefix(": ") if len(lines) > 1 and lines[1].startswith(": ") else lines[0]
+
+
+# -- the session -------------------------------------------------------------------------------------------------------
 
 DEFAULTS: Final = {
     "spark.app.name": "kafkasniff",
@@ -44,7 +82,7 @@ DEFAULTS: Final = {
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """A session on this machine alone need not be reachable from others."""
-QUIET_WORKERS: Final = {"spark.python.daemon.module": "kafkasniff.spark.worker_daemon"}
+QUIET_WORKERS: Final = {"spark.python.daemon.module": "kafkasniff.spark.workers"}
 """For workers that have kafkasniff from their start, unlike those of other processes, to which it is shipped."""
 QUICK_START: Final = "-XX:TieredStopAtLevel=1"
 """Lets Java compile with the fast compiler only, for the session of a command: Java has little to do, since packets and
@@ -84,10 +122,6 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
 CONNECT_SECONDS: Final = 20.0
 """How long to wait for a Spark Connect server; pyspark's own limit is ten minutes."""
-
-STDERR: Final = 2
-JAVA_SECONDS: Final = 2.0
-"""How long to wait for the last words of a Java that did not start."""
 
 MASTER_SECONDS: Final = 5.0
 """How long to wait for an answer of each master of a standalone cluster."""
@@ -161,43 +195,10 @@ def get_session(
         builder = builder.config(name, value)
     try:
         # When a terminal closes, Java would end before the driver is done; the driver decides when to stop it.
-        with ignored_hangup(), _without_module_warning():
+        with ignored_hangup():
             return builder.getOrCreate()
     except Exception as error:  # py4j, pyspark and gRPC have their own exception classes
         raise MissingPartError(f"Spark does not start: {first_line(error)}") from error
-
-
-@contextlib.contextmanager
-def _without_module_warning() -> Iterator[None]:
-    """Leave out the line about an experimental module that Spark requests (it speeds up MLlib's algebra).
-
-    Java prints it before it reads any setting. So Java gets a pipe for its stderr, from which all else is passed on.
-    """
-    try:
-        stderr = os.dup(STDERR)
-    except OSError:  # it is closed
-        yield
-        return
-    reading, writing = os.pipe()
-    passing = threading.Thread(target=_pass_on, args=(reading, stderr), name="kafkasniff-java-stderr", daemon=True)
-    passing.start()
-    os.dup2(writing, STDERR)
-    os.close(writing)
-    try:
-        yield
-    except BaseException:
-        os.dup2(stderr, STDERR)
-        # Java has ended, and may have said why.
-        passing.join(JAVA_SECONDS)
-        raise
-    os.dup2(stderr, STDERR)
-
-
-def _pass_on(reading: int, stderr: int) -> None:
-    with open(reading, "rb") as lines:
-        for line in lines:
-            if not line.startswith(b"WARNING: Using incubator modules"):
-                os.write(stderr, line)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -278,7 +279,7 @@ def _server_of(active: Any) -> str | None:
 
 def _prepare_environment(*, local: bool) -> None:
     """Set variables for Spark's launcher and its Python workers, unless they are set already."""
-    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["JAVA_HOME"] = str(_java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if local:
@@ -360,6 +361,18 @@ def _memory(master: str) -> dict[str, str]:
     return {"spark.driver.memory": "2g"} if master.startswith("local") else {}
 
 
+@functools.cache
+def _java_home() -> Path:
+    """JAVA_HOME for the lifetime of this process."""
+    return launcher_home(find_java_home(), _temporary_folder())
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="kafkasniff-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
 def make_home() -> Path:
     """A SPARK_HOME that links to pip's pyspark, for the lifetime of this process.
 
@@ -370,8 +383,7 @@ def make_home() -> Path:
     The workers of local-cluster keep files and logs of executors in its folder `work`, which do not belong into
     site-packages; that also need not be writable.
     """
-    home = Path(tempfile.mkdtemp(prefix="kafkasniff-spark-"))
-    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    home = _temporary_folder()
     spark, py4j = _package("pyspark"), _package("py4j")
     for name in ("bin", "conf", "jars", "sbin"):
         if (spark / name).is_dir():  # conf: the user may have made it

@@ -19,25 +19,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
-from kafkasniff.errors import OutputError, UsageError
+from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.export import task_output, write_run
-from kafkasniff.spark.keys import TaskKeys
+from kafkasniff.spark.connections import TaskKeys
+from kafkasniff.spark.export import write_files
 from kafkasniff.spark.pipeline import make_options
-from kafkasniff.spark.run import SparkRun, of_rows, parallelism, survey
-from kafkasniff.spark.tables import PIPELINE
-from kafkasniff.tables.exports.beginning import check_options, read_carried
+from kafkasniff.spark.run import SparkRun, check_columns, of_rows, parallelism
+from kafkasniff.spark.session import runs_elsewhere
+from kafkasniff.spark.task_output import check_executors, output_of
 from kafkasniff.tables.exports.captures import ManifestCapture
-from kafkasniff.tables.exports.folder import ExportFolder
-from kafkasniff.tables.exports.opening import local_folder
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.run import ExportRun
+from kafkasniff.tables.exports.target import ExportFolder, local_folder
 from kafkasniff.tables.rows import TABLE_NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["CHECKPOINT", "decode_stream"]
+__all__ = ["decode_stream"]
 
 CHECKPOINT: Final = ".checkpoint"
 """In the folder of the export: Spark's checkpoint of the stream. It belongs to these tables only."""
@@ -71,9 +71,7 @@ def decode_stream(
     user, or if Spark's checkpoint in it leads elsewhere. The query fails with UsageError if the folder holds something
     else.
     """
-    missing = {*PIPELINE, "capture"} - set(packets.columns)
-    if missing:
-        raise UsageError(f"packets: missing columns: {', '.join(sorted(missing))}")
+    check_columns(packets)
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     keys = None if keylog is None else Path(keylog).absolute()
     if keys is not None:
@@ -109,57 +107,45 @@ class _Batches:
         self._given = given
         self._keylog = keylog
         self._shards = shards
-        self._parallel = 0
+        self._checked = False
         self.discard_state = False
         """The next batch does not resume the state of the last one."""
 
     def write(self, packets: DataFrame, batch: int) -> None:
         """Add a micro-batch to the export, unless it is there already."""
         with ExportFolder(self.directory) as folder:
-            manifest = folder.manifest
-            if manifest is not None:
-                if manifest.batch is None:
-                    raise UsageError(f"{self.directory} is not the export of a stream; name a new folder")
-                check_options(manifest, self._options, folder.name)
-                if batch <= manifest.batch:
-                    return
+            run = ExportRun(folder, self._options, discard_state=self.discard_state, streams=True)
+            if folder.manifest is not None and folder.manifest.batch is not None and batch <= folder.manifest.batch:
+                return
             folder.discard()
             packets.persist()
             try:
-                self._write(folder, packets, batch)
+                self._write(run, packets, batch)
             finally:
                 packets.unpersist()
                 folder.discard()
 
-    def _write(self, folder: ExportFolder, packets: DataFrame, batch: int) -> None:
-        packets, found, end_clock, size, captured = survey(packets)
-        if not found:
+    def _write(self, run: ExportRun, packets: DataFrame, batch: int) -> None:
+        found = of_rows(packets)
+        if not found.names:
             return
         # A line that is still being written is ignored.
         keys = None if self._keylog is None else open_key_log(self._keylog, grows=True)
-        if keys is not None and folder.manifest is not None:
+        if keys is not None and run.before:
             keys.take_flaws()  # the first batch has reported them
-        known = [] if folder.manifest is None else folder.manifest.captures
         # A capture without TCP packets so far has no name yet.
-        new = [ManifestCapture(found.get(index, ""), None) for index in range(len(known), max(found) + 1)]
-        names = {**dict(enumerate(one.name for one in known)), **found}
-        carried = read_carried(folder, discard=self.discard_state)
-        is_first = not self._parallel
-        self._parallel = self._parallel or parallelism(packets.sparkSession)
-        output = task_output(folder, packets.sparkSession, self._parallel, check=is_first)
-        with SparkRun(
-            packets.sparkSession,
-            of_rows(packets),
-            self._options,
-            names=names,
-            end_clock=end_clock,
-            size=size,
-            carried=carried,
-            given=self._given,
-            keys=keys,
-            captured=captured,
-            shards=self._shards or len(carried.shards) or self._parallel,
-            parallel=self._parallel,
-        ) as run:
-            write_run(folder, output, run, new, batch=batch, continues=not self.discard_state)
+        run.captures = [
+            ManifestCapture(found.names.get(index, ""), None) for index in range(len(run.before), max(found.names) + 1)
+        ]
+        found.names = {**dict(enumerate(run.names)), **found.names}
+        carried = run.carried()
+        output = output_of(run.target)
+        parallel = parallelism(found.spark)
+        if not self._checked and runs_elsewhere(found.spark):
+            check_executors(found.spark, output, parallel)
+        self._checked = True
+        shards = self._shards or len(carried.shards) or parallel
+        with SparkRun(found, self._options, carried=carried, given=self._given, keys=keys, shards=shards) as stages:
+            made = write_files(run.target, output, stages)
+            run.commit(made, stages.summary, broken=False, engine="spark", batch=batch)
         self.discard_state = False

@@ -1,78 +1,193 @@
-"""Where the tasks of a run write their files, and whether the executors reach it.
+"""Where the tasks of a run write their files, what they report to the driver, and whether the executors reach it.
 
-Each of them is asked before the run: otherwise what one of them lacks would be noticed only after the whole run.
+Names of files have a random part that only one attempt of a task uses. So attempts that fail, or run twice, do not
+disturb each other: the manifest names the files of those that count, and the others are removed with the run.
+
+Each executor is asked before the run: otherwise what one of them lacks would be noticed only after the whole run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
 import socket
+import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 
-from kafkasniff.errors import OutputError
-from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.errors import MissingPartError, OutputError, UsageError
+from kafkasniff.runtime.addresses import Location
+from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
+from kafkasniff.runtime.object_store import ObjectStore
 from kafkasniff.tables.exports.manifest import WrittenFile
+from kafkasniff.tables.exports.target import DeliverFiles, ExportStore, ExportTarget, random_part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["TaskOutput", "check_executors"]
+__all__ = ["StoredOutput", "TaskOutput", "TaskReport", "check_executors", "output_of", "own_folder", "share"]
 
 HOSTS: Final = 3
 """Hosts that a message names."""
 
 
-class TaskOutput(Protocol):
-    """The output of a run, for its tasks, and for the driver that made it. Picklable."""
+class TaskOutput(ABC):
+    """The output of a run, for its tasks. Picklable."""
 
     name: str
     """Path or address of the export, as messages show it."""
     advice: str
     """What executors need."""
 
+    @abstractmethod
     def refusal(self) -> str | None:
         """Why this process cannot write to it; None if it can."""
 
-    def open(self, attempt: int, scratch: ConfinedPath) -> ConfinedPath:
-        """The folder for the files of an attempt; `scratch`: a folder of the task. Raises OutputError."""
+    @abstractmethod
+    def open(self, scratch: ConfinedPath) -> ConfinedPath:
+        """The folder for the files of a task; `scratch`: a folder of its own. Raises OutputError."""
 
-    def file_name(self, run: int) -> str:
-        """What names of files in this folder begin with. Only this attempt uses them if they are final."""
+    def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:  # noqa: B027 - they may be there
+        """Bring files in this folder to where the driver expects them. Raises OutputError."""
+
+    @staticmethod
+    def file_name(run: int) -> str:
+        """What the names of an attempt's files begin with."""
+        return f"part-{run:05}-{random_part()}"
+
+
+class SharedFolder(TaskOutput):
+    """The folder `.partial` of a run, which the driver and all executors have to share.
+
+    A folder of the same name may be on another disk. So the driver puts a file with a random name into it, and tasks
+    look for that: before the run as many as can run at once, and in the run each one before it writes, since executors
+    may join later.
+    """
+
+    advice = "the driver and all executors need the output folder under the same path, on a shared file system"
+
+    def __init__(self, path: Path, marker: str) -> None:
+        self.path = path
+        self.name = str(path.parent)
+        self._marker = marker
+
+    def open(self, scratch: ConfinedPath) -> ConfinedPath:
+        """`.partial` itself. Raises OutputError if it is not that of the driver."""
+        del scratch
+        reason = self.refusal()
+        if reason is not None:
+            raise OutputError(f"{self.name}: {reason} on {socket.gethostname()}: {self.advice}")
+        return open_own_folder(self.path)
+
+    def refusal(self) -> str | None:
+        """Why this process cannot write into the folder of the driver; None if it can."""
+        try:
+            with contextlib.closing(open_own_folder(self.path)) as folder:
+                if not (folder / self._marker).exists():
+                    return "it is another folder"
+                written = folder / f"{self._marker}-{secrets.token_hex(8)}"
+                written.create().close()
+                written.remove_file()
+        except FileNotFoundError:
+            return "it does not exist"
+        except OSError as error:
+            return f"it cannot be written ({error.strerror or error})"
+        except UsageError as error:
+            return f"it cannot be used ({error})"
+        return None
+
+
+def share(partial: ConfinedPath) -> SharedFolder:
+    """Mark the folder of a run. Raises OSError."""
+    marker = f"driver-{secrets.token_hex(16)}"
+    (partial / marker).create().close()
+    # Tasks may run on other machines, which have the folder under the same path.
+    return SharedFolder(Path(os.path.abspath(partial.path)), marker)
+
+
+class StoredOutput(TaskOutput):
+    """An export in an object store: tasks write final objects."""
+
+    advice = "the executors need the same access to it as the driver, and the package obstore"
+
+    def __init__(self, location: Location) -> None:
+        self.name = location.name
+        self._location = location
+
+    def refusal(self) -> str | None:
+        """Why this process cannot write to it; None if it can."""
+        try:
+            ObjectStore(self._location).check_writing()
+        except OSError as error:
+            return f"it cannot be written ({error.strerror or error})"
+        except (MissingPartError, UsageError) as error:
+            return f"it cannot be written ({error})"
+        return None
+
+    def open(self, scratch: ConfinedPath) -> ConfinedPath:
+        """A folder of the task."""
+        return scratch / "files"
 
     def deliver(self, into: ConfinedPath, files: Sequence[WrittenFile]) -> None:
-        """Bring files in this folder to where the driver expects them. Raises OSError."""
+        """Write files to the store. Raises OutputError."""
+        try:
+            DeliverFiles(self._location)(into, files)
+        except OSError as error:
+            raise OutputError(f"cannot write {self.name}: {error.strerror or error}") from error
 
-    def path_of(self, into: ConfinedPath, file: WrittenFile) -> str:
-        """The path of such a file, as the driver gets it."""
 
-    def take(self, partial: ConfinedPath, path: str, table: str) -> str:
-        """The path that a file has in the export; in the driver. Raises OutputError if no task may have written it."""
-
-    def clear(self, partial: ConfinedPath) -> None:
-        """Remove what attempts have left, as far as the next step of the run needs it; in the driver."""
+def output_of(target: ExportTarget) -> TaskOutput:
+    """What the tasks of the current run write to. Raises OutputError if it cannot be written."""
+    if isinstance(target, ExportStore):
+        return StoredOutput(target.location)
+    with target.output():
+        return share(target.partial)
 
 
 def check_executors(spark: SparkSession, output: TaskOutput, tasks: int) -> None:
     """Raises OutputError if an executor does not reach the output. `tasks`: about as many as run at once."""
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        reason = output.refusal()
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict(
+                {"host": pa.array([socket.gethostname()], pa.string()), "reason": pa.array([reason], pa.string())}
+            )
+
     ids = spark.range(0, tasks, 1, tasks)
-    found = ids.mapInArrow(_Look(output), "host string, reason string").where("reason is not null").collect()
+    found = ids.mapInArrow(look, "host string, reason string").where("reason is not null").collect()
     if found:
         reasons = sorted({f"{row['reason']} on {row['host']}" for row in found})
         more = f" and {len(reasons) - HOSTS} more" if len(reasons) > HOSTS else ""
         raise OutputError(f"{output.name}: {', '.join(reasons[:HOSTS])}{more}: {output.advice}")
 
 
-class _Look:
-    """Looks for the output, in a task."""
+class TaskReport(msgspec.Struct):
+    """What a task wrote of ended, or of open, connections; MessagePack on its way to the driver."""
 
-    def __init__(self, output: TaskOutput) -> None:
-        self._output = output
+    part: int
+    """The number of the task."""
+    open: bool
+    """Rows of connections that were still open when the captures ended."""
+    files: dict[str, list[WrittenFile]]
+    """The files of each table."""
+    days: dict[str, dict[int, int]]
+    """Rows of each table by day (`TablePartitions`)."""
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        reason = self._output.refusal()
-        for _ in batches:
-            yield pa.RecordBatch.from_pydict(
-                {"host": pa.array([socket.gethostname()], pa.string()), "reason": pa.array([reason], pa.string())}
-            )
+
+@contextlib.contextmanager
+def own_folder() -> Iterator[ConfinedPath]:
+    """A folder of the task on a disk for temporary files, deleted with the task."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    place = local if os.path.isdir(local) else None
+    with (
+        tempfile.TemporaryDirectory(prefix="kafkasniff-", dir=place) as folder,
+        contextlib.closing(open_own_folder(folder)) as opened,
+    ):
+        yield opened

@@ -10,8 +10,8 @@ from kafkasniff.capture import open_captures
 from kafkasniff.filters import Predicate
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.packets import PacketBatch
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from tests.conftest import ROOT
 from tests.craft.batches import batch
 from tests.craft.read import read_packets

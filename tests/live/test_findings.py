@@ -170,7 +170,7 @@ def test_paused_where_rows_take_too_long() -> None:
 
 def test_held_rows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[int] = []
-    monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", lambda _, events: given.append(len(events)))
+    monkeypatch.setattr("kafkasniff.tables.exports.staging.Stager.take", lambda _, events: given.append(len(events)))
     monkeypatch.setattr(module, "HELD_EVENTS", 5)
     live = World().findings(detectors=late_ones)
     give(live, [event for number in range(1, 6) for event in late("app", number)])

@@ -13,8 +13,8 @@ from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.analysis.export import Export
 from kafkasniff.capture import open_captures
 from kafkasniff.report.contents import Contents, Gathering
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from tests.analysis.tables import SECOND, START_NS, batch_of, exchange
 from tests.choice import one_in
 from tests.cli.console import kafkasniff

@@ -21,8 +21,8 @@ from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTra
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering
 from kafkasniff.report.page import MAX_PAGE, page_of
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from tests.analysis.tables import Row, batch_of, connection, exchange, partition
 from tests.choice import examples
 from tests.craft.batches import batch

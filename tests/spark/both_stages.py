@@ -18,16 +18,26 @@ from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures,
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark import piece_store, pieces, shard_rows
-from kafkasniff.spark.connections import BEGIN_VALUES, END_VALUES, ReadConnections, ShardBegin, ShardEnd
-from kafkasniff.spark.fetch_sessions import HELD, STEP_COLUMNS, WalkSessions
-from kafkasniff.spark.keys import TaskKeys, key_log_problems, secrets_among
-from kafkasniff.spark.piece_store import BEGIN_INDEX
-from kafkasniff.spark.pieces import PIECE_SCHEMA, PacketCutter
-from kafkasniff.spark.reading import earliest, packets_of, parts_of
-from kafkasniff.spark.shard_rows import END, STEP
-from kafkasniff.spark.shared_folder import share
+from kafkasniff.spark import connections, pieces
+from kafkasniff.spark.connections import (
+    BEGIN_VALUES,
+    END,
+    END_VALUES,
+    HELD,
+    STEP,
+    STEP_COLUMNS,
+    ReadConnections,
+    ShardBegin,
+    ShardEnd,
+    TaskKeys,
+    WalkSessions,
+    key_log_problems,
+    secrets_among,
+)
+from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PacketCutter
+from kafkasniff.spark.source import earliest, packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
+from kafkasniff.spark.task_output import share
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
@@ -46,9 +56,9 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captures of some kilobytes reach them: pieces go through the disk."""
     for name in ("PIECE_BYTES", "CUT_BYTES", "MERGE_BYTES"):
         monkeypatch.setattr(pieces, name, 3_000)
-    monkeypatch.setattr(piece_store, "HELD_BYTES", 1_000)
-    monkeypatch.setattr(shard_rows, "BLOCK_BYTES", 2_000)
-    monkeypatch.setattr(shard_rows, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(pieces, "HELD_BYTES", 1_000)
+    monkeypatch.setattr(connections, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(connections, "BATCH_BYTES", 10_000)
 
 
 def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
@@ -146,12 +156,12 @@ def by_stages(captures: Sequence[Path], folder: Path, **more: Any) -> dict[str, 
     options = more.get("options", OPTIONS)
     found = decode(captures, **more)
     write = WriteFiles(options, found.learned_facts, {}, share(into), 1)
-    written = [row for batch in write.write(0, 0, [*found.rows, *found.held()]) for row in batch.to_pylist()]
-    files = [(row["table"], row["path"], row["rows"], row["size"]) for row in written if row["path"] is not None]
     tables: dict[str, Rows] = {table: [] for table in TABLE_NAMES}
-    for table, path, rows, size in files:
-        assert (folder / path).stat().st_size == size
-        some = pq.ParquetFile(folder / path).read().to_pylist()
-        assert len(some) == rows
-        tables[table] += some
+    for report in write.write(0, [*found.rows, *found.held()]):
+        for table, files in report.files.items():
+            for path, rows, size in files:
+                assert (folder / path).stat().st_size == size
+                some = pq.ParquetFile(folder / path).read().to_pylist()
+                assert len(some) == rows
+                tables[table] += some
     return {table: sorted(rows, key=repr) for table, rows in tables.items()}

@@ -39,6 +39,6 @@ def of_spark(found: Tables, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Ro
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
-    monkeypatch.setattr("kafkasniff.spark.division.SMALL_PART", 32 << 10)
-    monkeypatch.setattr("kafkasniff.spark.division.LARGE_PART", 64 << 10)
-    monkeypatch.setattr("kafkasniff.spark.shard_rows.BLOCK_BYTES", 8 << 10)
+    monkeypatch.setattr("kafkasniff.spark.run.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.run.LARGE_PART", 64 << 10)
+    monkeypatch.setattr("kafkasniff.spark.connections.BLOCK_BYTES", 8 << 10)

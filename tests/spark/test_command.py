@@ -40,7 +40,7 @@ def test_an_export_by_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_a_task_raises_is_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """A capture that changes after it was planned, which only a task sees."""
     from kafkasniff.errors import CaptureError
-    from kafkasniff.spark.failures import task_errors
+    from kafkasniff.spark.session import task_errors
     from kafkasniff.spark.source import open_captures
 
     capture = tmp_path / "capture.pcap"

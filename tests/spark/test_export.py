@@ -55,7 +55,7 @@ def test_both_engines_make_the_same_partitions(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which dates have most rows no task knows alone."""
-    monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", 5)
+    monkeypatch.setattr("kafkasniff.tables.exports.finalise.MAX_DATES", 5)
     capture = tmp_path / "dates.pcap"
     capture.write_bytes(dates_rows(1 << 14, 86_400, 1))
     captures = [capture, CAPTURES / "old-message-formats.pcap"]

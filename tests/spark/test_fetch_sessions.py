@@ -14,9 +14,8 @@ import pytest
 
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.model import Endpoint
-from kafkasniff.spark import fetch_sessions
-from kafkasniff.spark.fetch_sessions import BROKER_VALUES, HELD, SESSIONS, STEP_COLUMNS, BrokerSessions, WalkSessions
-from kafkasniff.spark.shard_rows import STEP
+from kafkasniff.spark import connections
+from kafkasniff.spark.connections import BROKER_VALUES, HELD, SESSIONS, STEP, STEP_COLUMNS, BrokerSessions, WalkSessions
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.rows.sessions import SessionContent, Sessions, encode_held
 from tests.spark.both_stages import decode
@@ -72,5 +71,5 @@ def test_a_session_is_its_brokers_and_open_exchanges_are_no_part_of_the_state(mo
     again, _ = walked([{**one, "open": False} for one in opened], carried)
     assert again == {number: held[number] for number in (30, 40)}
     assert walked([fetch(SECOND, 50, 2)], carried)[0] == {}, "nothing is known of this session"
-    monkeypatch.setattr(fetch_sessions, "BATCH_ROWS", 1)
+    monkeypatch.setattr(connections, "BATCH_ROWS", 1)
     assert walked([*begun, *opened], size=1)[0] == held

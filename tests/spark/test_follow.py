@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafkasniff.capture.timeline.parts import CaptureFile, PlacedNote
 from kafkasniff.capture.timeline.splits import ReadAt
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.follow import ReadProgress, advance, begin, begins_as, read_between, split_between, whole
+from kafkasniff.spark.stream import ReadProgress, advance, begin, begins_as, read_between, split_between, whole
 from tests.capture.files import pcap
 from tests.capture.segments import frames
 from tests.capture.timelines import damaged, expected, placed_rows

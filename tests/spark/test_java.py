@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +10,7 @@ import pytest
 
 from kafkasniff.errors import MissingPartError
 from kafkasniff.spark import java
-from kafkasniff.spark.java import find_java_home, java_version
+from kafkasniff.spark.java import find_java_home, java_version, launcher_home
 
 
 def runtime(folder: Path, version: str | None, *, reported: str = "") -> Path:
@@ -70,62 +68,15 @@ def test_none_is_reported_in_one_line(tmp_path: Path) -> None:
         find_java_home({"JAVA_HOME": str(tmp_path / "none"), "PATH": ""})
 
 
-def test_the_runtime_of_pip_gets_a_launcher_that_drops_an_argument(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_launcher_drops_an_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pip = runtime(tmp_path / "it's here", "21", reported='for a do echo "<$a>"; done')
     monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
-    environment = {"PATH": "", "HOME": str(tmp_path / "home")}
-    home = find_java_home(environment)
-    assert home == tmp_path / "home" / ".cache" / "kafkasniff" / "java-home"
+    assert find_java_home({"PATH": ""}) == pip
+    home = launcher_home(pip, tmp_path)
     assert java_version(home) == 21
     given = ["-cp", "a b:*", "--add-modules=jdk.incubator.vector", "", "Main", "$HOME"]
     done = subprocess.run([home / "bin" / "java", *given], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["<-cp>", "<a b:*>", "<>", "<Main>", "<$HOME>"]
-    # Made once; again when it leads elsewhere.
-    made = (home / "bin" / "java").stat().st_mtime_ns
-    assert find_java_home(environment) == home
-    assert (home / "bin" / "java").stat().st_mtime_ns == made
-    other = runtime(tmp_path / "other", "22")
-    monkeypatch.setattr(java, "_pip_runtime", lambda: other)
-    assert java_version(find_java_home(environment)) == 22
-
-
-def test_without_a_cache_to_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pip = runtime(tmp_path / "pip", "21")
-    monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
-    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "file").write_text("")
-    for environment in ({}, {"XDG_CACHE_HOME": str(tmp_path / "file")}):
-        home = find_java_home({"PATH": "", **environment})
-        folder = tmp_path / f"kafkasniff-{os.geteuid()}"
-        assert home == folder / "java-home"
-        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert java_version(home) == 21
-
-
-@pytest.mark.parametrize("planted", ["link", "open", "owner"])
-def test_a_folder_that_somebody_else_prepared_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
-) -> None:
-    """A launcher in it would be executed."""
-    pip = runtime(tmp_path / "pip", "21")
-    monkeypatch.setattr(java, "_pip_runtime", lambda: pip)
-    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
-    folder = tmp_path / f"kafkasniff-{os.geteuid()}"
-    if planted == "link":
-        (tmp_path / "other").mkdir(mode=0o700)
-        folder.symlink_to(tmp_path / "other")
-    else:
-        folder.mkdir(mode=0o700)
-        home = java._home_in(folder, pip, java._LAUNCHER.format(java=str(pip / "bin" / "java")))
-        assert java_version(home) == 21
-    if planted == "open":
-        folder.chmod(0o777)
-    elif planted == "owner":
-        monkeypatch.setattr(java, "why_folder_refused", lambda found: "belongs to user 7, not to you")
-    with pytest.raises(MissingPartError, match=r"not a folder of your own with mode 0700: .*; set HOME$"):
-        find_java_home({"PATH": ""})
 
 
 @pytest.mark.extended

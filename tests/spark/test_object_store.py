@@ -10,8 +10,8 @@ import pytest
 
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.addresses import Location
-from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
-from kafkasniff.spark.stored_output import StoredOutput
+from kafkasniff.runtime.confined_files import ConfinedPath
+from kafkasniff.spark.task_output import StoredOutput
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.cli.console import kafkasniff
@@ -86,13 +86,13 @@ def test_attempts_that_fail_after_they_have_written(spark: SparkSession, bucket:
     capture = CAPTURES / "sarama.pcap"
     with pytest.MonkeyPatch.context() as patch:
         # The class goes to the tasks by its name, and what is patched here with it.
-        patch.setattr("kafkasniff.spark.export.StoredOutput", FailingOutput)
+        patch.setattr("kafkasniff.spark.task_output.StoredOutput", FailingOutput)
         with pytest.raises(OutputError, match="no route to host"):
             export(spark, [str(capture)], address, ExportOptions())
     left = objects(address)
     assert {"exchanges", "records"} <= {path.partition("/")[0] for path in left}
     assert "manifest.json" not in left
-    assert StoredOutput(Location.of(address), 1).refusal() is None
+    assert StoredOutput(Location.of(address)).refusal() is None
     export(spark, [str(capture)], address, ExportOptions())
     copy = fetched(address, tmp_path / "copy")
     assert files(copy) == named_files(copy)
@@ -109,11 +109,7 @@ class FailingOutput(StoredOutput):
 
 
 def test_executors_without_access(bucket: str) -> None:
-    output = StoredOutput(Location.of(bucket.replace("captures", "none").format("out")), 1)
+    output = StoredOutput(Location.of(bucket.replace("captures", "none").format("out")))
     refusal = output.refusal()
     assert refusal is not None
     assert refusal.startswith("it cannot be written (")
-    with pytest.raises(OutputError, match="is not a file of run 1 into s3://none/out"):
-        output.take(
-            open_own_folder("."), "exchanges/date=2026-11-21/part-00002-0123456789ab-00000.parquet", "exchanges"
-        )

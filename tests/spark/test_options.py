@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.errors import UsageError
-from kafkasniff.spark.options import SourceOptions
-from kafkasniff.spark.tables import NOTES, PACKETS, PIPELINE, ddl
+from kafkasniff.spark.options import NOTES, PACKETS, PIPELINE, SourceOptions, ddl
 
 
 def test_what_is_not_given() -> None:

@@ -15,8 +15,8 @@ from kafkasniff.capture.timeline.parts import Place, PlacedNote
 from kafkasniff.errors import UsageError
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.packets import COLUMNS, PacketBatch, connection_hash
+from kafkasniff.spark.options import PACKETS, PIPELINE
 from kafkasniff.spark.packet_rows import NOTES_SCHEMA, PACKETS_SCHEMA, note_rows, packet_batches, packet_rows
-from kafkasniff.spark.tables import PACKETS, PIPELINE
 from tests.capture.reading import batch_rows
 
 CAPTURES = Path(__file__).parents[2] / "captures"

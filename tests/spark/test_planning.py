@@ -16,9 +16,8 @@ from benchmarks.delayed_store import CAPTURE, CREDENTIALS, delayed_store
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import read_notes
 from kafkasniff.errors import CaptureError
-from kafkasniff.spark.planning import look_at_captures, plan_looked_at
-from kafkasniff.spark.reading import PacketQuery, parts_of, read_part
-from kafkasniff.spark.tables import PIPELINE
+from kafkasniff.spark.options import PIPELINE
+from kafkasniff.spark.source import PacketQuery, look_at_captures, parts_of, plan_looked_at, read_part
 from kafkasniff.tables.exports.captures import Exported
 from tests.capture.timelines import make_captures
 
@@ -48,7 +47,7 @@ def exported(paths: Sequence[str]) -> Exported:
 def test_what_is_found_of_captures(
     in_tasks: bool, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
+    monkeypatch.setattr("kafkasniff.spark.source.FEW_BYTES", -1)
     paths = mixed(tmp_path)
     begin = tmp_path / "begin.pcap"
     begin.write_bytes(Path(paths[1]).read_bytes()[:-100])

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import NO_TIME
-from kafkasniff.spark.packet_rows import packet_rows
-from kafkasniff.spark.pushdown import Condition, condition_of, keeper
+from kafkasniff.spark.packet_rows import Condition, condition_of, keeper, packet_rows
 from tests.spark.test_packet_rows import longest, row
 
 pytest.importorskip("pyspark")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
 from kafkasniff.capture.timeline.parts import plan_captures
-from kafkasniff.spark.reading import earliest, packets_of, parts_of
+from kafkasniff.spark.source import earliest, packets_of, parts_of
 from tests.capture.timelines import make_captures
 from tests.choice import examples
 

@@ -53,22 +53,10 @@ def packets_of(spark: SparkSession, paths: list[str], **options: str) -> DataFra
     return spark.read.format("kafkasniff").options(**options).load(paths)
 
 
-def made(packets: DataFrame, options: ExportOptions | None = None, **more: Any) -> SparkRun:
-    return of_survey(module.survey(packets), options, **more)
-
-
-def of_survey(found: module.Survey, options: ExportOptions | None = None, **more: Any) -> SparkRun:
-    return SparkRun(
-        found.packets.sparkSession,
-        module.of_rows(found.packets),
-        ExportOptions() if options is None else options,
-        names=found.names,
-        end_clock=found.end_clock,
-        size=found.size,
-        shards=2,
-        parallel=2,
-        **more,
-    )
+def made(packets: DataFrame, all_packets: int | None = None, **more: Any) -> SparkRun:
+    found = module.of_rows(packets)
+    found.all_packets = all_packets
+    return SparkRun(found, ExportOptions(), shards=2, **more)
 
 
 def kept(spark: SparkSession) -> int:

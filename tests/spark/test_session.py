@@ -107,17 +107,6 @@ def test_java_of_a_command_has_our_settings() -> None:
     assert sockets.endswith("] 0o700")
 
 
-def test_only_the_warning_of_a_module_is_left_out(capfd: pytest.CaptureFixture[str]) -> None:
-    from kafkasniff.spark.session import _without_module_warning
-
-    java = "WARNING: Using incubator modules: jdk.incubator.vector\nError: could not start\nno end of line"
-    with pytest.raises(ZeroDivisionError), _without_module_warning():  # noqa: PT012 - it has to run within it
-        subprocess.run([sys.executable, "-c", f"import sys; sys.stderr.write({java!r})"], check=True)
-        raise ZeroDivisionError
-    os.write(2, b"\nlater")
-    assert capfd.readouterr().err == "Error: could not start\nno end of line\nlater"
-
-
 def test_a_master_that_does_not_answer() -> None:
     from kafkasniff.spark.session import _check_standalone
 

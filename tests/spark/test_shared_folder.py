@@ -8,13 +8,13 @@ import pytest
 
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.shared_folder import share
+from kafkasniff.spark.task_output import share
 
 
 def test_a_task_sees_the_folder_of_the_driver(tmp_path: Path) -> None:
     shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     assert shared.refusal() is None
-    assert shared.open(7, open_own_folder(tmp_path)) == open_own_folder(tmp_path / "out" / ".partial") / "attempt-7"
+    assert shared.open(open_own_folder(tmp_path)) == open_own_folder(tmp_path / "out" / ".partial")
     # Its attempt to write leaves nothing.
     assert len(list((tmp_path / "out" / ".partial").iterdir())) == 1
 
@@ -23,7 +23,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     shared = share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     with pytest.raises(OutputError, match=r"out: it does not exist on \S+: the driver and all executors need"):
-        shared.open(7, open_own_folder(tmp_path))
+        shared.open(open_own_folder(tmp_path))
     assert not (tmp_path / "out").exists()
 
 
@@ -33,7 +33,7 @@ def test_a_folder_of_the_same_name_on_another_machine(tmp_path: Path) -> None:
     (tmp_path / "out").rename(tmp_path / "elsewhere")
     share(open_own_folder(tmp_path / "out", make=True) / ".partial")
     with pytest.raises(OutputError, match=r"out: it is another folder on "):
-        shared.open(7, open_own_folder(tmp_path))
+        shared.open(open_own_folder(tmp_path))
 
 
 def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
@@ -41,4 +41,4 @@ def test_a_folder_that_leads_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "out" / ".partial").rename(tmp_path / "elsewhere")
     (tmp_path / "out" / ".partial").write_text("")
     with pytest.raises(OutputError, match=r"out: it cannot be (written|used) \("):
-        shared.open(7, open_own_folder(tmp_path))
+        shared.open(open_own_folder(tmp_path))

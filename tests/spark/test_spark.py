@@ -42,7 +42,7 @@ def test_an_export_and_a_resumed_one(
     """Tasks look at the captures, which are divided into splits and shards; TLS is decrypted, and a capture is cut."""
     from kafkasniff.spark.export import export
 
-    monkeypatch.setattr("kafkasniff.spark.planning.FEW_BYTES", -1)
+    monkeypatch.setattr("kafkasniff.spark.source.FEW_BYTES", -1)
     parts = sorted((local / "parts").iterdir())
     for some in ([*parts[:2], *OTHERS], parts):
         result = export(spark, [*map(str, some)], tmp_path / "out", ExportOptions(), split_size=100_000, shards=2)

@@ -18,9 +18,8 @@ from tests.capture.segments import frame, marked
 pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 
-from kafkasniff.spark.options import SourceOptions
+from kafkasniff.spark.options import NOTES, SourceOptions
 from kafkasniff.spark.stream import CaptureStreamReader
-from kafkasniff.spark.tables import NOTES
 
 if TYPE_CHECKING:
     pass

@@ -131,7 +131,7 @@ def wait_for(done: Any, process: subprocess.Popen[bytes]) -> None:
 
 
 def is_in_the_second_batch(folder: Path) -> bool:
-    return (folder / "manifest.json").exists() and any((folder / ".partial").glob("attempt-*/*/*/*"))
+    return (folder / "manifest.json").exists() and any((folder / ".partial").glob("*/date=*/*"))
 
 
 @pytest.mark.extended

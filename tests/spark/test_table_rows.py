@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet as pq
@@ -16,9 +14,8 @@ from pyarrow import parquet as pq
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
-from kafkasniff.spark.shared_folder import share
 from kafkasniff.spark.table_rows import KINDS, Decided, MakeRows, WriteFiles
-from kafkasniff.spark.task_files import FILES, own_folder
+from kafkasniff.spark.task_output import TaskReport, own_folder, share
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.staged import DAY_NS, date_of
 from tests.craft.samples import mixed
@@ -44,13 +41,9 @@ def folder(tmp_path: Path) -> ConfinedPath:
     return open_own_folder(tmp_path / "out", make=True)
 
 
-def written(
-    stage: Decoded, folder: ConfinedPath, *, part: int = 0, attempt: int = 0, **more: Any
-) -> list[dict[str, Any]]:
-    task = WriteFiles(OPTIONS, stage.learned_facts, {}, share(folder), 3, **more)
-    batches = list(task.write(part, attempt, iter(stage.rows)))
-    assert all(batch.schema.names == list(FILES) for batch in batches)
-    return [row for batch in batches for row in batch.to_pylist()]
+def written(stage: Decoded, folder: ConfinedPath, *, part: int = 0, **more: Any) -> list[TaskReport]:
+    """What a task reports of ended and of open connections."""
+    return list(WriteFiles(OPTIONS, stage.learned_facts, {}, share(folder), 3, **more).write(part, iter(stage.rows)))
 
 
 def made(stage: Decoded, table: str, given: dict[str, str]) -> Iterator[pa.RecordBatch]:
@@ -58,27 +51,22 @@ def made(stage: Decoded, table: str, given: dict[str, str]) -> Iterator[pa.Recor
     return MakeRows(OPTIONS, stage.learned_facts, given, table)(iter(rows))
 
 
-def read(folder: ConfinedPath, found: Sequence[dict[str, Any]], table: str) -> Rows:
-    paths = [row["path"] for row in found if row["table"] == table and row["path"] is not None]
+def read(folder: ConfinedPath, reports: Sequence[TaskReport], table: str) -> Rows:
+    paths = [file.path for report in reports for file in report.files[table]]
     return sorted((row for path in paths for row in pq.ParquetFile(folder.path / path).read().to_pylist()), key=repr)
 
 
 def test_rows_of_open_connections_have_files_of_their_own(stage: Decoded, folder: ConfinedPath) -> None:
     """The next run replaces them. All rows are counted by day, for more dates than have partitions."""
-    found = written(stage, folder, part=7)
-    files = [row for row in found if row["path"] is not None]
-    opened, ended = [[row for row in files if row["open"] == open_] for open_ in (True, False)]
-    assert read(folder, opened, "connections")
-    assert {row["status"] for row in read(folder, opened, "exchanges")} == {"open"}
-    assert "open" not in {row["status"] for row in read(folder, ended, "exchanges")}
-    assert all(("-open-00007-" in row["path"]) == row["open"] for row in files)
-    counts: Counter[str] = Counter()
-    for row in found:
-        assert row["part"] == 7
-        assert (row["days"] is None, row["rows"] is None) == (row["path"] is not None, row["path"] is None)
-        if row["path"] is None:
-            counts[row["table"]] += sum(msgspec.msgpack.decode(row["days"], type=dict[int, int]).values())
-    assert counts["exchanges"] == 22 == sum(row["rows"] for row in files if row["table"] == "exchanges")
+    ended, opened = found = written(stage, folder, part=7)
+    assert read(folder, [opened], "connections")
+    assert {row["status"] for row in read(folder, [opened], "exchanges")} == {"open"}
+    assert "open" not in {row["status"] for row in read(folder, [ended], "exchanges")}
+    for report in found:
+        assert report.part == 7
+        assert all(("-open-00007-" in one.path) == report.open for files in report.files.values() for one in files)
+    assert sum(sum(report.days["exchanges"].values()) for report in found) == 22
+    assert sum(one.rows for report in found for one in report.files["exchanges"]) == 22
 
 
 @pytest.mark.parametrize(("part", "reports"), [(0, False), (4, True)])
@@ -89,13 +77,16 @@ def test_partitions_that_were_decided_for_all_tasks(
     day = mixed()[0].time_ns // DAY_NS
     own = {table: frozenset({day} if table == "records" else ()) for table in TABLE_NAMES}
     decided = {state: Decided(own, (Problem("date-bound", "many dates"),), 4) for state in (False, True)}
-    found, again = (written(stage, folder, part=part, attempt=attempt, decided=decided) for attempt in (11, 12))
-    dates = {(row["table"], row["path"].split("date=")[1][:10]) for row in found if row["path"] is not None}
+    found, again = (written(stage, folder, part=part, decided=decided) for _ in range(2))
+    paths, others = (
+        {one.path for report in some for files in report.files.values() for one in files} for some in (found, again)
+    )
+    dates = {(path.split("/")[0], path.split("date=")[1][:10]) for path in paths}
     assert ("records", date_of(mixed()[0].time_ns)) in dates
     assert ("exchanges", date_of(None)) in dates
     kinds = [row["kind"] for row in read(folder, found, "problems")]
     assert kinds.count("date-bound") == 2 * reports
-    assert not {row["path"] for row in found} & {row["path"] for row in again} - {None}
+    assert not paths & others
     assert read(folder, found, "exchanges") == read(folder, again, "exchanges")
 
 

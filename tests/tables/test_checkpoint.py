@@ -22,12 +22,11 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.records.batches import Batch, HeldRecords
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message
-from kafkasniff.tables.checkpoint import dump, load, stored_names
+from kafkasniff.tables.checkpoint import dump, graph, load
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.checkpoint.graph import Graph
 from kafkasniff.tables.checkpoint.layouts import layouts
-from kafkasniff.tables.checkpoint.values import Values
-from kafkasniff.tables.checkpoint.wire import fields_of
+from kafkasniff.tables.checkpoint.wire import Values, fields_of
 from tests.choice import one_in
 
 CAPTURES = sorted((Path(__file__).parents[2] / "captures").glob("*.pcap*"))
@@ -223,20 +222,20 @@ def test_a_small_state_cannot_take_much_memory() -> None:
 
 
 def test_exports_of_earlier_versions_can_be_continued() -> None:
-    """A rename belongs in `stored_names`. What else changes the fingerprint discards the state of all exports."""
+    """A rename belongs in `graph`. What else changes the fingerprint discards the state of all exports."""
     assert Graph(layouts()).fingerprint == "8a34dad19177870c"
 
 
 def test_stored_names_are_of_what_there_is() -> None:
-    for module in stored_names._MODULES:
+    for module in graph._MODULES:
         assert importlib.util.find_spec(f"kafkasniff.{module}")
     fields = {layout.of: fields_of(layout.of) if layout.fields is None else layout.fields for layout in layouts()}
     described = repr(fields)
-    for name in {*stored_names._CLASSES, *stored_names._ATTRIBUTES}:
+    for name in {*graph._CLASSES, *graph._ATTRIBUTES}:
         module, _, of = name.rpartition(".")
         kind = getattr(importlib.import_module(f"kafkasniff.{module}"), of)
         assert f"kafkasniff.{name}" in described, "a layout, or the type of a field"
-        assert fields.get(kind, {}).keys() >= stored_names._ATTRIBUTES.get(name, {}).keys()
+        assert fields.get(kind, {}).keys() >= graph._ATTRIBUTES.get(name, {}).keys()
 
 
 def test_names_in_bodies_are_text() -> None:

@@ -163,7 +163,7 @@ class Latencies:
 
 
 class Side:
-    """Takes rows of the table `exchanges`, from exports or staged (`exports.counted`).
+    """Takes rows of the table `exchanges`, from exports or staged (`exports.staging`).
 
     `names` is learned from captures and set when they have been read. The counts depend on the rows alone.
     """

@@ -12,7 +12,7 @@
         def findings(self): …
 
 As with questions, the rows alone decide the result: the order and batches in which they arrive and the way in which
-partial answers are merged have no effect. Rows come from exports or are staged from captures (`exports.counted`).
+partial answers are merged have no effect. Rows come from exports or are staged from captures (`exports.staging`).
 Staged rows may lack `broker_id`, software and the topics of fetch sessions, and may know topics only by id. So subjects
 are endpoints and client ids, and topics are `coalesce(topic, topic_id)` in a key column `topic`, which `resolved`
 replaces with names. If two clusters may use the same name, add a key column `cluster`: it holds the broker's endpoint,

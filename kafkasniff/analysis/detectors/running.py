@@ -12,8 +12,8 @@ from kafkasniff.analysis.detectors.numbers import Numbers
 from kafkasniff.analysis.detectors.together import Detectors
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.visibility import VisibleTraffic
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tables.rows import TABLE_NAMES
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ MAX_FINDINGS: Final = 100
 
 
 class Detectors:
-    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns findings.
+    """Takes rows of the tables, from exports or staged (`exports.staging`), and returns findings.
 
     `only` and `skip` name detectors, by default all are used; `settings` are thresholds, each as
     `DETECTOR.FIELD=VALUE`. Raises UsageError for invalid names and values.

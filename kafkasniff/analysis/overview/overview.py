@@ -53,7 +53,7 @@ _LEFT_OUT: Final = {
 
 
 class Overview:
-    """Takes rows of the tables, from exports or staged (`exports.counted`), and returns an `OverviewAnswer`.
+    """Takes rows of the tables, from exports or staged (`exports.staging`), and returns an `OverviewAnswer`.
 
     The answer depends on the rows alone, not on their order or batches, or on how partial answers were merged.
     """

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkasniff.cli.running.progress import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
-    from kafkasniff.tables.exports.bad_captures import OnBadCapture
+    from kafkasniff.tables.exports.captures import OnBadCapture
     from kafkasniff.tables.exports.manifest import Manifest
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
@@ -176,7 +176,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         records=options["records"],
         payload=take_payload(options),
     )
-    from kafkasniff.tables.exports.opening import check_output
+    from kafkasniff.tables.exports.target import check_output
 
     check_output(output)  # before Spark starts
     jobs: int | None = options.pop("jobs")
@@ -303,11 +303,11 @@ def _registers(options: dict[str, Any], tables: Iterable[str]) -> list[Register]
     found: list[Register] = []
     name = options.pop("iceberg_name")
     if name is not None:
-        from kafkasniff.tables.iceberg import IcebergTables
+        from kafkasniff.tables.lakehouse import IcebergTables
 
         found.append(IcebergTables(name, tables).register)
     if options.pop("makes_delta"):
-        from kafkasniff.tables.delta import DeltaTables
+        from kafkasniff.tables.lakehouse import DeltaTables
 
         found.append(DeltaTables().register)
     return found

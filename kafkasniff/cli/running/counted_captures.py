@@ -286,7 +286,7 @@ class CountedCaptures(CaptureRun):
         from kafkasniff.capture import open_captures
         from kafkasniff.cli.running.pipeline import shown_parts
         from kafkasniff.cli.running.progress import Progress, wants_progress
-        from kafkasniff.tables.exports.counted import CountedRows
+        from kafkasniff.tables.exports.staging import CountedRows
 
         environment, predicate = self._environment, self._predicate
         options, shows = self._export_options(), wants_progress(environment, to_terminal=False, quiet=self._quiet)

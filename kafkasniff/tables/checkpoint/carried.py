@@ -11,7 +11,7 @@ import msgspec
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
-from kafkasniff.tables.rows.logins import Logins
+from kafkasniff.tables.rows.connections import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 
 __all__ = ["Carried", "ShardState"]

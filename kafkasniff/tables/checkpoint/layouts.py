@@ -7,30 +7,309 @@ nothing else of a class comes from a state.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from typing import Any, Final, Literal
+from collections import OrderedDict, deque
+from typing import Annotated, Any, Final, Literal
 
-from kafkasniff.engine import memory_budget
+from msgspec import Meta
+
+from kafkasniff.engine import connection_stats, followed, memory_budget
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker, Catalog, LearnedFacts, Place
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
-from kafkasniff.kafka.connection.events import Detail, LeftOut, Level
-from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.model import Endpoint, Summary
+from kafkasniff.kafka.connection import opening
+from kafkasniff.kafka.connection.events import Detail, LeftOut, Level, VerdictEvent
+from kafkasniff.kafka.messages import envelope
+from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, DecodeOptions, GroupProtocol
+from kafkasniff.model import Endpoint, Message, Summary
 from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
-from kafkasniff.tables.checkpoint.connection_layouts import CONNECTIONS, EXCHANGES, LOGINS
 from kafkasniff.tables.checkpoint.graph import Layout
-from kafkasniff.tables.checkpoint.layout_types import Port, most
-from kafkasniff.tables.checkpoint.tls_layouts import ITEMS, TLS
 from kafkasniff.tables.checkpoint.wire import DamagedError
+from kafkasniff.tables.rows.connections import MAX_OPEN, Login, Logins, Outcome
 from kafkasniff.tables.rows.sessions import MAX_ANSWERS, Sessions
-from kafkasniff.tls import keylog
+from kafkasniff.tls import gate, items, keylog, session
+from kafkasniff.tls.half import Epoch, Half, Loss, Negotiated
+from kafkasniff.tls.negotiation import Negotiation
+from kafkasniff.tls.record import ClientHello, HandshakeBuffer, Mark, Record, RecordCutter, ServerHello
 
-__all__ = ["layouts"]
+__all__ = ["TLS", "layouts", "most", "pair"]
+
+
+Side = Literal[0, 1]
+"""Direction of a stream."""
+Port = tuple[int, int, int]
+"""Both halves of an address, and a port."""
+
+
+def pair(kind: Any) -> Any:
+    """A list with an entry for each stream."""
+    return Annotated[list[kind], Meta(min_length=2, max_length=2)]
+
+
+def most(kind: Any, bound: int) -> Any:
+    """A collection of at most `bound` entries."""
+    return Annotated[kind, Meta(max_length=bound)]
+
+
+# -- TLS ---------------------------------------------------------------------------------------------------------------
+
+ITEMS: Final = tuple(
+    Layout(kind, made=kind)
+    for kind in (
+        items.Segment,
+        items.Started,
+        items.Gap,
+        items.Hole,
+        items.Retransmit,
+        items.Late,
+        items.TcpProblem,
+        items.Wrapped,
+        items.Rejected,
+        items.Closed,
+    )
+)
+
+TLS: Final = (
+    Layout(
+        keylog.KeyLog,
+        {
+            "_captured": most(dict[tuple[str, bytes], tuple[int, bytes]], keylog.MAX_SECRETS),
+            "_since": int | None,
+            "_flaws": most(list[str], keylog.MAX_FLAWS),
+            "_flaw_count": int,
+            "_counted": int,
+        },
+        new=keylog.KeyLog,
+        # The file's content is not stored: a resumed run names the file again.
+        without=frozenset({"_file", "_lines", "_more", "grows", "reports"}),
+    ),
+    Layout(
+        gate.TlsGate,
+        {
+            "plain": bool,
+            "_session": session.TlsSession | None,
+            "_aligned": pair(bool),
+            "_heads": pair(bytes),
+            "_held": most(list[items.Item], gate.MAX_HELD),
+        },
+    ),
+    Layout(
+        session.TlsSession,
+        {
+            "_halves": tuple[Half, Half],
+            "_talk": Negotiation,
+            "_turns": session.Turns,
+            "_flowing": bool,
+            "_over": bool,
+            "_problems_found": int,
+            "_order": int,
+            "_time": int,
+            "_packet": int,
+            "_keys": keylog.KeyLog,
+        },
+        new=lambda: session.TlsSession(keylog.KeyLog(), 0),
+        without=frozenset({"_out", "_passed"}),
+    ),
+    Layout(
+        Half,
+        {
+            "direction": Side,
+            "cutter": RecordCutter,
+            "handshake": HandshakeBuffer,
+            "queue": deque[Record | Loss],
+            "held": int,
+            "negotiated": Negotiated | None,
+            "epoch": Epoch,
+            "seq": int,
+            "slack": int,
+            "opened": bool,
+            "failed": int,
+            "skippable": int,
+            "whole": bool,
+            "started": bool,
+            "dead": bool,
+            "_budget": int,
+            "_refused": str | None,
+        },
+        new=lambda: Half(0),
+        # The opener of records and its secret are made again from the key log.
+        without=frozenset({"_opener", "_secret"}),
+    ),
+    Layout(Record, made=Record),
+    Layout(Loss, made=Loss),
+    Layout(
+        RecordCutter,
+        {
+            "_data": bytearray,
+            "_start": int,
+            "_base": int,
+            "_marks": deque[Mark],
+            "_skip": int,
+            "lost": bool,
+            "passed": int,
+            "searched": int,
+        },
+    ),
+    Layout(HandshakeBuffer, {"_data": bytearray}),
+    Layout(
+        session.Turns,
+        {
+            "_first": int,
+            "_settled": int,
+            "_sealed": int,
+            "_lossy": bool,
+            "_skips": bool,
+            "_speaker": int,
+            "_since": int,
+            "_size": int,
+            "_longest": pair(int),
+            "_counts": most(dict[int, int], session.MAX_BUCKETS),
+        },
+    ),
+    Layout(
+        Negotiation,
+        {
+            "_halves": tuple[Half, Half],
+            "client": Side | None,
+            "hello": ClientHello | None,
+            "server": ServerHello | None,
+            "retried": bool,
+            "agreed": Negotiated | None,
+            "lacks_certificate": bool,
+            "_certificate": bytes | None,
+            "_hidden": most(dict[int, bytes], 2),
+            "_alpn": str | None,
+        },
+        new=lambda: Negotiation((Half(0), Half(1))),
+    ),
+)
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
+
+Carry = str | GroupProtocol | envelope._Inner | tuple | None  # type: ignore[type-arg]
+"""State that requests leave for their responses."""
+
+
+CONNECTIONS: Final = (
+    Layout(
+        followed.FollowedConnection,
+        {
+            "number": int,
+            "place": int,
+            "endpoints": Key,
+            "first_time": int,
+            "first_packet": int,
+            "account": connection_stats.Account | None,
+            "forced": bool,
+            "client": Endpoint | None,
+            "broker": Endpoint | None,
+            "id": int,
+            "exchanges": dict[int, connection_stats.OpenExchange],
+            "open_until": int | None,
+            "stream": bytes,
+            "gate": gate.TlsGate | None,
+            "index": int,
+            "slot": int,
+            "verdict": Literal["undecided", "kafka", "not-kafka"],
+            "ended": bool,
+            "side": Side | None,
+            "asked": most(dict[int, followed.Asked], followed.MAX_ASKED),
+            "memory": ConnectionMemory,
+            "opening": opening.Opening | None,
+            "mechanism": str | None,
+            "early_problems": list[followed.EarlyProblem],
+        },
+    ),
+    Layout(
+        followed.Asked,
+        {
+            "api_key": int,
+            "api_version": int,
+            "correlation_id": int,
+            "client_id": str | bytes | None,
+            "time_ns": int,
+            "carry": Carry,
+            "hidden": bool,
+        },
+        made=followed.Asked,
+    ),
+    Layout(followed.EarlyProblem, made=followed.EarlyProblem),
+    Layout(
+        connection_stats.Account,
+        {
+            "unanswered": int,
+            "problems": int,
+            "client_ids": list[str | bytes],
+            "software": tuple[str | None, str | None],
+            "software_late": bool,
+            "mechanism": str | None,
+            "verdict": VerdictEvent | None,
+        },
+    ),
+    Layout(
+        connection_stats.OpenExchange,
+        {
+            "number": int,
+            "api": str | None,
+            "api_version": int | None,
+            "correlation_id": int | None,
+            "request": Message | None,
+            "response": Message | None,
+            "weight": int,
+        },
+    ),
+)
+
+EXCHANGES: Final = (
+    Layout(GroupProtocol, made=GroupProtocol),
+    Layout(envelope._Inner, {"api_key": int, "api_version": int, "carry": Carry}, made=envelope._Inner),
+    # State left by JoinGroup: the group and the protocol type.
+    Layout(tuple, {"group": str | bytes | None, "kind": str}, made=lambda *values: values),
+    Layout(
+        ConnectionMemory,
+        {
+            "_groups": most(OrderedDict[str | bytes, GroupProtocol], MAX_GROUPS) | None,
+            "sasl_mechanism": str | None,
+        },
+    ),
+    Layout(
+        opening.Opening,
+        {
+            "heard": bool,
+            "_versions": most(dict[int, tuple[int, int]], opening.MAX_APIS),
+            "_refused": bool,
+            "_handshake": bool,
+            "_authenticated": bool,
+            "_token": bool | None,
+            "_last_ns": int,
+        },
+    ),
+)
+
+LOGINS: Final = (
+    Layout(Logins, {"_found": most(dict[int, Login], MAX_OPEN)}, new=Logins),
+    Layout(
+        Login,
+        {
+            "credentials": bool,
+            "exchange": int | None,
+            "mechanism": str | None,
+            "outcome": Outcome,
+            "principal": str | None,
+            "reason": str | None,
+            "served": bool,
+            "token": bool,
+        },
+        new=Login,
+    ),
+)
+
+
+# -- everything --------------------------------------------------------------------------------------------------------
 
 
 def layouts() -> tuple[Layout, ...]:

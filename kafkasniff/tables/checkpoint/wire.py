@@ -13,14 +13,15 @@ import types
 import typing
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple, Union
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, TypeVar, Union
 
 import msgspec
 
+from kafkasniff.errors import UsageError
 from kafkasniff.kafka.records.batches import Batch, HeldRecords
 from kafkasniff.model import Message
 
-__all__ = ["Codec", "DamagedError", "Reference", "array_head", "codec_of", "decoder", "encode", "fields_of"]
+__all__ = ["Codec", "DamagedError", "Reference", "Values", "array_head", "codec_of", "decoder", "encode", "fields_of"]
 
 
 class DamagedError(ValueError):
@@ -96,7 +97,7 @@ def fields_of(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
-# -- references, and what is one thing or another -----------------------------------------------------------------
+# -- references, and what is one thing or another ----------------------------------------------------------------
 
 
 def _reference(kinds: tuple[type, ...]) -> Codec:
@@ -162,7 +163,7 @@ def _read_some_text(value: Any, objects: Sequence[Any]) -> Any:
     return _read_text_or_bytes(value, objects)
 
 
-# -- containers -----------------------------------------------------------------------------------------------------
+# -- containers ----------------------------------------------------------------------------------------------------
 
 
 def _items(origin: Any, item: Codec) -> Codec:
@@ -263,7 +264,7 @@ def _record(kind: type, known: Collection[type]) -> Codec:
     return Codec(values.wire, write, read)
 
 
-# -- decoded bodies -----------------------------------------------------------------------------------------------
+# -- decoded bodies ----------------------------------------------------------------------------------------------
 
 
 _BATCH: Final = 1
@@ -349,7 +350,7 @@ def _check_body(value: Any) -> None:
             raise DamagedError("an extension in a batch")
 
 
-# -- bytes --------------------------------------------------------------------------------------------------------
+# -- bytes -------------------------------------------------------------------------------------------------------
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -386,3 +387,43 @@ def _as_text(value: Any) -> Any:
 def decoder(wire: Any) -> msgspec.msgpack.Decoder[Any]:
     """A decoder of such values. Raises msgspec.MsgspecError, DamagedError, UnicodeDecodeError, RecursionError."""
     return msgspec.msgpack.Decoder(wire, ext_hook=_extension)
+
+
+# -- single values -----------------------------------------------------------------------------------------------------
+#
+# Single values as bytes, passed between stages of a run through files: exchanges, connections, problems.
+#
+# As in a state they are data of types known in advance, checked field by field. Unlike a state they are trees, without
+# shared objects and without a header line: writer and reader belong to the same run.
+
+_Kind = TypeVar("_Kind")
+
+
+class Values(Generic[_Kind]):
+    """Values of one type: a struct, a named tuple, or a tuple of such."""
+
+    __slots__ = ("_decoder", "_name", "_read", "_write")
+
+    def __init__(self, kind: Any) -> None:
+        """Raises TypeError if values of the type cannot be written."""
+        codec = codec_of(kind, ())
+        self._name: Final = getattr(kind, "__name__", str(kind))
+        self._write, self._read = codec.write, codec.read
+        self._decoder: Final = decoder(codec.wire)
+
+    def dump(self, value: _Kind) -> bytes:
+        """A value as bytes. Hot: called once per exchange."""
+        return encode(value if self._write is None else self._write(value, _no_number))
+
+    def load(self, data: bytes | memoryview) -> _Kind:
+        """The dumped value. Raises UsageError if the bytes are not one. Hot."""
+        try:
+            found: Any = self._decoder.decode(data)
+            loaded: _Kind = found if self._read is None else self._read(found, ())
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+            raise UsageError(f"what a task wrote is damaged ({self._name}: {ascii(str(error))[1:-1]})") from error
+        return loaded
+
+
+def _no_number(value: Any) -> int:
+    raise TypeError(f"a {type(value).__qualname__} has no number here")

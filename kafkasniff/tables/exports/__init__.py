@@ -1,17 +1,14 @@
 """Exports: captures to Parquet tables, in two steps.
 
     options.py    what an export is made with
-    stager.py     step 1: events to staged rows, and the names that the run learns
-    staging.py    step 1 over batches of packets
+    staging.py    step 1: events to staged rows, and the names that the run learns
     staged.py     the files that staged rows wait in, for a date and a table
     merge.py      staged rows in their final order, a window at a time
-    finalise.py   step 2: staged files to Parquet files
-    finish.py     step 2 of a run: its tables, and the state for the next run
+    finalise.py   step 2: staged files to Parquet files, and the state for the next run
     captures.py   which captures an export holds
-    folder.py     the folder: manifest, commit, what a killed run left
-    carried.py    state handed from a run to the next
-    shard.py      step 1 over captures, in one process
-    workers.py    step 1 in several processes, each for a share of the connections
+    manifest.py   which files an export holds
+    target.py     the folder or object store: commit, what a killed run left
+    shard.py      step 1 over captures, in one process or several
     run.py        both steps over captures
     live.py       both steps over a live capture, committed every few minutes
 

@@ -13,17 +13,26 @@ from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import WAY_OUT, dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
-from kafkasniff.tables.exports.manifest import Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
-from kafkasniff.tables.rows.logins import Logins
+from kafkasniff.tables.rows.connections import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 
-__all__ = ["check_no_stream", "check_options", "first_states", "load_state", "new_state", "read_carried", "total"]
+__all__ = ["check_continues", "first_states", "load_state", "new_state", "read_carried", "total"]
 
 
-def check_options(manifest: Manifest, options: ExportOptions, directory: str) -> None:
-    """Raises UsageError if the directory was exported with other options."""
+def check_continues(target: ExportTarget, options: ExportOptions, *, streams: bool = False) -> None:
+    """Raises UsageError if the export has other options, or only one of it and the run is a stream (`streams`).
+
+    A stream numbers its captures itself.
+    """
+    manifest, directory = target.manifest, target.name
+    if manifest is None:
+        return
+    if manifest.batch is not None and not streams:
+        raise UsageError(f"a stream writes into {directory}; name a new folder")
+    if manifest.batch is None and streams:
+        raise UsageError(f"{directory} is not the export of a stream; name a new folder")
     options = options.public
     if manifest.options.payload.form == options.payload.form != "shown" and manifest.options.payload != options.payload:
         raise UsageError(
@@ -32,12 +41,6 @@ def check_options(manifest: Manifest, options: ExportOptions, directory: str) ->
     for name in options.__struct_fields__:
         if getattr(manifest.options, name) != getattr(options, name):
             raise UsageError(f"{directory} was exported with other options ({name}); name a new folder")
-
-
-def check_no_stream(manifest: Manifest, directory: str) -> None:
-    """Raises UsageError if the directory is the output of a stream, which numbers its captures itself."""
-    if manifest.batch is not None:
-        raise UsageError(f"a stream writes into {directory}; name a new folder")
 
 
 def read_carried(target: ExportTarget, *, discard: bool = False) -> Carried:
@@ -71,8 +74,8 @@ def new_state(options: ExportOptions, catalog: Catalog, *, sessions: bool) -> Sh
 def load_state(dumped: bytes, options: ExportOptions) -> ShardState:
     """The state of a shard. Raises UsageError as `checkpoint.load` does, and if its options are others.
 
-    The manifest's options were compared before (`check_options`). But the state's options are the ones that decode, and
-    a writer of a state file must not decide whether secrets are shown.
+    The manifest's options were compared before (`check_continues`). But the state's options are the ones that decode,
+    and a writer of a state file must not decide whether secrets are shown.
     """
     state = load(dumped, ShardState)
     # The run sets the memory budget.

@@ -10,13 +10,14 @@ import os
 import stat
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from kafkasniff.capture.timeline.locations import CaptureFile, capture_at, open_capture
 from kafkasniff.capture.timeline.splits import ReadAt, open_whole
 from kafkasniff.errors import CaptureError, UnreachableError, UsageError
+from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import Location, is_remote
 from kafkasniff.tables.rows.exchanges import capture_name
 
@@ -25,6 +26,8 @@ __all__ = [
     "KeptHead",
     "Look",
     "ManifestCapture",
+    "OnBadCapture",
+    "Sorted",
     "flaw_of",
     "identify",
     "kept",
@@ -32,7 +35,9 @@ __all__ = [
     "look_at_file",
     "new_captures",
     "open_kept",
+    "sort_out",
 ]
+
 
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
@@ -201,7 +206,7 @@ def _digest(data: bytes) -> str:
 
 
 def flaw_of(capture: ManifestCapture, read_at: ReadAt) -> str | None:
-    """Why a capture is bad (`bad_captures`); None if it is not. Raises UnreachableError."""
+    """Why a capture is bad; None if it is not. Raises UnreachableError."""
     assert capture.size is not None
     try:
         open_whole(read_at, capture.name, 0, capture.size).close()
@@ -231,4 +236,56 @@ def new_captures(looks: Iterable[Look], done: Iterable[ManifestCapture]) -> list
                 )
             known.add(key)
         found.append(look)
+    return found
+
+
+# -- bad captures ------------------------------------------------------------------------------------------------------
+#
+# Captures without any packet that could be read: what a run does about them.
+#
+# A capture is bad if it is empty or does not begin like a capture. One that is cut short or damaged further on is read
+# as far as it goes, and one that cannot be opened ends the run.
+
+
+OnBadCapture = Literal["fail", "skip", "quarantine"]
+"""What to do about a bad capture:
+
+- fail: end the run
+- skip: report it, and look at it again in the next run
+- quarantine: report it, and ignore it in later runs as long as its bytes are the same
+"""
+
+
+class Sorted(NamedTuple):
+    """Captures of a run."""
+
+    good: list[Look]
+    bad: list[ManifestCapture]
+    problems: list[Problem]
+    """One for each bad capture."""
+
+
+def sort_out(looks: Iterable[Look], policy: OnBadCapture, quarantine: Iterable[ManifestCapture] | None) -> Sorted:
+    """Sort bad captures out; those in `quarantine`, that of the export, are ignored. None: there is no export yet.
+
+    Raises CaptureError if one is bad and the policy is "fail", or if all are bad and there is no export yet.
+    """
+    found = Sorted([], [], [])
+    quarantined = {one.key for one in quarantine or ()}
+    seen: set[str] = set()
+    for look in looks:
+        if look.capture.key is not None and look.capture.key in quarantined:
+            continue
+        if look.flaw is None:
+            found.good.append(look)
+            continue
+        if look.path in seen:
+            continue
+        seen.add(look.path)
+        if policy == "fail":
+            raise CaptureError(f"{look.flaw} (--on-bad-capture skip reads the others)")
+        found.bad.append(look.capture)
+        found.problems.append(Problem("capture-skipped", f"skipped: {look.flaw}", capture=look.capture.name))
+    if not found.good and found.bad and quarantine is None:
+        raise CaptureError(f"no capture can be read; the first one: {found.problems[0].detail}")
     return found

@@ -1,22 +1,26 @@
-"""Step 2: writes Parquet files from staged ones, with names resolved and rows in order."""
+"""Step 2: writes Parquet files from staged ones, with names resolved and rows in order, and makes the next state."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
+import msgspec
 import pyarrow as pa
 
 from kafkasniff.model import Body, Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.tables.checkpoint import dump
+from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.merge import WINDOW_BYTES, merged
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.partitions import TablePartitions
+from kafkasniff.tables.exports.shard import ShardResult
 from kafkasniff.tables.exports.staged import MappedFiles, StagedTable
 from kafkasniff.tables.parquet import ROW_GROUP_BYTES, TableWriter
 from kafkasniff.tables.rows import TABLE_NAMES
@@ -28,7 +32,75 @@ from kafkasniff.tables.rows.staged import STAGED, UNDATED, day_of
 if TYPE_CHECKING:
     from kafkasniff.tables.rows.decoded_values import DecodedValues
 
-__all__ = ["RELEASE_BYTES", "final_rows", "finalise"]
+__all__ = ["DATE_BOUND", "MAX_DATES", "Finished", "TablePartitions", "final_rows", "finalise", "finish", "partitioned"]
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+#
+# Which dates of a table have partitions of their own: a bounded number, whatever times packets claim.
+#
+# Dates are counted after all rows are staged. So the order of rows, the process that staged them and an interruption
+# of the run do not affect which ones get partitions. Those with the most rows do: a few packets with wrong clocks
+# cannot displace the rest.
+
+
+MAX_DATES: Final = 400
+"""Dates of a table with a partition of their own in one run: those of a year. Each costs a file of at least 50 kB
+and 10 ms, and a second one for rows that were unfinished when the captures ended, which are counted separately."""
+
+DATE_BOUND: Final = "date-bound"
+
+Days = Mapping[int, int]
+"""Rows by day, which is numbered from 1970-01-01."""
+
+
+def partitioned(days: Days) -> frozenset[int]:
+    """The days that get a partition; all others share the partition of rows without a time, which always exists."""
+    dated = [day for day in days if day != UNDATED]
+    if len(dated) > MAX_DATES:
+        dated.sort(key=lambda day: (-days[day], day))
+    return frozenset(dated[:MAX_DATES])
+
+
+class TablePartitions:
+    """Decides for one table after the other, or repeats an earlier decision.
+
+    `decided`: the days of each table, and `problems`, if they were counted elsewhere.
+    """
+
+    def __init__(self, decided: Mapping[str, frozenset[int]] | None = None, problems: Sequence[Problem] = ()) -> None:
+        self._decided = decided
+        self.days: dict[str, Days] = {}
+        """Row counts by table."""
+        self.problems = list(problems)
+        """Reports of rows without a partition of their own; for the table `problems`, which comes last."""
+
+    @classmethod
+    def none(cls) -> Self:
+        """For a consumer of a table's rows in one piece, regardless of their dates."""
+        return cls(dict.fromkeys(TABLE_NAMES, frozenset()))
+
+    def of(self, table: str, days: Days) -> frozenset[int]:
+        """The days of a table that have a partition of their own; `days`: of all its rows."""
+        self.days[table] = days
+        if self._decided is not None:
+            return self._decided[table]
+        own = partitioned(days)
+        moved = sorted(day for day in days if day not in own and day != UNDATED)
+        if moved:
+            rows = sum(days[day] for day in moved)
+            self.problems.append(
+                Problem(
+                    DATE_BOUND,
+                    f"{rows:,} rows of {table}, from {len(moved):,} dates between {day_of(moved[0])} and "
+                    f"{day_of(moved[-1])}, are in the partition date={day_of(UNDATED)}: more than {MAX_DATES} dates "
+                    "have rows, and those with the most are partitioned",
+                )
+            )
+        return own
+
+
+# -- rows to files -----------------------------------------------------------------------------------------------------
 
 REST: Final = "rest"
 """In the folder of the tables: rows of several dates that go to one partition, while they are sorted."""
@@ -154,3 +226,79 @@ def _rows_of(problems: Iterable[Problem]) -> pa.RecordBatch:
 
 def _dumps(body: Body) -> str:
     return body_json(body)
+
+
+# -- the end of a run --------------------------------------------------------------------------------------------------
+
+
+class Finished(msgspec.Struct):
+    """A run that is ready to be committed."""
+
+    written: dict[str, list[WrittenFile]]
+    """The files of each table."""
+    unfinished: dict[str, list[WrittenFile]]
+    """Files of rows that were not over at the end."""
+    state: bytes
+    """A dumped `Carried`."""
+    problems: list[Problem] = []
+    """Problems found when rows were put into partitions; they are rows of the tables, too."""
+
+    @property
+    def files(self) -> list[WrittenFile]:
+        """All files."""
+        return [file for part in (self.written, self.unfinished) for files in part.values() for file in files]
+
+
+def finish(
+    into: ConfinedPath,
+    name: str,
+    options: ExportOptions,
+    carried: Carried,
+    results: Sequence[ShardResult],
+    *,
+    given: Mapping[str, str],
+    memory: int = DEFAULT_MEMORY,
+    values: DecodedValues | None = None,
+) -> Finished:
+    """Write a run's tables to `into`.
+
+    `name`: what the names of the files begin with; `carried`: state of the run before, which is advanced; `given`:
+    names by topic id; `memory`: the run's budget in bytes; `values`: decodes keys and values of records. Raises OSError
+    if a file cannot be written.
+    """
+    # Return the memory of staging to the system; otherwise the peak would be the sum of both steps.
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    for result in results:
+        carried.learned_facts.merge(result.learned_facts)
+    names = LearnedNames(carried.learned_facts, given)
+    sessions = carried.sessions
+    staged = [path for result in results for path in result.staged]
+    done, open_ = TablePartitions(), TablePartitions()
+    written = finalise(
+        staged,
+        into,
+        name,
+        options,
+        names=names,
+        sessions=sessions,
+        partitions=done,
+        memory=memory,
+        values=values,
+    )
+    order = max(one.order for one in results)
+    state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
+    # Unfinished rows: the next run makes them again, from the present state of the sessions.
+    rest = [result.unfinished for result in results]
+    unfinished = finalise(
+        rest,
+        into,
+        f"{name}-open",
+        options,
+        names=names,
+        sessions=sessions,
+        partitions=open_,
+        memory=memory,
+        values=values,
+    )
+    return Finished(written, unfinished, state, [*done.problems, *open_.problems])

@@ -33,21 +33,20 @@ from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.runtime.worker_processes import Background
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
-from kafkasniff.tables.exports.beginning import check_no_stream, check_options, load_state, new_state, read_carried
+from kafkasniff.tables.exports.beginning import check_continues, load_state, new_state, read_carried
 from kafkasniff.tables.exports.captures import ManifestCapture
-from kafkasniff.tables.exports.finish import Finished, finish
-from kafkasniff.tables.exports.opening import open_export
+from kafkasniff.tables.exports.finalise import Finished, finish
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import ShardResult, parts
 from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import inspected, new_stager, stage_rest, stage_unfinished, together_bytes
-from kafkasniff.tables.exports.target import Deliver
+from kafkasniff.tables.exports.target import Deliver, open_export
 from kafkasniff.tables.rows.sessions import Sessions
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["EVERY_SECONDS", "LiveExport", "LiveResult"]
+__all__ = ["LiveExport", "LiveResult"]
 
 EVERY_SECONDS: Final = 600.0
 """Default time between two commits. A longer time gives fewer and larger files, and loses more if the process is
@@ -150,9 +149,7 @@ class LiveExport:
 
     def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int, whole: int) -> None:
         target, options = self._target, self._options
-        if target.manifest is not None:
-            check_no_stream(target.manifest, target.name)
-            check_options(target.manifest, options, target.name)
+        check_continues(target, options)
         before = () if target.manifest is None else tuple(one.name for one in target.manifest.captures)
         self._index = len(before)
         self._names = (*before, interface)

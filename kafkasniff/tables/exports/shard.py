@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol
 
 import msgspec
 import numpy as np
@@ -29,13 +29,13 @@ from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.beginning import load_state
-from kafkasniff.tables.exports.distrust import DamagedRunError, check_staged
 from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.staged import StagedFiles
+from kafkasniff.tables.exports.staged import DamagedRunError, StagedFiles, check_staged
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_unfinished
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import BinaryIO
 
     from kafkasniff.filters import Predicate
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CHECKPOINT",
     "CHECKPOINT_SECONDS",
-    "MAX_SEGMENTS",
     "MAX_SHARDS",
     "Hooks",
     "ReadingProgress",
@@ -53,8 +52,10 @@ __all__ = [
     "is_shard",
     "parts",
     "run_shard",
+    "run_shards",
     "shard_name",
 ]
+
 
 CHECKPOINT_SECONDS: Final = 5.0
 """Minimum time between two checkpoints: each costs the time to write the state of all open connections."""
@@ -385,3 +386,75 @@ def parts(batch: PacketBatch, scales: Iterator[float] | None = None) -> Iterator
     """A batch in parts of bounded packets and payload bytes; `scales`: a factor for the bounds of each part."""
     factors = repeat(1.0) if scales is None else scales
     return batch.parts((int(MAX_PART_ROWS * scale), MAX_PART_BYTES * scale) for scale in factors)
+
+
+# -- in several processes ----------------------------------------------------------------------------------------------
+
+SIGN_SECONDS: Final = 0.2
+"""Time between two progress messages of a worker."""
+
+
+class _Together:
+    """The progress of all processes, as if one read the captures."""
+
+    def __init__(self, processes: int) -> None:
+        self._read = [0] * processes
+        self.bytes_total: int | None = None
+
+    @property
+    def bytes_read(self) -> int:
+        """Bytes of the captures, averaged over the processes."""
+        return sum(self._read) // len(self._read)
+
+    def note(self, process: int, read: int, total: int | None) -> None:
+        """Record the progress of a process."""
+        self._read[process] = read
+        self.bytes_total = total
+
+
+def run_shards(tasks: Sequence[ShardTask], hooks: Hooks) -> list[ShardResult]:
+    """Run tasks in parallel, the first one here and each other one in a process; returns their results in order.
+
+    Raises the exceptions of a task, and KafkasniffError if a process ends without a result. No process is left then.
+    """
+    # One process needs none of it.
+    from kafkasniff.runtime.worker_processes import Workers  # noqa: PLC0415
+
+    together = _Together(len(tasks))
+    found: dict[int, ShardResult] = {}
+    mine: list[ReadingProgress] = []
+
+    def hear(timeout: float) -> None:
+        for worker, message in workers.messages(timeout, without=found):
+            if isinstance(message, ShardResult):
+                found[worker] = message
+            else:
+                together.note(worker + 1, *message)
+        if mine:
+            together.note(0, mine[0].bytes_read, mine[0].bytes_total)
+        if hooks.part is not None:
+            hooks.part()
+
+    with Workers(_work, list(tasks[1:])) as workers:
+        if hooks.opened is not None:
+            hooks.opened(together)
+        first = run_shard(tasks[0], Hooks(mine.append, lambda: hear(0)))
+        while len(found) < len(workers):
+            hear(SIGN_SECONDS)
+    return [first, *(found[worker] for worker in range(len(workers)))]
+
+
+def _work(task: ShardTask, end: Connection[Any, Any]) -> None:
+    """Read captures and report progress now and then."""
+    reading: list[ReadingProgress] = []
+    next_sign = 0.0
+
+    def part() -> None:
+        nonlocal next_sign
+        now = time.monotonic()
+        if now >= next_sign and reading:
+            next_sign = now + SIGN_SECONDS
+            # Raises if the parent has ended, which ends this process, too.
+            end.send((reading[0].bytes_read, reading[0].bytes_total))
+
+    end.send(run_shard(task, Hooks(reading.append, part)))

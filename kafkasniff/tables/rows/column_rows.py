@@ -39,13 +39,12 @@ from kafkasniff.native.exchanges import (
 )
 from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.tables.rows.exchanges import capture_name
-from kafkasniff.tables.rows.native_records import Batches
+from kafkasniff.tables.rows.record_arrays import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
 __all__ = [
-    "AskedWaits",
     "BodyFacts",
     "Bools",
     "Ints",

@@ -33,7 +33,7 @@ from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIO
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
 from kafkasniff.tables.rows.column_rows import BodyFacts, Bools, Ints, string_array
-from kafkasniff.tables.rows.native_records import Batches, NativeRecords
+from kafkasniff.tables.rows.record_arrays import Batches, NativeRecords
 
 if TYPE_CHECKING:
     from kafkasniff.engine.selection import Selection

@@ -25,9 +25,9 @@ from kafkasniff.model import NO_TIME, Direction, Exchange, Message, Problem
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
-from kafkasniff.tables.rows.native_records import NativeRecords
 from kafkasniff.tables.rows.record_arrays import (
     BatchPiece,
+    NativeRecords,
     Numbers,
     RecordsField,
     plain_columns_of,

@@ -20,7 +20,7 @@ __all__ = ["DECODED", "SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of"
 
 DAY_NS: Final = 86_400 * 10**9
 UNDATED: Final = 0
-"""The day of rows without a time, and of rows whose date has no partition (`exports.partitions`): 1970-01-01."""
+"""The day of rows without a time, and of rows whose date has no partition (`exports.finalise`): 1970-01-01."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -11,8 +11,7 @@ from kafkasniff.analysis.detectors import identities
 from kafkasniff.analysis.detectors.identities import Identities, identities_of
 from kafkasniff.analysis.security import SecurityView
 from kafkasniff.model import Connection, Endpoint, TlsHandshake
-from kafkasniff.tables.rows.connections import ConnectionRows
-from kafkasniff.tables.rows.logins import Login
+from kafkasniff.tables.rows.connections import ConnectionRows, Login
 
 CONNECTION = Connection(
     *(1, 11, "kafka", "fin", Endpoint("10.0.0.1", 50_000), Endpoint("10.0.0.9", 9092)),

@@ -228,7 +228,7 @@ def test_names_from_the_wire_cannot_control_a_terminal(name: str, evil: Path, tm
 def test_an_interrupt_shows_what_was_read(
     name: str, signum: int, capture: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from kafkasniff.tables.exports.counted import CountedRows
+    from kafkasniff.tables.exports.staging import CountedRows
 
     feed = CountedRows.feed
 

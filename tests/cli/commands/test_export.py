@@ -64,7 +64,7 @@ def test_an_interrupted_export_leaves_no_table(capture: Path, tmp_path: Path, mo
     def interrupted(*_: object) -> None:
         raise Interrupted(15)
 
-    monkeypatch.setattr("kafkasniff.tables.exports.stager.Stager.take", interrupted)
+    monkeypatch.setattr("kafkasniff.tables.exports.staging.Stager.take", interrupted)
     assert kafkasniff("export", capture, "-o", tmp_path / "out").code == Exit.SIGTERM
     assert not list((tmp_path / "out").rglob("*.parquet"))
     assert not (tmp_path / "out" / "manifest.json").exists()

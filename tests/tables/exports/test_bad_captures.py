@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.errors import CaptureError
-from kafkasniff.tables.exports.bad_captures import OnBadCapture
+from kafkasniff.tables.exports.captures import OnBadCapture
 from tests.cli.console import kafkasniff
 from tests.tables.exports.exported import CAPTURES, manifest, rows, run, tables
 

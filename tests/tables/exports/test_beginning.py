@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,7 @@ from kafkasniff.errors import UsageError
 from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
-from kafkasniff.tables.exports.beginning import (
-    check_no_stream,
-    check_options,
-    new_state,
-)
+from kafkasniff.tables.exports.beginning import check_continues, new_state
 from kafkasniff.tables.exports.manifest import SCHEMA_VERSION, Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows.sessions import Sessions
@@ -45,19 +42,21 @@ def test_other_options_and_states_are_refused(tmp_path: Path) -> None:
         assert files(out) == before
 
 
-def manifest_with(**values: Any) -> Manifest:
-    return Manifest("kafkasniff-export", SCHEMA_VERSION, "1.0", "local", **{"options": ExportOptions(), **values})
+def export_with(**values: Any) -> Any:
+    found = Manifest("kafkasniff-export", SCHEMA_VERSION, "1.0", "local", **{"options": ExportOptions(), **values})
+    return SimpleNamespace(manifest=found, name="here")
 
 
 def test_streams_and_other_salts_are_refused() -> None:
     """A stream numbers its captures itself. Salts are not shown."""
-    check_no_stream(manifest_with(), "here")
-    with pytest.raises(UsageError, match="a stream writes into here"):
-        check_no_stream(manifest_with(batch=3), "here")
     options = ExportOptions(payload=Payload.hashed(b"one salt"))
-    found = manifest_with(options=options.public)
-    check_options(found, options, "here")
-    with pytest.raises(UsageError, match="hashes with another salt"):
-        check_options(found, ExportOptions(payload=Payload.hashed(b"another salt")), "here")
-    with pytest.raises(UsageError, match=r"other options \(payload\)"):
-        check_options(found, ExportOptions(), "here")
+    found = export_with(options=options.public)
+    check_continues(found, options)
+    for export, wanted, streams, reported in (
+        (export_with(batch=3), ExportOptions(), False, "a stream writes into here"),
+        (export_with(), ExportOptions(), True, "here is not the export of a stream"),
+        (found, ExportOptions(payload=Payload.hashed(b"another salt")), False, "hashes with another salt"),
+        (found, ExportOptions(), False, r"other options \(payload\)"),
+    ):
+        with pytest.raises(UsageError, match=reported):
+            check_continues(export, wanted, streams=streams)

@@ -23,9 +23,9 @@ from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.sinks.jsonl import body_json
-from kafkasniff.tables.exports import counted as counted_rows
-from kafkasniff.tables.exports.counted import CountedRows
+from kafkasniff.tables.exports import staging
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tables.rows.resolve import Resolver
 from kafkasniff.tables.rows.sessions import HeldSessions
 from tests.baseline.inputs import DISTURBANCES
@@ -60,7 +60,7 @@ def test_rows_of_many_batches_are_passed_on_together(bound: str, monkeypatch: py
 
     few, whole = batches()
     assert few == 1
-    monkeypatch.setattr(counted_rows, bound, 1)
+    monkeypatch.setattr(staging, bound, 1)
     many, again = batches()
     assert many > 1
     assert again == whole
@@ -135,7 +135,7 @@ def test_columns_are_the_rows_of_exchanges_one_by_one(write: Callable[..., Any],
     assert check_columns(capture, 300) > least
 
 
-@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(14, 1)], ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(14, 4)], ids=lambda path: path.name)
 def test_shipped_captures(capture: Path) -> None:
     check_columns(capture, 40)
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.tables.exports.distrust import DamagedRunError, check_staged
-from kafkasniff.tables.exports.finish import finish
+from kafkasniff.tables.exports.finalise import finish
+from kafkasniff.tables.exports.staged import DamagedRunError, check_staged
 from kafkasniff.tables.rows.staged import STAGED
 from tests.choice import one_in
 from tests.tables.exports.exported import CAPTURES, files, manifest, named_files, run, tables

@@ -9,7 +9,7 @@ import pytest
 
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.tables.exports.captures import Exported, ManifestCapture, look_at, new_captures
-from kafkasniff.tables.exports.folder import ExportFolder
+from kafkasniff.tables.exports.target import ExportFolder
 from tests.cli.console import kafkasniff
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run
 
@@ -73,7 +73,7 @@ def test_a_failed_run_can_be_repeated(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("kafkasniff.tables.exports.finish.finalise", full)
+        patch.setattr("kafkasniff.tables.exports.finalise.finalise", full)
         with pytest.raises(OutputError, match="No space left on device"):
             run([CAPTURE], tmp_path / "out")
     assert not (tmp_path / "out" / "manifest.json").exists()

@@ -20,7 +20,7 @@ SOME = (
 )
 
 
-@pytest.mark.parametrize(("name", "places"), in_turn(one_in(3, SOME), [(0.5,), (0.21, 0.4, 0.77)], 2))
+@pytest.mark.parametrize(("name", "places"), in_turn(one_in(3, SOME), [(0.5,), (0.21, 0.4, 0.77)], 2, with_all=2))
 def test_several_runs_equal_one(name: str, places: tuple[float, ...], tmp_path: Path) -> None:
     """At a cut, connections are open, requests have no response, and frames are incomplete."""
     parts = cut(CAPTURES / name, places, tmp_path)

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.errors import UsageError
-from kafkasniff.tables.exports.folder import ExportFolder
 from kafkasniff.tables.exports.live import LiveExport
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.target import ExportFolder
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -161,13 +161,13 @@ ALLOWED = {
     "analysis/sql/database.py": "texts of the package",
     "analysis/sql/question.py": "texts of the package, and a temporary folder for DuckDB",
     "tables/exports/captures.py": "captures, which the user names",
-    "tables/exports/store.py": "the temporary folder of a run, which it opens confined",
+    "tables/exports/target.py": "the temporary folder of a run, which it opens confined",
     "spark/lakehouse.py": "an export, which opens its files confined",
-    "spark/java.py": "a JAVA_HOME in the user's cache",
+    "spark/java.py": "a JAVA_HOME in a folder of Spark's own",
     "spark/session.py": "a folder of Spark's own",
     "spark/shipping.py": "an archive of the package",
     "spark/table_rows.py": "the output of a task",
-    "spark/task_files.py": "the temporary folder of a task, which it opens confined",
+    "spark/task_output.py": "the temporary folder of a task, which it opens confined",
 }
 
 

@@ -122,7 +122,7 @@ def renamed(found: dict[str, Rows]) -> dict[str, Rows]:
 
 
 @pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize(("name", "commits"), in_turn(one_in(3, SOME), (0, 3), 2))
+@pytest.mark.parametrize(("name", "commits"), in_turn(one_in(3, SOME), (0, 3), 2, with_all=2))
 def test_the_rows_equal_those_of_the_file(name: str, commits: int, tmp_path: Path) -> None:
     run([CAPTURES / name], tmp_path / "file")
     result = capture_live(CAPTURES / name, tmp_path / "live", commits)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.runtime.confined_files import open_own_folder
+from kafkasniff.tables.exports.finalise import DATE_BOUND, MAX_DATES, partitioned
 from kafkasniff.tables.exports.merge import merged
-from kafkasniff.tables.exports.partitions import DATE_BOUND, MAX_DATES, partitioned
 from kafkasniff.tables.exports.staged import StagedFiles, StagedTable
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
 from tests.fuzz.costs.streams import dates_rows
@@ -42,7 +42,7 @@ def whole(capture: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 @pytest.fixture
 def few_dates(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.tables.exports.partitions.MAX_DATES", FEW)
+    monkeypatch.setattr("kafkasniff.tables.exports.finalise.MAX_DATES", FEW)
 
 
 def without_bound(found: dict[str, Rows]) -> dict[str, Rows]:

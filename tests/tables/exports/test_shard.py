@@ -16,7 +16,6 @@ from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports import shard as module
 from kafkasniff.tables.exports.beginning import first_states
-from kafkasniff.tables.exports.distrust import DamagedRunError
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import (
     CHECKPOINT,
@@ -27,7 +26,7 @@ from kafkasniff.tables.exports.shard import (
     parts,
     run_shard,
 )
-from kafkasniff.tables.exports.staged import StagedTable
+from kafkasniff.tables.exports.staged import DamagedRunError, StagedTable
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.choice import one_in

@@ -14,12 +14,18 @@ from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import NO_TIME
 from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.checkpoint.carried import ShardState
-from kafkasniff.tables.exports import stager as module
 from kafkasniff.tables.exports import staging
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.stager import ROW_BYTES, ROWS_PART, Stager
-from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest, together_bytes
+from kafkasniff.tables.exports.staging import (
+    ROW_BYTES,
+    ROWS_PART,
+    Stager,
+    new_stager,
+    stage,
+    stage_rest,
+    together_bytes,
+)
 from tests.craft.batches import batch
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import request_bytes, response_bytes
@@ -80,12 +86,12 @@ def test_memory_bounds_groups_and_the_waiting_rows(monkeypatch: pytest.MonkeyPat
     sizes = limited.take(batch(mixed())).end().sizes("exchanges")
     assert max(sizes) <= 5
     assert sum(sizes) == sum(EXCHANGES.values())
-    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    monkeypatch.setattr(staging, "MAX_ROWS", 10)
     files = staged(mixed(), options)
     assert files.sizes("exchanges")[:2] == [10, 10]
     # Records come in batches: they are checked after each exchange.
     assert all(size >= 40 for size in files.sizes("records"))
-    monkeypatch.setattr(module, "MAX_BYTES", 1)
+    monkeypatch.setattr(staging, "MAX_BYTES", 1)
     assert staged(mixed(), options).sizes("exchanges") == [1] * 24
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import Exchange, SaslToken
-from kafkasniff.tables.rows import logins
-from kafkasniff.tables.rows.logins import Login
+from kafkasniff.tables.rows import connections
+from kafkasniff.tables.rows.connections import Login
 from tests.sinks.messages import message
 
 _KEYS = {"SaslHandshake": 17, "ApiVersions": 18, "SaslAuthenticate": 36, "Metadata": 3}
@@ -76,8 +76,8 @@ def test_raw_tokens() -> None:
 
 
 def test_the_number_of_open_connections_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logins, "MAX_OPEN", 2)
-    found = logins.Logins()
+    monkeypatch.setattr(connections, "MAX_OPEN", 2)
+    found = connections.Logins()
     for number in range(4):
         found.of(number).serve()
     assert [found.pop(number).served for number in range(4)] == [False, False, True, True]

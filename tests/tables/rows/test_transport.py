@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.tables.exports.counted import CountedRows
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tables.rows import TRANSPORT
 from tests.analysis.detectors import network_scenes as scenes
 from tests.conftest import ROOT

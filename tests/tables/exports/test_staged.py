@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from kafkasniff.tables.exports import staging_file
-from kafkasniff.tables.exports.staging_file import StagingFile
+from kafkasniff.tables.exports import staged
+from kafkasniff.tables.exports.staged import StagingFile
 
 PAGE = 4096
 BLOCK = 2 * PAGE
@@ -18,8 +18,8 @@ BLOCK = 2 * PAGE
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that small files reach: three blocks are cached."""
-    monkeypatch.setattr(staging_file, "BLOCK_BYTES", BLOCK)
-    monkeypatch.setattr(staging_file, "CACHED_BYTES", 3 * BLOCK)
+    monkeypatch.setattr(staged, "BLOCK_BYTES", BLOCK)
+    monkeypatch.setattr(staged, "CACHED_BYTES", 3 * BLOCK)
 
 
 def pieces(size: int) -> list[bytes]:
@@ -60,7 +60,7 @@ def test_written_bytes_are_read_back(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="this system writes everything by way of its page cache")
 @pytest.mark.parametrize("refusal", ["flag", "write"])
 def test_a_file_system_may_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
-    set_flags, put = staging_file.fcntl.fcntl, os.write
+    set_flags, put = staged.fcntl.fcntl, os.write
     refused = []
 
     def no_flag(handle: int, command: int, value: int = 0) -> int:
@@ -70,13 +70,13 @@ def test_a_file_system_may_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return set_flags(handle, command, value)
 
     def no_write(handle: int, data: Any) -> int:
-        if refusal == "write" and set_flags(handle, staging_file.fcntl.F_GETFL) & os.O_DIRECT:
+        if refusal == "write" and set_flags(handle, staged.fcntl.F_GETFL) & os.O_DIRECT:
             refused.append(len(data))
             raise OSError(errno.EINVAL, "Invalid argument")
         return put(handle, data)
 
-    monkeypatch.setattr(staging_file.fcntl, "fcntl", no_flag)
-    monkeypatch.setattr(staging_file.os, "write", no_write)
+    monkeypatch.setattr(staged.fcntl, "fcntl", no_flag)
+    monkeypatch.setattr(staged.os, "write", no_write)
     some = pieces(9 * BLOCK + 9)
     write(tmp_path / "file", some)
     assert len(refused) == 1
@@ -94,8 +94,8 @@ def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         written.append(put(handle, data[: len(data) // 2 or 1]))
         return written[-1]
 
-    monkeypatch.setattr(staging_file.os, "write", full)
-    monkeypatch.setattr(staging_file, "_DIRECT", 0)
+    monkeypatch.setattr(staged.os, "write", full)
+    monkeypatch.setattr(staged, "_DIRECT", 0)
     stream = StagingFile((tmp_path / "file").open("xb"))
     data = b"".join(pieces(20 * BLOCK))
     with pytest.raises(OSError, match="No space left"):
