@@ -176,9 +176,9 @@ class RecordedInterface(InterfaceSocket):
         """It is not back."""
         return False
 
-    def take(self) -> Any:
+    def read_frames(self) -> Any:
         """The next block's packets; the interface has an error after the last one."""
-        found = super().take()
+        found = super().read_frames()
         if found is None:
             self.error = "all of it was taken"
         return found
