@@ -1,10 +1,10 @@
 """Readers of capture files, stdin and interfaces: bytes in, `PacketBatch` out.
 
-compressed, bytestream   sources of bytes: files and pipes, plain or compressed
-pcap, pcapng, resync     the formats, and recovery after corrupt places
-reader, cursor, source   one capture; its position in a merge; several captures as one timeline
-links, internet, tunnels, segments, fragments      headers by columns, layer by layer (walk), composed in decode
-live, ring, bpf          the same from an interface
+formats    pcap and pcapng, from files and pipes; compressed files and files of brokers are converted first
+link       headers by columns, layer by layer, composed in decode
+timeline   several captures as one (source), where they are (locations), parts of one for other machines (splits, parts)
+live       the same from an interface, and giving up the rights that opening it needs
+write      captures written, and their files
 """
 
 from kafkasniff.capture.timeline.source import CHUNK_SIZE, CaptureSource, open_captures

@@ -13,13 +13,24 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
 from typing import BinaryIO, Final, TextIO
 
 from kafkasniff.runtime.signals import HANGUP, honoured_signals
 
-__all__ = ["COMPLETION", "EXIT_CODES", "EXIT_ORDER", "Environment", "Exit", "Interrupted", "Interrupts"]
+__all__ = [
+    "COMPLETION",
+    "EXIT_CODES",
+    "EXIT_ORDER",
+    "Environment",
+    "Exit",
+    "Interrupted",
+    "Interrupts",
+    "allow_pandas",
+    "refuse_pandas",
+]
 
 COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
 """The environment variable by which a shell asks for completions. Click chose the name."""
@@ -279,3 +290,34 @@ EXIT_CODES: Final = (
 )
 """`environment.Exit`, described for people."""
 EXIT_ORDER: Final = f"If several apply, the first in the order {', '.join(str(int(code)) for code in Exit if code)}."
+
+
+# Keeps pandas out of the process: pyarrow imports it, if installed, as soon as it is given a Python list.
+#
+# No command needs it, and the import takes longer than a small export. Spark may need it.
+
+
+class _Refusal:
+    """A finder that pretends that pandas is not installed."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if name == "pandas":
+            raise ModuleNotFoundError("pandas is not imported by kafkasniff's command line", name=name)
+        return None
+
+
+_REFUSAL = _Refusal()
+
+
+def refuse_pandas() -> None:
+    """From here on `import pandas` fails, unless it was imported before."""
+    if _REFUSAL not in sys.meta_path:
+        sys.meta_path.insert(0, _REFUSAL)
+
+
+def allow_pandas() -> None:
+    """Undo `refuse_pandas`. Call it before pyarrow first looks for pandas, since it keeps the result."""
+    if _REFUSAL in sys.meta_path:
+        sys.meta_path.remove(_REFUSAL)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 import kafkasniff
-from kafkasniff.cli.environment import COMPLETION, Environment, Exit, Interrupted
-from kafkasniff.cli.running.without_pandas import refuse_pandas
+from kafkasniff.cli.environment import COMPLETION, Environment, Exit, Interrupted, refuse_pandas
 from kafkasniff.errors import (
     CaptureError,
     KafkasniffError,

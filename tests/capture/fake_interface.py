@@ -86,7 +86,7 @@ class FakeInterface:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         block = next(self._blocks, None)
         if block is None:
             return None

@@ -43,7 +43,7 @@ _DATA: Final = 0x18
 
 
 class Converter(ABC):
-    """Bytes of a file in, bytes of a capture out. `give` takes a block, then `take` returns pieces of that."""
+    """Bytes of a file in, bytes of a capture out. `push` takes a block, then `pull` returns pieces of that."""
 
     failure: str | None = None
     """Why no more data follows."""
@@ -57,16 +57,16 @@ class Converter(ABC):
     """Those of a request log, at its end."""
 
     @abstractmethod
-    def give(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
         """More bytes of the file."""
 
     @abstractmethod
-    def take(self) -> bytes:
+    def pull(self) -> bytes:
         """The next bytes of the capture; none: more of the file is needed, or it has ended."""
 
     @abstractmethod
     def finish(self) -> None:
-        """The file has ended; what is left can be taken."""
+        """The file has ended; what is left can be pulled."""
 
 
 class Conversation(msgspec.Struct):
@@ -200,17 +200,17 @@ class SegmentPackets(Converter):
         self._offset = 0
         self._time_ns = 0
 
-    def give(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
         """More bytes of the segment."""
         del self._input[: self._position]
         self._position = 0
         self._input += data
 
     def finish(self) -> None:
-        """The segment has ended; what is left can be taken."""
+        """The segment has ended; what is left can be pulled."""
         self._ended = True
 
-    def take(self) -> bytes:
+    def pull(self) -> bytes:
         """The next bytes of the capture; none: more of the segment is needed, or it has ended."""
         if not self._begun:
             self._begun = True
@@ -400,15 +400,15 @@ class LogPackets(Converter):
         """Exchanges with records, and bytes of these."""
         self._conversations: OrderedDict[tuple[str, ...], Conversation] = OrderedDict()
 
-    def give(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
         """More bytes of the log."""
         self._input += data
 
     def finish(self) -> None:
-        """The log has ended; what is left can be taken."""
+        """The log has ended; what is left can be pulled."""
         self._ended = True
 
-    def take(self) -> bytes:
+    def pull(self) -> bytes:
         """The next bytes of the capture; none: more of the log is needed, or it has ended."""
         if not self._begun:
             self._begun = True

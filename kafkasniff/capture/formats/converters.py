@@ -118,7 +118,7 @@ _COMPRESSIONS: Final = (
 class Inflater:
     """A stream of concatenated members of one compression: compressed bytes in, plain bytes out.
 
-    Memory is bounded: `give` takes a block, then `take` returns pieces of it until it returns b"".
+    Memory is bounded: `push` takes a block, then `pull` returns pieces of it until it returns b"".
     """
 
     def __init__(self, compression: _Compression) -> None:
@@ -137,12 +137,12 @@ class Inflater:
         self._position = 0
         self._members = 0
 
-    def give(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
         """Add compressed bytes; all output of earlier ones must have been taken."""
         self._input = self._input[self._position :] + data
         self._position = 0
 
-    def take(self) -> bytes:
+    def pull(self) -> bytes:
         """The next plain bytes; b"" if more input is needed, or after a failure."""
         while self.failure is None:
             if self._member is None and not self._begin():
@@ -223,21 +223,21 @@ class _Inflated(Converter):
         self._inner: Converter | None = None
         self._decided = self._ended = self._inner_ended = False
 
-    def give(self, data: bytes) -> None:
+    def push(self, data: bytes) -> None:
         """See `Converter`."""
-        self._inflater.give(data)
+        self._inflater.push(data)
 
     def finish(self) -> None:
         """See `Converter`."""
         self._inflater.finish()
         self._ended = True
 
-    def take(self) -> bytes:
+    def pull(self) -> bytes:
         """See `Converter`."""
         while True:
-            if self._inner is not None and (data := self._inner.take()):
+            if self._inner is not None and (data := self._inner.pull()):
                 return data
-            plain = self._inflater.take()
+            plain = self._inflater.pull()
             over = not plain and (self._ended or self._inflater.failure is not None)
             if not self._decided:
                 self._head += plain
@@ -253,7 +253,7 @@ class _Inflated(Converter):
                     self.failure, self.cut = self._inflater.failure, self._inflater.cut
                 return plain
             if plain:
-                self._inner.give(plain)
+                self._inner.push(plain)
             elif not self._inner_ended:
                 self._inner_ended = True
                 self._inner.finish()

@@ -213,7 +213,7 @@ class Compressed:
         have = len(tail)
         most = max(need, have + size)
         while have < most:
-            data = self._converter.take()
+            data = self._converter.pull()
             if data:
                 pieces.append(data)
                 have += len(data)
@@ -237,7 +237,7 @@ class Compressed:
             else:
                 data = self._source.extend(b"", 1, COMPRESSED_READ)
         if data:
-            self._converter.give(data)
+            self._converter.push(data)
             return
         self._ended = True
         self.failure = self._source.failure
@@ -315,8 +315,8 @@ def begins_capture(head: bytes) -> bool:
     """Whether a file that begins with these bytes (HEAD_BYTES of them, or all) is a capture, compressed or not."""
     inflater = inflater_for(head) if len(head) >= MAGIC_SIZE else None
     if inflater is not None:
-        inflater.give(head)
-        head = inflater.take()
+        inflater.push(head)
+        head = inflater.pull()
     return is_segment(head) or is_request_log(head) or (len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head)))
 
 

@@ -129,7 +129,7 @@ class Ring:
         """The number of blocks."""
         return self._count
 
-    def take(self) -> Block | None:
+    def next_block(self) -> Block | None:
         """The next block that the kernel has released; None if there is none yet."""
         base = self._next * self._size
         status, count, first, used = struct.unpack_from("=4I", self._memory, base + STATUS_AT)

@@ -196,9 +196,9 @@ class InterfaceSocket:
         """Becomes readable when there are packets."""
         return self.socket.fileno()
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         """The packets of the next block that the kernel has released; None if there is none yet."""
-        block = self._ring.take()
+        block = self._ring.next_block()
         return None if block is None else self._frames(block)
 
     def check(self) -> bool:
@@ -313,6 +313,6 @@ def _be_promiscuous(target: socket.socket, interface: int) -> None:
 
 
 def _ignore_outgoing(target: socket.socket) -> None:
-    # Loopback shows each packet as sent and as received; kernels before 4.20 cannot omit one, so `take` does.
+    # Loopback shows each packet as sent and as received; kernels before 4.20 cannot omit one, so `read_frames` does.
     with contextlib.suppress(OSError):
         target.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)

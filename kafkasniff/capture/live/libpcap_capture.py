@@ -61,7 +61,7 @@ class LibpcapInterface:
         """Why the capture ended by itself."""
         self._pcap = _binding(name)
         self.backlog = 0.0
-        """1 if packets were lost since the previous `take`, else 0: libpcap does not report how much waits."""
+        """1 if packets were lost since the previous `read_frames`, else 0: libpcap does not report how much waits."""
         self._dropped = self._dropped_before = self._unwritten = 0
         self._reported = (0, 0)
         """The counts when losses were last reported."""
@@ -83,7 +83,7 @@ class LibpcapInterface:
         self.written = Interface(link, capture, name, self._snaplen)
         """Link type in files."""
         self.blocks: Final = ((buffer or USUAL_BUFFER) << 20) // BATCH_BYTES + 1
-        """How often `take` may have to be called to read everything that the kernel holds at one time."""
+        """How often `read_frames` may have to be called to read everything that the kernel holds at one time."""
 
     def _start(self) -> None:
         self._handle = self._opened(self._snaplen, self._buffer, promiscuous=self._promiscuous)
@@ -117,7 +117,7 @@ class LibpcapInterface:
         """Becomes readable when there are packets."""
         return self._descriptor
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         """The next packets that the kernel has released; None if there are none yet."""
         if self.error is not None:
             return None
@@ -143,7 +143,7 @@ class LibpcapInterface:
         return None if parsed.packets is None else Frames.plain(parsed.packets)
 
     def check(self) -> bool:
-        """Whether the capture continues; `take` finds out."""
+        """Whether the capture continues; `read_frames` finds out."""
         return self.error is None
 
     def resume(self) -> bool:

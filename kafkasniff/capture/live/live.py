@@ -64,7 +64,7 @@ class CapturedInterface(Protocol):
 
     @property
     def blocks(self) -> int:
-        """How often `take` may have to be called to read everything that the kernel holds at one time."""
+        """How often `read_frames` may have to be called to read everything that the kernel holds at one time."""
 
     @property
     def backlog(self) -> float:
@@ -77,7 +77,7 @@ class CapturedInterface(Protocol):
     def fileno(self) -> int:
         """Becomes readable when there are packets."""
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         """The next packets, possibly none; None if there is nothing to read yet."""
 
     def check(self) -> bool:
@@ -113,8 +113,8 @@ class LiveSource(ClosedAtExit):
         reopen: float = REOPEN_S,
         say: Callable[[str], None] = lambda _text: None,
     ) -> None:
-        self.captures: tuple[str, ...] = tuple(one.name for one in sockets)
-        self.interfaces: tuple[Interface, ...] = tuple(one.written for one in sockets)
+        self.captures: tuple[str, ...] = tuple(captured.name for captured in sockets)
+        self.interfaces: tuple[Interface, ...] = tuple(captured.written for captured in sockets)
         """The interface descriptions for a file with `frames`."""
         self.frames: Frames = Frames.plain(RawPackets.empty())
         """All packets that the last batch covers."""
@@ -154,19 +154,19 @@ class LiveSource(ClosedAtExit):
     @property
     def backlog(self) -> float:
         """Waiting fraction of the fullest ring, 0 to 1: at 1 packets are lost."""
-        return max((one.backlog for one in self._sockets), default=0.0) if not self._closed else 0.0
+        return max((captured.backlog for captured in self._sockets), default=0.0) if not self._closed else 0.0
 
     def counts(self) -> list[tuple[int, int]]:
         """(packets, lost packets among them) of each interface since the start, as counted by the kernel."""
-        return [one.counts() for one in self._sockets]
+        return [captured.counts() for captured in self._sockets]
 
     def close(self) -> None:
         """Stop capturing and release the interfaces."""
         if not self._closed:
             self._closed = True
             self._stopped = True
-            for one in self._sockets:
-                one.close()
+            for captured in self._sockets:
+                captured.close()
             os.close(self._wake_read)
             os.close(self._wake_write)
 
@@ -180,7 +180,9 @@ class LiveSource(ClosedAtExit):
             if time.monotonic() >= look_at and not self._closed:
                 # Packets of this block were waiting while others were lost, or came after that.
                 look_at = time.monotonic() + LOSS_S
-                losses = [Note(order, loss) for one in self._sockets if (loss := one.fresh_loss()) is not None]
+                losses = [
+                    Note(order, loss) for captured in self._sockets if (loss := captured.fresh_loss()) is not None
+                ]
             if self._gaps:
                 losses += [Note(order, gap) for gap in self._gaps]
                 self._gaps.clear()
@@ -194,7 +196,7 @@ class LiveSource(ClosedAtExit):
         problems = [problem for capture in range(len(self._sockets)) for problem in decoder.finish(capture)]
         problems += decoder.close()
         if not self._closed:
-            problems += [problem for one in self._sockets for problem in one.problems()]
+            problems += [problem for captured in self._sockets for problem in captured.problems()]
         if problems:
             self.frames, self.fragments = Frames.plain(RawPackets.empty()), _NONE
             yield decoder.decode(RawPackets.empty(), order, [Note(order, problem) for problem in problems])
@@ -204,8 +206,8 @@ class LiveSource(ClosedAtExit):
         alone = len(self._sockets) == 1
         merge = TimeMerge(len(self._sockets), 0.0 if alone else MERGE_S)
         waiting = select.poll()
-        for one in self._sockets:
-            waiting.register(one.fileno(), select.POLLIN | select.POLLERR)
+        for captured in self._sockets:
+            waiting.register(captured.fileno(), select.POLLIN | select.POLLERR)
         waiting.register(self._wake_read, select.POLLIN)
         if self._parent is not None:
             # Only its end.
@@ -215,18 +217,18 @@ class LiveSource(ClosedAtExit):
         """When an interface went down."""
         quiet_since = time.monotonic()
         deadline: float | None = None
-        left = max(one.blocks for one in self._sockets)
-        looks = [one.poll_seconds for one in self._sockets if one.poll_seconds is not None]
+        left = max(captured.blocks for captured in self._sockets)
+        looks = [captured.poll_seconds for captured in self._sockets if captured.poll_seconds is not None]
         while not self._closed:
             unread = []
-            for capture, one in enumerate(self._sockets):
-                found = one.take()
+            for capture, captured in enumerate(self._sockets):
+                found = captured.read_frames()
                 if found is not None:
                     unread.append(capture)
                     if not found.total:
                         continue
                     if alone:
-                        yield _with_what_waits(one, found)
+                        yield _with_what_waits(captured, found)
                     else:
                         merge.add(found, time.monotonic())
             now = time.monotonic()
@@ -269,14 +271,14 @@ class LiveSource(ClosedAtExit):
             if not events and idle_until is not None and time.monotonic() >= idle_until:
                 quiet_since = time.monotonic()
                 yield Frames.plain(RawPackets.empty())
-            for capture, one in list(live.items()):
-                failed = events.get(one.fileno(), 0) & select.POLLERR
-                if one.error is not None or (failed and not one.check()):
-                    waiting.unregister(one.fileno())
+            for capture, captured in list(live.items()):
+                failed = events.get(captured.fileno(), 0) & select.POLLERR
+                if captured.error is not None or (failed and not captured.check()):
+                    waiting.unregister(captured.fileno())
                     del live[capture]
                     down[capture] = time.monotonic()
                     if self._reopen:
-                        self._say(f"{one.name} is down: waiting up to {self._reopen:g} s for it")
+                        self._say(f"{captured.name} is down: waiting up to {self._reopen:g} s for it")
             for capture in self._resumed(down):
                 live[capture] = self._sockets[capture]
                 waiting.register(live[capture].fileno(), select.POLLIN | select.POLLERR)
@@ -290,20 +292,20 @@ class LiveSource(ClosedAtExit):
         """The captures that continue, removed from `down` (when each interface went down), as are those given up."""
         found = []
         for capture, since in list(down.items()):
-            one = self._sockets[capture]
-            reason, waited = one.error, time.monotonic() - since
-            if self._reopen and one.resume():
+            captured = self._sockets[capture]
+            reason, waited = captured.error, time.monotonic() - since
+            if self._reopen and captured.resume():
                 found.append(capture)
-                self._say(f"{one.name} is up again after {_duration(waited)}")
-                text = f"{one.name}: nothing was captured for {_duration(waited)}: the interface was down"
-                self._gaps.append(Problem("interface-down", text, capture=one.name))
+                self._say(f"{captured.name} is up again after {_duration(waited)}")
+                text = f"{captured.name}: nothing was captured for {_duration(waited)}: the interface was down"
+                self._gaps.append(Problem("interface-down", text, capture=captured.name))
             elif waited < max(self._reopen, LAST_BLOCKS_S):
                 continue
             else:
                 self.broken = True
                 if self._reopen:
-                    one.error = f"{reason}, and the interface did not come back within {self._reopen:g} s"
-                self._say(f"{one.error}")
+                    captured.error = f"{reason}, and the interface did not come back within {self._reopen:g} s"
+                self._say(f"{captured.error}")
             del down[capture]
         return found
 
@@ -312,11 +314,11 @@ def _duration(seconds: float) -> str:
     return duration(round(seconds * 1e9))
 
 
-def _with_what_waits(one: CapturedInterface, found: Frames) -> Frames:
+def _with_what_waits(captured: CapturedInterface, found: Frames) -> Frames:
     """These packets and further available ones: large batches cost less per packet."""
     parts, size = [found], len(found.packets.buffer)
     while size < JOIN_BYTES:
-        more = one.take()
+        more = captured.read_frames()
         if more is None:
             break
         if more.total:
@@ -369,8 +371,8 @@ def open_live(
             sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
         source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent, reopen=reopen, say=say)
     except BaseException:
-        for one in sockets:
-            one.close()
+        for captured in sockets:
+            captured.close()
         raise
     if on_ready is not None:
         try:

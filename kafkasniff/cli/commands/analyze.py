@@ -20,8 +20,7 @@ from kafkasniff.cli.options.shared_options import (
     take_hosts,
     wide_option,
 )
-from kafkasniff.cli.running.counted_captures import columns_of, exported
-from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.cli.running.sources import columns_of, divide_sources, exported
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 
@@ -217,7 +216,7 @@ def _ask(environment: Environment, question: type[Question[Any]], options: dict[
         raise UsageError(f"{named} are for captures; {name_of(sources[0])} is an export")
 
     if engine == "spark":
-        from kafkasniff.cli.running.without_pandas import allow_pandas
+        from kafkasniff.cli.environment import allow_pandas
 
         allow_pandas()
     from kafkasniff.analysis import make_parameters

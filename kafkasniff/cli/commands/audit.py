@@ -61,7 +61,7 @@ def audit_command(environment: Environment, /, paths: tuple[str, ...], **options
     from kafkasniff.analysis.questions.versions import ClientVersions, Offers, VersionParameters
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.audit_text import Audited, json_line, text
-    from kafkasniff.cli.running.counted_captures import columns_of, exported
+    from kafkasniff.cli.running.sources import columns_of, exported
     from kafkasniff.kafka.apis.releases import releases
 
     versions, offers = ClientVersions(VersionParameters(target=options["target"] or releases()[-1], all=True)), Offers()
@@ -125,7 +125,7 @@ def _read(
 ) -> bool:
     """Read captures into both; returns whether one of them is broken."""
     from kafkasniff.capture import open_captures
-    from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments
+    from kafkasniff.cli.options.option_groups import decoding_arguments
     from kafkasniff.cli.running.capture_usage import CaptureUsage
     from kafkasniff.cli.running.pipeline import shown_parts, summary_line
     from kafkasniff.cli.running.progress import Progress, wants_progress
@@ -135,9 +135,7 @@ def _read(
         records="skip",
         headers=True,
         connections=True,
-        memory=options["memory"],
-        **framing_arguments(options),
-        **key_arguments(options),
+        **decoding_arguments(options),
     )
     usage = CaptureUsage(inspector, versions, offers)
     with open_captures(captures, stdin=environment.stdin) as source:

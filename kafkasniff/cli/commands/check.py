@@ -76,7 +76,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.export import Export
-    from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
+    from kafkasniff.cli.running.sources import CountedCaptures, say_notes
 
     numbers = Numbers()
     with Output(environment, options["output"], inputs=captures) as stream:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.cli.running.sources import CountedCaptures
     from kafkasniff.engine.wanted_bodies import WantedBodies
     from kafkasniff.filters import Predicate
 
@@ -195,7 +195,7 @@ def _read(
 ) -> _Read:
     """Read one side: captures, or else the export `source`. Raises CaptureError, UsageError."""
     from kafkasniff.analysis.comparison.side import Side
-    from kafkasniff.cli.running.counted_captures import CountedCaptures
+    from kafkasniff.cli.running.sources import CountedCaptures
 
     side = Side()
     reading = CountedCaptures(environment, options, predicate, quiet=quiet, tables=("exchanges",))

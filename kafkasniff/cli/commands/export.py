@@ -12,9 +12,9 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import (
     TABLES,
+    decoding_arguments,
     discard_state_option,
     filter_options,
-    framing_arguments,
     inspector_options,
     key_arguments,
     make_catalog,
@@ -28,8 +28,7 @@ from kafkasniff.cli.options.option_groups import (
 )
 from kafkasniff.cli.options.record_options import payload_options, registry_options, take_payload, take_schemas
 from kafkasniff.cli.options.shared_options import refuse_options, traceback_option
-from kafkasniff.cli.running.counted_captures import usual_jobs
-from kafkasniff.cli.running.sources import take_captures
+from kafkasniff.cli.running.sources import take_captures, usual_jobs
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
@@ -202,8 +201,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             raise UsageError("--engine spark cannot read stdin: its tasks read captures on several machines")
         properties = _properties(conf)
         keys = key_arguments(options).get("keys")
+        from kafkasniff.cli.environment import allow_pandas
         from kafkasniff.cli.running.progress import TaskProgress, wants_progress
-        from kafkasniff.cli.running.without_pandas import allow_pandas
 
         allow_pandas()
         from kafkasniff.spark import export as spark_export
@@ -258,7 +257,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
             environment,
             catalog,
             paths,
-            {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]},
+            decoding_arguments(options),
             progress=shows,
         )
 

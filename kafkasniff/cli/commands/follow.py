@@ -77,7 +77,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.follow import READINGS, follow, nothing_found
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.counted_captures import exported
+    from kafkasniff.cli.running.sources import exported
 
     named = tuple(map(name_of, sources))
     broken = False

@@ -57,7 +57,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
 
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.cli.output import Output, WholeFile
-    from kafkasniff.cli.running.counted_captures import CountedCaptures, say_notes
+    from kafkasniff.cli.running.sources import CountedCaptures, say_notes
     from kafkasniff.report.contents import Gathering
     from kafkasniff.report.page import page_of
     from kafkasniff.tables.rows.exchanges import capture_name

@@ -54,7 +54,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
     from kafkasniff.analysis.detectors.running import tables_for
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
-    from kafkasniff.cli.running.counted_captures import CountedCaptures, Together
+    from kafkasniff.cli.running.sources import CountedCaptures, Together
 
     detectors, view, numbers = Detectors((*SECURITY, *effects_of(SECURITY))), SecurityView(), Numbers()
     with Output(environment, options["output"], inputs=taken) as output:

@@ -20,8 +20,7 @@ from kafkasniff.cli.options.shared_options import (
     table_form,
     wide_option,
 )
-from kafkasniff.cli.running.counted_captures import exported
-from kafkasniff.cli.running.sources import divide_sources
+from kafkasniff.cli.running.sources import divide_sources, exported
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import is_remote
 

@@ -18,8 +18,7 @@ from kafkasniff.cli.options.shared_options import (
     take_hosts,
     wide_option,
 )
-from kafkasniff.cli.running.counted_captures import CountedCaptures, Together, say_notes
-from kafkasniff.cli.running.sources import divide_sources, open_export
+from kafkasniff.cli.running.sources import CountedCaptures, Together, divide_sources, open_export, say_notes
 from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from kafkasniff.cli.options.shared_options import (
     take_hosts,
     wide_option,
 )
-from kafkasniff.cli.running.counted_captures import CaptureRun
-from kafkasniff.cli.running.sources import divide_sources, open_export
+from kafkasniff.cli.running.sources import CaptureRun, divide_sources, open_export
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 

@@ -37,6 +37,7 @@ __all__ = [
     "TABLES",
     "FilterOptions",
     "OutputOptions",
+    "decoding_arguments",
     "discard_state_option",
     "filter_options",
     "framing_arguments",
@@ -411,9 +412,8 @@ def inspector_arguments(
 
     `grows`: the key log is still being written. Raises UsageError.
     """
-    arguments = {**framing_arguments(options), **key_arguments(options, grows=grows)}
-    arguments["memory"] = options.pop("memory")
-    del options["ports"], options["max_frame"], options["keylog"]
+    arguments = decoding_arguments(options, grows=grows)
+    del options["ports"], options["max_frame"], options["keylog"], options["memory"]
     return {"records": records, "exchanges": exchanges, "show_secrets": options.pop("show_secrets"), **arguments}
 
 
@@ -449,6 +449,11 @@ def key_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[st
     from kafkasniff.capture.timeline.key_log_file import open_key_log
 
     return {"keys": open_key_log(path, grows=grows)}
+
+
+def decoding_arguments(options: Mapping[str, Any], *, grows: bool = False) -> dict[str, Any]:
+    """The arguments of `Inspector` by `framing_options`: those of framing, secrets, and memory. Raises as they do."""
+    return {**framing_arguments(options), **key_arguments(options, grows=grows), "memory": options["memory"]}
 
 
 def make_catalog(options: dict[str, Any]) -> Catalog:

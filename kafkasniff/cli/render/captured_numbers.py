@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.cli.environment import Environment
-from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, reads_twice
+from kafkasniff.cli.options.option_groups import decoding_arguments, reads_twice
 from kafkasniff.model import Connection
 from kafkasniff.sinks.summaries.phrases import amount, count
 from kafkasniff.text.printable import printable
@@ -68,7 +68,7 @@ def read_numbers(
 
     numbers = Numbers()
     if captures and reads_twice(None, captures):
-        arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+        arguments = decoding_arguments(options)
         for events in read_again(environment, captures, arguments, exchanges=exchanges):
             numbers.feed(events)
     return numbers

@@ -20,8 +20,7 @@ from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.capture_options import take_interfaces
 from kafkasniff.cli.options.option_groups import (
     FilterOptions,
-    framing_arguments,
-    key_arguments,
+    decoding_arguments,
     make_catalog,
     take_predicate,
 )
@@ -86,7 +85,7 @@ def explore(
     catalog = make_catalog(options)
 
     def arguments() -> dict[str, Any]:
-        return {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+        return decoding_arguments(options)
 
     arguments()  # an invalid key log is reported before the screen opens
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff.cli.environment import Environment, Exit
-from kafkasniff.cli.options.option_groups import framing_arguments, key_arguments, reads_twice
+from kafkasniff.cli.options.option_groups import decoding_arguments, reads_twice
 from kafkasniff.text.printable import printable, word
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _read(
 
     # What the first reading has left in pieces is given back as a whole before the second one.
     gc.collect()
-    arguments = {**framing_arguments(options), **key_arguments(options), "memory": options["memory"]}
+    arguments = decoding_arguments(options)
     if not scoped:
         arguments["ports"] = ()
     inspector = Inspector(records=held.records, connections=True, network="links", **arguments)

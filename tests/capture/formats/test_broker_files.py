@@ -40,8 +40,8 @@ def converted_segment(*pieces: bytes, path: str = "orders-3/00000000000000000000
         if piece is None:
             segment.finish()
         else:
-            segment.give(piece)
-        while data := segment.take():
+            segment.push(piece)
+        while data := segment.pull():
             found.append(data)
     return b"".join(found), segment.failure
 
@@ -177,8 +177,8 @@ def converted_log(*pieces: bytes) -> tuple[bytes, str | None, str | None]:
         if piece is None:
             log.finish()
         else:
-            log.give(piece)
-        while data := log.take():
+            log.push(piece)
+        while data := log.pull():
             found.append(data)
     return b"".join(found), log.damaged, log.omitted
 

@@ -152,9 +152,9 @@ def test_output_is_bounded_at_any_ratio(codec: str) -> None:
     data = COMPRESS[codec](bytes(100 << 20))
     inflater = inflater_for(data[:8])
     assert inflater is not None
-    inflater.give(data)
+    inflater.push(data)
     total = 0
-    while piece := inflater.take():
+    while piece := inflater.pull():
         assert len(piece) <= MAX_OUTPUT
         total += len(piece)
     inflater.finish()

@@ -51,7 +51,7 @@ def block(packets: list[bytes], *, released: bool = True, used: int | None = Non
 
 @given(packets=st.lists(st.binary(max_size=40), max_size=8))
 def test_packets_of_a_block(packets: list[bytes]) -> None:
-    found = ring([block(packets)]).take()
+    found = ring([block(packets)]).next_block()
     assert found is not None
     spans = zip(found.start.tolist(), found.captured.tolist(), strict=True)
     assert [found.buffer[start : start + size] for start, size in spans] == packets
@@ -62,13 +62,13 @@ def test_packets_of_a_block(packets: list[bytes]) -> None:
 def test_blocks_are_taken_in_turn_and_given_back() -> None:
     made = ring([block([b"a"]), block([b"b"]), block([], released=False)])
     for expected in (b"a", b"b"):
-        found = made.take()
+        found = made.next_block()
         assert found is not None
         assert found.buffer[found.start[0] : found.start[0] + 1] == expected
-    assert made.take() is None
+    assert made.next_block() is None
     # All were returned to the kernel, which has not filled them again.
     made._next = 0
-    assert made.take() is None
+    assert made.next_block() is None
 
 
 def test_a_block_whose_packets_end_early() -> None:
@@ -76,7 +76,7 @@ def test_a_block_whose_packets_end_early() -> None:
     raw = bytearray(block([b"a", b"b"]))
     raw[48:52] = struct.pack("=I", 10_000)
     with pytest.raises(ValueError, match="holds 1 of its 2 packets"):
-        ring([bytes(raw)]).take()
+        ring([bytes(raw)]).next_block()
 
 
 def test_a_backlog_counts_if_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def test_a_backlog_counts_if_it_is_large(monkeypatch: pytest.MonkeyPatch) -> Non
     assert little.backlog() == 0.0
     monkeypatch.setattr(module, "LITTLE_PACKETS", 2)
     assert little.backlog() == 0.5
-    little.take()
+    little.next_block()
     monkeypatch.setattr(module, "LITTLE_PACKETS", 1)
     assert little.backlog() == 0.25
 

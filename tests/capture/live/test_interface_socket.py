@@ -179,11 +179,11 @@ def test_packets_are_numbered_over_blocks(world: World) -> None:
     found = opened()
     ring = world.rings[0]
     ipv4 = (0x0800, ARPHRD_ETHER, 0)
-    ring.take.side_effect = [block(ipv4, ipv4), block(ipv4), None]
-    first, second = found.take(), found.take()
+    ring.next_block.side_effect = [block(ipv4, ipv4), block(ipv4), None]
+    first, second = found.read_frames(), found.read_frames()
     assert first is not None
     assert second is not None
-    assert found.take() is None
+    assert found.read_frames() is None
     assert [first.packets.number.tolist(), second.packets.number.tolist()] == [[1, 2], [3]]
     assert found.packets == 3
     assert first.packets.capture.tolist() == [2, 2]
@@ -195,8 +195,8 @@ def test_loopback_is_seen_once(world: World) -> None:
     found = opened()
     sent, received = (0x0800, ARPHRD_LOOPBACK, PACKET_OUTGOING), (0x0800, ARPHRD_LOOPBACK, 0)
     elsewhere = (0x0800, ARPHRD_ETHER, PACKET_OUTGOING)
-    world.rings[0].take.side_effect = [block(sent, received, elsewhere, sent, received)]
-    frames = found.take()
+    world.rings[0].next_block.side_effect = [block(sent, received, elsewhere, sent, received)]
+    frames = found.read_frames()
     assert frames is not None
     assert frames.packets.time_ns.tolist() == [1, 2, 4]
     assert found.packets == 3
@@ -205,8 +205,8 @@ def test_loopback_is_seen_once(world: World) -> None:
 def test_only_ip_is_decoded_without_link_headers(world: World) -> None:
     world.hardware = ARPHRD_NONE
     found = opened()
-    world.rings[0].take.side_effect = [block(*((kind, ARPHRD_NONE, 0) for kind in (0x0800, 0x86DD, 0x0806)))]
-    frames = found.take()
+    world.rings[0].next_block.side_effect = [block(*((kind, ARPHRD_NONE, 0) for kind in (0x0800, 0x86DD, 0x0806)))]
+    frames = found.read_frames()
     assert frames is not None
     assert frames.packets.link.tolist() == [LINK_RAW, LINK_RAW, IGNORED_LINK]
 

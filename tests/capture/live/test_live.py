@@ -89,10 +89,10 @@ class Flapping(FakeInterface):
 
     refusals: int | None = None
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         if self.error is not None:
             return None
-        found = super().take()
+        found = super().read_frames()
         if found is None:
             return None
         self.error = f"{self.name}: the capture ended by itself (gone)"

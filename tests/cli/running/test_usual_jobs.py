@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkasniff.cli.running import counted_captures as module
-from kafkasniff.cli.running.counted_captures import JOB_BYTES, MAX_USUAL_JOBS, usual_jobs
+from kafkasniff.cli.running import sources as module
+from kafkasniff.cli.running.sources import JOB_BYTES, MAX_USUAL_JOBS, usual_jobs
 
 
 def sparse(path: Path, size: int) -> str:
