@@ -10,8 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.event_problems import exchange_problem, stream_problem, verdict_problem
+from kafkasniff.engine.connection_stats import MessageOwner, OpenExchange, endpoint
 from kafkasniff.engine.followed import FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.memory_budget import MemoryBudget
@@ -154,7 +153,7 @@ class Emitter:
         elif isinstance(event, ProblemEvent):
             if connection.account is not None:
                 connection.account.problems += 1
-            self.emit_problem(stream_problem(connection, event, self._state.capture_of(event.packet)), out)
+            self.emit_problem(_stream_problem(connection, event, self._state.capture_of(event.packet)), out)
         elif isinstance(event, TokenEvent):
             self._emit_token(connection, event, out)
         elif isinstance(event, VerdictEvent):
@@ -300,7 +299,7 @@ class Emitter:
             )
         for problem in event.problems:
             capture = self._state.capture_of(event.packet)
-            self.emit_problem(exchange_problem(connection, exchange, event, problem, capture), out)
+            self.emit_problem(_exchange_problem(connection, exchange, event, problem, capture), out)
 
     def _held_request(self, exchange: HeldExchange) -> Message:
         """A request that has its line already, for the filter."""
@@ -350,7 +349,7 @@ class Emitter:
             or connection.forced
             or not state.known_brokers.isdisjoint(map(end_index, connection.endpoints))
         ):
-            self.emit_problem(verdict_problem(connection, event, state.capture_of(event.packet)), out)
+            self.emit_problem(_verdict_problem(connection, event, state.capture_of(event.packet)), out)
 
 
 def taken(out: list[Any]) -> list[Any]:
@@ -358,3 +357,50 @@ def taken(out: list[Any]) -> list[Any]:
     found = out[:]
     out.clear()
     return found
+
+
+def _stream_problem(connection: MessageOwner, event: ProblemEvent, capture: str | None) -> Problem:
+    """A problem of a stream."""
+    is_request = event.is_request
+    direction = None if is_request is None else "request" if is_request else "response"
+    return _problem(connection, event.kind, event.detail, event, capture, direction=direction, bytes=event.bytes)
+
+
+def _exchange_problem(
+    connection: MessageOwner, exchange: OpenExchange, event: ExchangeEvent, problem: Problem, capture: str | None
+) -> Problem:
+    """A problem of an exchange that is over."""
+    what = f"{exchange.api or 'request'} v{exchange.api_version} corr {exchange.correlation_id}"
+    detail = f"#{exchange.number} {what}: {problem.detail}"
+    number = exchange.number
+    return _problem(connection, problem.kind, detail, event, capture, direction="request", exchange=number)
+
+
+def _verdict_problem(connection: MessageOwner, event: VerdictEvent, capture: str | None) -> Problem:
+    """A connection that is expected to be Kafka is not."""
+    ends = " and ".join(str(endpoint(end)) for end in connection.endpoints)
+    what = " is not Kafka" if event.kind == "not-kafka" else ""
+    return _problem(connection, event.kind, f"the connection between {ends}{what}: {event.detail}", event, capture)
+
+
+def _problem(
+    connection: MessageOwner,
+    kind: Any,
+    detail: str,
+    event: ProblemEvent | ExchangeEvent | VerdictEvent,
+    capture: str | None,
+    **more: Any,
+) -> Problem:
+    """A problem at the packet of an event."""
+    return Problem(
+        kind,
+        detail,
+        connection=connection.number,
+        time_ns=None if event.time_ns == NO_TIME else event.time_ns,
+        capture=capture,
+        packet=event.packet & PACKET_NUMBER,
+        connection_id=connection.identify(),
+        client=connection.client,
+        broker=connection.broker,
+        **more,
+    )

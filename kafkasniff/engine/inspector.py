@@ -21,9 +21,8 @@ from kafkasniff.engine.emitting import Emitter
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.line_makers import MakeLines
-from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_windows import LineWindows
-from kafkasniff.engine.lines_ahead import LinesAhead
+from kafkasniff.engine.lines_ahead import LineOutput, LinesAhead
 from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
 from kafkasniff.engine.message_table import Output, Shown
 from kafkasniff.engine.pair_columns import PairColumns, PairFinder

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from kafkasniff.engine.emitting import Emitter, taken
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.line_output import LineOutput
 from kafkasniff.engine.line_runs import LineRun
-from kafkasniff.engine.lines_ahead import Window
+from kafkasniff.engine.lines_ahead import LineOutput, Window
 from kafkasniff.engine.memory_budget import MemoryBudget
 from kafkasniff.engine.message_table import LOSS, Shown
 from kafkasniff.engine.stream_feeding import StreamFeeder

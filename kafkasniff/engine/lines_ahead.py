@@ -1,4 +1,7 @@
-"""Lines made by other threads before they are needed, and the output of a part of the packets until then."""
+"""Lines made by other threads before they are needed, and the output of a part of the packets until then.
+
+`LineOutput` has all that writes the lines of an inspector.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,13 @@ import numpy as np
 
 from kafkasniff.engine.line_makers import FactsAhead, MakeLines
 from kafkasniff.engine.line_runs import LineRun, RunWriter
-from kafkasniff.engine.message_table import Collected
+from kafkasniff.engine.message_table import Collected, Messages
+from kafkasniff.engine.selected_messages import SelectsLines
+from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads
 
-__all__ = ["LinesAhead", "Window"]
+__all__ = ["LineOutput", "LinesAhead", "Window"]
 
 _T = TypeVar("_T")
 
@@ -222,3 +227,49 @@ def _still_so(run: LineRun, first: int, made: _Made, writer: RunWriter) -> Itera
         else:
             yield piece
         first = piece + 1
+
+
+class LineOutput:
+    """The writers of an inspector's lines.
+
+    - `make`: returns a line writer, given the ends of a connection and the name of a capture by their indices
+    - `capture`: the name of a capture by its index
+    - `selects`: decides which messages have lines; None: all of them
+    - `ahead`: threads that read packets ahead and write lines, if any
+    """
+
+    def __init__(
+        self,
+        make: MakeLines,
+        capture: Callable[[int], str | None],
+        selects: SelectsLines | None,
+        ahead: LinesAhead | None,
+    ) -> None:
+        self._make = make
+        self._capture = capture
+        self.selects = selects
+        self.ahead = ahead
+        self.writer: RunWriter | None = None
+        """Created with the first message: creating it takes longer than printing the first lines."""
+        self._runs = 0
+        self._gone: list[int] = []
+        """Freed indices of connections in step, which may be reused."""
+
+    def run_of(self, messages: Messages, detail: Detail) -> LineRun:
+        """Messages whose lines are written natively."""
+        ahead = self.ahead
+        if self.writer is None:
+            self.writer = RunWriter(self._make, self._capture)
+            if ahead is not None:
+                ahead.write_by(self.writer, self._make, self._capture)
+        self._runs += 1
+        if self._gone:
+            for writer in (self.writer, *(() if ahead is None else ahead.writers)):
+                writer.forget(self._runs, self._gone)
+            self._gone = []
+        return LineRun(messages, self.writer.lines, detail, self._runs, self.selects)
+
+    def forget(self, place: int) -> None:
+        """The index of a connection was freed (-1: it had none)."""
+        if place >= 0 and self.writer is not None:
+            self._gone.append(place)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kafkasniff.engine.followed import FollowedConnection
 from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.line_output import LineOutput
+from kafkasniff.engine.lines_ahead import LineOutput
 from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.message_table import LOSS, Collected, Keyed, Messages
 from kafkasniff.engine.stream_events import StreamEvents

@@ -1,4 +1,7 @@
-"""Fetch sessions that the kernel follows while requests do not change them (`kernel/sessions.zig`)."""
+"""Fetch sessions that the kernel follows while requests do not change them (`kernel/sessions.zig`).
+
+Of other requests it copies the lists of partitions (`kernel/chosen.zig`).
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,25 @@ from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Program
 from kafkasniff.native.calls import address_of
+from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import grown
 
-__all__ = ["CHANGE", "INSIDE", "PARTITION", "TOPIC", "KnownSession", "KnownSessions", "NativeSessions"]
+__all__ = [
+    "CHANGE",
+    "CHOSEN",
+    "INSIDE",
+    "PARTITION",
+    "TOPIC",
+    "ChosenFields",
+    "KnownSession",
+    "KnownSessions",
+    "NativeSessions",
+]
 
 INSIDE: Final = 1
 """Role of a struct, or of an array of structs, with other roles."""
+CHOSEN: Final = 2
+"""Role of a field that `ChosenFields` copies."""
 TOPIC: Final = 2
 """Role of a topic's name or id, before its partitions."""
 PARTITION: Final = 3
@@ -169,3 +185,21 @@ def _bits(partitions: Iterable[int]) -> bytes:
                 bits.extend(bytes((partition >> 3) + 1 - len(bits)))
             bits[partition >> 3] |= 1 << (partition & 7)
     return bytes(bits)
+
+
+class ChosenFields:
+    """Copies fields of bodies: those that have the role CHOSEN in `program`, at most `most` bytes."""
+
+    def __init__(self, kernel: Kernel, program: bytes, most: int) -> None:
+        self._function = kernel.chosen
+        self._program = Program(kernel, program)
+        self._output = ctypes.create_string_buffer(most)
+        self._arguments = ctypes.addressof(self._output), most
+
+    def of(self, address: int, size: int, start: int) -> bytes | None:
+        """The copy for the body that begins at `start` of the `size` bytes at `address`.
+
+        Returns None if the body is invalid or the copy too large.
+        """
+        used: int = self._function(self._program.address, address, size, start, *self._arguments)
+        return None if used < 0 else self._output.raw[:used]

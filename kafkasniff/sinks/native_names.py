@@ -19,8 +19,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
 from kafkasniff.native.names import MessageSession
 from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.sinks.session_follower import SessionFollower, SessionText, session_json
-from kafkasniff.sinks.session_steps import SessionSteps
+from kafkasniff.sinks.session_follower import SessionFollower, SessionSteps, SessionText, session_json
 
 __all__ = ["AddedNames", "NamesAhead"]
 

@@ -12,11 +12,13 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hatch_build import PLATFORMS, ROOT, this_platform
 
 __all__ = ["Room", "compiled", "rounds"]
+
+REPORT_SECONDS: Final = 30
 
 
 @functools.cache
@@ -42,14 +44,25 @@ def compiled() -> ctypes.CDLL:
 
 
 def rounds(options: argparse.Namespace, run: Any) -> Iterator[None]:
-    """Prepares the rounds of a run until it has had its executions or seconds, and prints what they took."""
+    """Prepares the rounds of a run until it has had its executions or seconds.
+
+    Prints the executions so far after the first round, then at intervals of `REPORT_SECONDS`, and at the end.
+    """
     run.random = options.seed * 2 + 1
     done, begin, cpu = 0, time.monotonic(), time.process_time()
+    due = begin
+
+    def report() -> None:
+        print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU", flush=True)
+
     while done < options.executions and (not options.seconds or time.monotonic() - begin < options.seconds):
         run.executions = min(options.every, options.executions - done)
-        done += run.executions
         yield
-    print(f"{done:,} executions, {time.process_time() - cpu:,.0f} s of CPU")
+        done += run.executions
+        if done < options.executions and time.monotonic() >= due:
+            report()
+            due = time.monotonic() + REPORT_SECONDS
+    report()
 
 
 class Room:

@@ -33,8 +33,7 @@ from kafkasniff.native.text_lines import TABLE
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_trees import NativeTrees
-from kafkasniff.sinks.session_follower import session_json, topics_of
-from kafkasniff.sinks.session_steps import known_session
+from kafkasniff.sinks.session_follower import known_session, session_json, topics_of
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.printable import PLAIN
 from tests.conftest import shipped_captures

@@ -15,12 +15,11 @@ from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel, names, sessions
-from kafkasniff.native.chosen import CHOSEN, INSIDE, ChosenFields
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.names import FIRST_PLACES, LineNames, MessageSession, NativeNames
-from kafkasniff.native.sessions import KnownSession, KnownSessions
+from kafkasniff.native.sessions import CHOSEN, INSIDE, ChosenFields, KnownSession, KnownSessions
 from kafkasniff.native.trees import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
-from kafkasniff.sinks.session_steps import known_session
+from kafkasniff.sinks.session_follower import known_session
 from kafkasniff.text.printable import shown_characters
 from tests.craft.from_layout import encoded
 from tests.craft.kafka_bytes import int32, unsigned_varint
