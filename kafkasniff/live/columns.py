@@ -144,13 +144,8 @@ def _connection(row: Any) -> Breadcrumb | None:
 
 
 def _finding(row: FindingRow) -> Breadcrumb:
-    if row.severity == PROBLEM:
-        about = row.title, row.meaning, *filter(None, (row.advice,))
-    else:
-        about = row.title, row.meaning, f"Try: {row.advice}"
-    return Breadcrumb(
-        "problem" if row.severity == PROBLEM else "finding", frozenset(row.connections), row.detector, about
-    )
+    kind = "problem" if row.severity == PROBLEM else "finding"
+    return Breadcrumb(kind, frozenset(row.connections), row.detector, (row.title, *row.paragraphs))
 
 
 def sorted_rows(table: TableOf, snapshot: Snapshot, sort: int, *, reverse: bool) -> list[Any]:

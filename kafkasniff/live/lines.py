@@ -162,8 +162,7 @@ def chosen_lines(findings: Findings, row: FindingRow | None, width: int) -> list
     lines = [line for remark in findings.remarks for line in _wrapped(remark, width, "yellow")]
     if row is not None:
         lines += _wrapped(row.title, width, _STYLES.get(row.severity, "bold"))
-        lines += _wrapped(row.meaning, width)
-        lines += _wrapped(f"Try: {row.advice}", width)
+        lines += [line for text in row.paragraphs for line in _wrapped(text, width)]
         lines += _wrapped(f"{row.detector}, {row.count:,}×", width, "dim")
     return lines
 

@@ -193,6 +193,12 @@ class FindingRow(msgspec.Struct, frozen=True):
     connections: tuple[int, ...] = ()
     """Some that show it."""
 
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """What it means and what to do; for a problem, further details."""
+        rest = self.advice if self.severity == PROBLEM else f"Try: {self.advice}"
+        return tuple(filter(None, (self.meaning, rest)))
+
 
 class Findings(msgspec.Struct, frozen=True):
     """The findings of detectors so far."""

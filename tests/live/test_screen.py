@@ -298,6 +298,13 @@ def test_what_is_opened_is_counted_from_its_exchanges() -> None:
     assert (len(whole.exchanges), whole.all.trend) == (len(CLUSTER.exchanges), CLUSTER.brokers[0].trend)
 
 
+def test_a_problem_has_details_and_no_advice() -> None:
+    text = drawn(CLUSTER, after(["9", "end"]), 80, 24)
+    assert "tcp-gap: bytes are missing" in text
+    assert "Try:" not in text
+    assert "all › problem tcp-gap" in drawn(CLUSTER, after(["9", "end", "enter"]), 80, 24)
+
+
 def test_sparklines() -> None:
     assert sparkline([9, 0, 1, 4, 8], 4) == "▁▂▅█"
     assert sparkline([0, 0], 4) == "▁▁"
