@@ -12,7 +12,6 @@ import pyarrow as pa
 from kafkasniff.capture.timeline.locations import FileSelection
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import parse_moment
-from kafkasniff.native.caller import NOTES
 
 __all__ = ["NOTES", "PACKETS", "PIPELINE", "SourceOptions", "ddl"]
 
