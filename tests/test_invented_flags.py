@@ -16,7 +16,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.memory_budget import message_bytes
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.entities import mentions
-from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, likely_bytes
+from kafkasniff.kafka.apis.weight import BODY_RATIO, RECORD_BYTES, body_bytes, likely_bytes
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
@@ -171,7 +171,8 @@ def test_weight_of_a_message_inside() -> None:
     many = batch_of([Record(number, 0, None, b"") for number in range(MANY)], GZIP)
     for key, field in ((58, "request_data"), (KEY, "forwarded")):
         data = request_bytes(key, 0, 1, **{field: request_bytes(KEY, 0, 2, first=many)[4:]})[4:]
-        assert likely_bytes(key, "request", len(data), decode_request(data, 0, len(data)).body) >= MANY * RECORD_BYTES
+        found = likely_bytes(key, "request", len(data), decode_request(data, 0, len(data)).body)
+        assert found >= BODY_RATIO * len(data) + MANY * RECORD_BYTES
 
 
 # -- views of a live run -----------------------------------------------------------------------------------------------

@@ -198,6 +198,15 @@ def test_connects_that_nobody_answers_take_little() -> None:
     assert feeder.buffered < 400 * 600, "the kernel's memory grows in steps"
 
 
+def test_a_loaded_state_counts_as_before() -> None:
+    feeder, resumed = Feeder(), Feeder()
+    feeder.feed([*opened(1), *requests(1), *idle(2)])
+    state = resumed.inspector.state
+    state.followed, state.clocks = feeder.inspector.followed, feeder.inspector._feeder.clocks
+    resumed.inspector.begin_following()
+    assert resumed.inspector._memory._kept == feeder.inspector._memory._kept > 2 * FOLLOWED_BYTES
+
+
 # -- what is dropped first --------------------------------------------------------------------------------------------
 
 

@@ -135,6 +135,12 @@ def test_records_that_cannot_be_decompressed() -> None:
     assert [len(one["records"]) for one in out["batches"]] == [0, 3, 0]
 
 
+def test_bytes_after_compressed_records() -> None:
+    out, where = decode(batch(batch_of(SIMPLE, GZIP)[61:] + b"more", 3, attributes=GZIP))
+    assert kinds(where) == ["decompression-trailing"]
+    assert len(out["batches"][0]["records"]) == 3
+
+
 @pytest.mark.parametrize(
     ("place", "wrong", "kind"),
     [
