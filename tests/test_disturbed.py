@@ -42,7 +42,7 @@ def few(start: int) -> list[str]:
 
 def of_all_kinds(kinds: Collection[str], sources: Sequence[str] = WHOLE[1:]) -> list[tuple[str, str]]:
     """The crafted sample with changes of every other kind, and captures with changes in turn."""
-    return [*((CRAFTED, kind) for kind in one_in(2, [*kinds])), *some_pairs(sources, kinds, 8, 2 * len(sources))]
+    return [*((CRAFTED, kind) for kind in one_in(3, [*kinds])), *some_pairs(sources, kinds, 5, len(sources))]
 
 
 MISSING = object()

@@ -213,7 +213,7 @@ def lost_in_turn(name: str) -> list[int]:
     return places[len(name) % step :: step]
 
 
-@pytest.mark.parametrize("name", one_in(6, WHOLE))
+@pytest.mark.parametrize("name", one_in(12, WHOLE))
 def test_a_lost_segment_of_a_real_capture(name: str) -> None:
     for lost in lost_in_turn(name):
         check(packets_of(name), lost, original(name))

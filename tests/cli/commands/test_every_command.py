@@ -42,7 +42,7 @@ def run(name: str, *arguments: object, **options: Any) -> Result:
     return kafkasniff(*COMMANDS[name], *arguments, **options)
 
 
-@pytest.mark.parametrize("name", one_in(2, list(COMMANDS)))
+@pytest.mark.parametrize("name", one_in(4, list(COMMANDS)))
 def test_standard_input(name: str, capture: Path) -> None:
     found, expected = run(name, "-q", "-", stdin=capture.read_bytes()), run(name, "-q", capture)
     assert (found.code, found.err) == (expected.code, "")
@@ -81,7 +81,7 @@ def test_colours_and_encodings(name: str, capture: Path) -> None:
     assert run(name, capture, encoding="ascii").out.isascii()
 
 
-@pytest.mark.parametrize("name", one_in(2, list(COMMANDS), 1))
+@pytest.mark.parametrize("name", one_in(3, list(COMMANDS), 1))
 def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None:
     """Everything read counts. The exit code for findings takes precedence."""
     path, whole = tmp_path / "cut.pcap", capture.read_bytes()
@@ -130,7 +130,7 @@ def test_rotated_files_are_one_timeline(capture: Path, tmp_path: Path) -> None:
     assert together == alone
 
 
-@pytest.mark.parametrize("name", one_in(2, OTHERS, 1))
+@pytest.mark.parametrize("name", one_in(4, OTHERS, 2))
 def test_names_of_addresses(name: str, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"
     hosts.write_text("127.0.0.1 the-machine\n")
@@ -151,7 +151,9 @@ def test_racks_of_clients_and_brokers_without_their_own(tmp_path: Path) -> None:
     assert {(row["client_rack"], row["broker_rack"], row["cross_zone"]) for row in named} == {("eu-1b", "eu-1a", True)}
 
 
-@pytest.mark.parametrize("command", [("audit", "--target", "4.0"), ("analyze", "record-sizes"), ("security",)])
+@pytest.mark.parametrize(
+    "command", one_in(3, [("audit", "--target", "4.0"), ("analyze", "record-sizes"), ("security",)], 2)
+)
 def test_filters_on_topics_and_records(command: tuple[str, ...]) -> None:
     """Topics are only named by ids in requests of these versions, and records are read for the filter alone."""
     for expression in ('topic == "secured" and api == "Produce"', 'record.value contains "SCRAM"'):
@@ -208,7 +210,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", interleaved(talks))
 
 
-@pytest.mark.parametrize("name", one_in(2, OTHERS))
+@pytest.mark.parametrize("name", one_in(3, OTHERS))
 def test_names_from_the_wire_cannot_control_a_terminal(name: str, evil: Path, tmp_path: Path) -> None:
     """`tests/test_hostile_strings.py` has the lines of `decode`."""
     sources = (write_pcap(tmp_path / "x.pcap", packets("x")), evil) if name == "diff" else (evil,)
@@ -224,7 +226,7 @@ def test_names_from_the_wire_cannot_control_a_terminal(name: str, evil: Path, tm
         assert all(json.dumps(text, ensure_ascii=False) in shown for text in EVIL.values())
 
 
-@pytest.mark.parametrize(("name", "signum"), [("stats", 2), ("check", 15), ("report", 2)])
+@pytest.mark.parametrize(("name", "signum"), one_in(3, [("stats", 2), ("check", 15), ("report", 2)], 1))
 def test_an_interrupt_shows_what_was_read(
     name: str, signum: int, capture: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

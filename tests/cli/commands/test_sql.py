@@ -47,6 +47,7 @@ def test_every_table_of_a_capture_is_that_of_its_export(export: Path) -> None:
         assert rows[0] or table == "problems"
 
 
+@pytest.mark.extended
 def test_jobs_change_nothing() -> None:
     query = 'SELECT topic, "offset", uncompressed_bytes FROM partitions ORDER BY ALL'
     one, two = (kafkasniff("sql", query, CODECS, "--jobs", jobs, "-q") for jobs in (1, 2))

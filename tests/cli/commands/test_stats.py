@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from tests.choice import one_in
 from tests.cli.console import kafkasniff
-from tests.conftest import ROOT
 from tests.craft.write import write_pcap
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 
@@ -32,19 +30,6 @@ def test_a_capture_and_its_export_agree(capture: Path, tmp_path: Path) -> None:
     assert one.pop("sources") == [str(capture)]
     assert other.pop("sources") == [str(folder)]
     assert one == other
-
-
-@pytest.mark.parametrize("options", one_in(2, [["--api", "Fetch,Metadata"], ["--topic", "events"]], 1))
-def test_filters_match_an_export_with_the_same_filters(options: list[str], tmp_path: Path) -> None:
-    path = ROOT / "captures" / "java-group-consumer.pcap"
-    assert kafkasniff("export", path, "-o", tmp_path / "out", *options).code == Exit.OK
-    one, other = answered(path, *options), answered(tmp_path / "out")
-    for found in (one, other):
-        del found["sources"]
-        for each in found["security"]["identities"]:
-            del each["examples"]
-    assert one == other
-    assert 0 < one["exchanges"]["exchanges"] < answered(path)["exchanges"]["exchanges"]
 
 
 def test_a_key_log(tmp_path: Path) -> None:

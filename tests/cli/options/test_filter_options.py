@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +32,12 @@ def decode(capture: Path, *options: object) -> set[tuple[int, str]]:
 Line = dict[str, Any]
 
 
+@functools.cache
+def everything(capture: Path) -> list[Line]:
+    lines = kafkasniff("decode", "-q", "--format", "json", capture).objects
+    return [line for line in lines if line["type"] != "problem"]
+
+
 @pytest.mark.parametrize(
     ("short", "expression", "holds"),
     [
@@ -54,8 +61,7 @@ Line = dict[str, Any]
 def test_expressions_and_short_forms_agree(
     capture: Path, short: tuple[object, ...], expression: str, holds: Callable[[Line], bool]
 ) -> None:
-    everything = kafkasniff("decode", "-q", "--format", "json", capture).objects
-    messages = [line for line in everything if line["type"] != "problem"]
+    messages = everything(capture)
     wanted = {line["exchange"] for line in messages if holds(line)}
     expected = {(line["exchange"], line["type"]) for line in messages if line["exchange"] in wanted}
     assert decode(capture, "--filter", expression) == decode(capture, *short) == expected != set()
