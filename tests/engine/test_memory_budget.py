@@ -204,7 +204,10 @@ def test_a_loaded_state_counts_as_before() -> None:
     state = resumed.inspector.state
     state.followed, state.clocks = feeder.inspector.followed, feeder.inspector._feeder.clocks
     resumed.inspector.begin_following()
-    assert resumed.inspector._memory._kept == feeder.inspector._memory._kept > 2 * FOLLOWED_BYTES
+    found, expected = ((one._followed, one._kept) for one in (resumed.inspector._memory, feeder.inspector._memory))
+    assert found == expected
+    assert expected[0] == 2
+    assert expected[1] > 0
 
 
 # -- what is dropped first --------------------------------------------------------------------------------------------
