@@ -29,6 +29,9 @@ more topics, listeners or addresses."""
 BEFORE: Final = -(2**63)
 """Time of facts without a time: before everything."""
 
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
+"""Addresses of the host `localhost` (RFC 6761)."""
+
 Place = tuple[str, int]
 """Address or host, and port."""
 
@@ -134,9 +137,6 @@ FACT_BYTES: Final = 400
 """Bytes of memory of a name, an address or a client's software, including when it was reported."""
 MAX_PAIRS: Final = 1024
 """Software names with version that are shared between connections."""
-
-LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
-"""Addresses of the host `localhost` (RFC 6761)."""
 
 
 class Broker(msgspec.Struct, frozen=True, gc=False):

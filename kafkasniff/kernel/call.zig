@@ -43,7 +43,7 @@ pub const Records = enum(u2) {
 pub const HeaderKind = enum(u8) {
     /// Python has to decode it.
     other = 0,
-    /// It holds a trace id, which is decoded here for JSON: the forms of `trace_ids.py`, in the same order.
+    /// It holds a trace id, which is decoded here for JSON: the forms of `record_facts.py`, in the same order.
     w3c = 1,
     b3 = 2,
     b3_id = 3,

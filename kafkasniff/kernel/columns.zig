@@ -1,6 +1,6 @@
 //! The records of many batches as columns in Arrow's layout, in memory of the caller.
 //!
-//! The specification is `kafka/records/record_list.py` and `message_set.py`. Each batch is first measured, which decodes all of
+//! The specification is `kafka/records/record_list.py` and `batches.py`. Each batch is first measured, which decodes all of
 //! it and writes nothing. Then the batches are written to columns of the measured size. A batch with any error is `odd`
 //! as a whole: Python decodes it and reports the problem. The bytes must not change between the two calls.
 

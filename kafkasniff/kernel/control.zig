@@ -1,6 +1,6 @@
 //! The content of control records: transaction markers, and those of KRaft's quorum.
 //!
-//! The specification is `kafka/records/control_records.py`, which also gives the name and the layout of each type
+//! The specification is `kafka/records/record_list.py`, which also gives the name and the layout of each type
 //! (`calls.Control`).
 
 const calls = @import("call.zig");

@@ -1,4 +1,4 @@
-//! The problems of a body in its line: what the walk noted, in the words of `kafka/schema/body_problems.py`.
+//! The problems of a body in its line: what the walk noted, in the words of `kafka/schema/walker.py`.
 
 const notes_of = @import("walk_notes.zig");
 const std = @import("std");

@@ -1,6 +1,6 @@
 //! Message sets: the formats before record batches, magic 0 and 1 (`org.apache.kafka.common.record.LegacyRecord`).
 //!
-//! The specification is `kafka/records/message_set.py`: its problems are `Odd` here. So are nested wrappers, which no current
+//! The specification is `kafka/records/batches.py`: its problems are `Odd` here. So are nested wrappers, which no current
 //! writer makes.
 
 const std = @import("std");

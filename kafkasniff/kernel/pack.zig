@@ -1,4 +1,4 @@
-//! MessagePack into a buffer of the caller, from which `native/dicts.py` builds the same dicts as Python's decoders.
+//! MessagePack into a buffer of the caller, from which `kafka/schema/packed.py` builds the same dicts as Python's decoders.
 //!
 //! Values that only Python can build are extensions, with little-endian numbers. A map or list whose size is known only
 //! at its end gets a head of fixed size, which is overwritten then.

@@ -1,6 +1,6 @@
 //! Facts found inside records and shown beside them: schema ids before keys and values, trace ids in headers.
 //!
-//! The specification is `kafka/embedded/schema_registry.py` and `trace_ids.py`.
+//! The specification is `kafka/record_facts.py`.
 
 const Error = @import("reader.zig").Error;
 const HeaderKind = @import("call.zig").HeaderKind;
@@ -22,7 +22,7 @@ pub const Framing = struct {
     /// Control batches: the value of the first record, or else of the last one, does not begin with a framing.
     is_other: bool = false,
 
-    /// As `schema_registry.MAX_SCHEMAS`, `_PREFIX` and `MAX_ID`.
+    /// As `record_facts.MAX_SCHEMAS`, `_PREFIX` and `MAX_ID`.
     const MAX_SCHEMAS = 4;
     const PREFIX = 5;
     const MAX_ID = 0xFF_FFFF;
@@ -108,7 +108,7 @@ pub const TraceId = struct {
 
 /// The distinct trace ids of a record.
 pub const Traces = struct {
-    /// As `trace_ids.MAX_TRACE_IDS` and `MAX_VALUE`.
+    /// As `record_facts.MAX_TRACE_IDS` and `MAX_VALUE`.
     const MAX_IDS = 8;
     const MAX_VALUE = 1024;
 

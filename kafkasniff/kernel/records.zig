@@ -1,7 +1,7 @@
 //! `records` fields, and their batches of magic 2 (`org.apache.kafka.common.record.DefaultRecordBatch` and
 //! `DefaultRecord`).
 //!
-//! The specification is `kafka/records/record_sets.py`, `record_batch.py` and `record_list.py`: their problems are `Odd` here. In
+//! The specification is `kafka/records/record_sets.py`, `batches.py` and `record_list.py`: their problems are `Odd` here. In
 //! final output (JSON), so are records that interpreters may add something to.
 
 const std = @import("std");

@@ -1,7 +1,7 @@
 //! Messages without secrets and payload, and the packets of a written capture that get their bytes.
 //!
-//! The specification of what may be shown is `redact/message.py` and `redact/records.py`. A message with anything unusual
-//! is left to them: what is done here needs no judgement.
+//! The specification of what may be shown is `redact/message.py`. A message with anything unusual is left to it: what is
+//! done here needs no judgement.
 
 const calls = @import("call.zig");
 const crc32c = @import("checksum.zig").crc32c;

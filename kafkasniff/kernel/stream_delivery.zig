@@ -27,7 +27,7 @@ const Packet = types.Packet;
 
 pub const ACK = 16;
 const SYN = 2;
-/// Bytes of a stream that are remembered for packets that are captured again (`redact/places.py`).
+/// Bytes of a stream that are remembered for packets that are captured again (`redact/stream_reading.py`).
 const REPEATED = 128 << 10;
 const GRACE_PACKETS = 32;
 const GRACE_NS = 1_000_000_000;

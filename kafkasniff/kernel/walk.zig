@@ -24,13 +24,13 @@ const Place = notes_of.Place;
 const Problem = notes_of.Problem;
 const signed = notes_of.signed;
 
-/// As `wire.MAX_ELEMENTS`, `wire.ZERO_SIZE_SLACK` and `wire.MAX_UNKNOWN_TAGS`.
+/// As `context.MAX_ELEMENTS`, `context.ZERO_SIZE_SLACK` and `context.MAX_UNKNOWN_TAGS`.
 const MAX_ELEMENTS = 4_000_000;
 const ZERO_SIZE_SLACK = 64;
 const MAX_UNKNOWN_TAGS = 100_000;
 /// Bytes of an unsigned varint (`Reader.varint`).
 const MAX_VARINT = 5;
-/// As `operations.NOT_ASKED_FOR`.
+/// As `interpreters.NOT_ASKED_FOR`.
 const NO_SET = -0x8000_0000;
 
 /// A walk whose output is `Out`: `json.Json`, `pack.Pack`, `tree.Tree`, `silent.Silent` or `redact.Blank`.

@@ -12,7 +12,7 @@ const Op = programs.Op;
 /// `Ended`: a noted problem ended the walk; the output up to it is kept.
 pub const Failure = Error || error{Ended};
 
-/// The problems that are noted. `kafka/schema/body_problems.py` has their numbers, kinds and texts.
+/// The problems that are noted. `kafka/schema/walker.py` has their numbers, kinds and texts.
 pub const Problem = enum(u16) {
     cut_number = 1,
     cut_value = 2,
