@@ -18,6 +18,7 @@ from pathlib import Path
 from ..distribution import SetupError, python_with
 from ..programs import CONFLUENT
 from . import Fault, Stage
+from .clients import java, rdkafka
 
 CAPTURES = Path(__file__).resolve().parents[2]
 
@@ -103,6 +104,15 @@ def _fetch_pages(port: int, count: int) -> None:
                 time.sleep(0.1)
 
 
+def _kafka_at_http(stage: Stage) -> None:
+    port = stage.free_port()
+    _serve(stage, port)
+    _fetch_pages(port, 1)
+    with stage.recording(port):
+        for client in (rdkafka, java):
+            stage.run(client(stage, 4, f"127.0.0.1:{port}"))
+
+
 def _http(stage: Stage) -> None:
     port = stage.free_port()
     _serve(stage, port)
@@ -176,6 +186,11 @@ FAULTS = [
         "tls-without-keys.pcap",
         "clients and a broker that speak TLS; nothing holds the session secrets",
         _filtered("tls/tls13-kafkajs.pcapng", "tcp"),  # the format pcap has no room for the secrets in the pcapng
+    ),
+    Fault(
+        "kafka-at-http.pcap",
+        "Kafka's clients at a web server, which waits for the end of their first line until they give up",
+        _kafka_at_http,
     ),
     Fault("http-only.pcap", "a web server and its client: no Kafka on any port", _http),
     Fault(

@@ -29,6 +29,10 @@ CONNECTIONS: Final = TableReading(
         "end_time_ns",
         "captured",
         "broker_bytes",
+        "syn_seen",
+        "requests",
+        "responses",
+        "bytes_lost",
     ),
     optional=True,
 )
@@ -49,6 +53,10 @@ _KEYS: Final = (
     ("end_time_ns", pa.int64()),
     ("captured", pa.string()),
     ("broker_bytes", pa.int64()),
+    ("syn_seen", pa.bool_()),
+    ("requests", pa.int64()),
+    ("responses", pa.int64()),
+    ("bytes_lost", pa.int64()),
 )
 
 

@@ -108,13 +108,14 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
 
     def reads(self) -> Mapping[str, TableReading]:
         ends = ("client_ip", "broker_ip", "broker_port")
+        packets = ("opening", "syns", "client_data")
         own = ("api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "request_body", "response_body")
         return {
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(
                 (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
             ),
-            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", "opening", "syns"), optional=True),
+            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", *packets), optional=True),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -148,6 +149,11 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             opened = only(batch, in_any(batch, "opening", ["answered"]))
             self.parts["opened"].add({**_pair(opened), "count": _ones(opened), "last": column(opened, "time_ns")})
             batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
+            # Data follows an answer, though only the client's packets may have been captured.
+            sent = pc.fill_null(pc.greater(column(batch, "client_data"), 0), False)
+            some = only(batch, sent)
+            self.parts["reached"].add({**_pair(some), "count": _ones(some), "until": column(some, "end_time_ns")})
+            batch = only(batch, pc.invert(sent))
             self._failed.add(self, batch, {**_pair(batch), "opening": column(batch, "opening")})
             again = pc.and_(in_any(batch, "opening", ["unanswered"]), pc.greater(column(batch, "syns"), 1))
             batch = only(batch, again)

@@ -39,7 +39,7 @@ class UndecodedThresholds(Parameters, frozen=True, kw_only=True):
 class UndecodedTraffic(Detector[UndecodedThresholds]):
     """A low share of decoded traffic, with all reasons in one finding.
 
-    If only one direction was captured, the finding is always a note.
+    If only one direction was captured, it is reported however large the share is.
 
     Caveats: TLS without keys need not be Kafka; only connections that offer another application protocol (ALPN) are
     excluded. The share counts bytes, so a few large responses outweigh many small ones.

@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.connections_known import (
     connections_by_id,
     connections_shape,
 )
-from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import Finding, Severity
 from kafkasniff.analysis.detectors.problems_known import (
     PROBLEMS,
@@ -47,6 +47,7 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.apis.releases import dropped_in
 from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS
+from kafkasniff.kafka.messages.plausibility import NAMED
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 from kafkasniff.tls.descriptions import NO_ANSWER, is_about_tls
@@ -59,6 +60,8 @@ SASL_MISSING: Final = "sasl-missing"
 """A rejected connection without SASL to a listener on which others authenticate."""
 CLOSED_EARLY: Final = "closed-early"
 """A rejected connection to a listener that speaks Kafka with others; the cause is unknown."""
+NOT_KAFKA: Final = "answer-not-kafka"
+"""Something answers on the connection, but nothing in Kafka, and no other client gets an answer in Kafka there."""
 UNANSWERED: Final = "tls-unanswered"
 TOO_LARGE: Final = "request-too-large"
 """A connection that the broker closed at a request that is larger than all that it answered."""
@@ -75,7 +78,7 @@ _LISTENERS: Final = (
     "listener.security.protocol.map; check who else may use the port (probes, proxies, scanners)."
 )
 _KNOWN: Final[Mapping[str, tuple[Severity, str, str]]] = {
-    "answer-not-kafka": (
+    NOT_KAFKA: (
         "error",
         "The client speaks Kafka, but something else answers: another service on the port, a proxy, or a listener "
         "that expects TLS.",
@@ -139,7 +142,8 @@ _RECEIVING: Final = "while it received a request of"
 """The wording of kafka.opening for requests of more than 1 MiB, 512 KiB before authentication."""
 _CAUSES: Final = re.compile(r"(, before any authentication)?: probably .*$")
 """The judgement of kafka.opening on a single connection; other connections may refute it."""
-_KINDS: Final = ("answer-not-kafka", "not-kafka", "tls-not-decrypted", REJECTED)
+_NO_FRAME: Final = "frame-size"
+_KINDS: Final = (NOT_KAFKA, "not-kafka", "tls-not-decrypted", REJECTED, _NO_FRAME)
 
 
 class WrongProtocolThresholds(Parameters, frozen=True, kw_only=True):
@@ -157,6 +161,8 @@ class _Listeners(msgspec.Struct):
     """Endpoints that answered Kafka, with the SASL mechanisms on these connections; None: without SASL."""
     tls: set[str]
     """Endpoints that answered a ClientHello."""
+    responded: set[str]
+    """Endpoints with a response in Kafka."""
 
 
 class WrongProtocol(Detector[WrongProtocolThresholds]):
@@ -264,7 +270,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             address = connection["broker"].rpartition(":")[0] if turned else connection["client_ip"]
             found.setdefault((connection["client_id"], address, broker, kind), []).append(problem)
         return [
-            self._finding(dict(zip(("client_id", "client_ip", "broker", "kind"), key, strict=True)), rows)
+            self._finding(dict(zip(("client_id", "client_ip", "broker", "kind"), key, strict=True)), rows, listeners)
             for key, rows in found.items()
             if len(rows) >= self.thresholds.at_least
         ]
@@ -350,7 +356,11 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
                     found.add(link.connection_id)
         return found
 
-    def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
+    def effects(self, finding: Finding) -> Iterator[Effect]:
+        if finding.subject["kind"] == NOT_KAFKA and not finding.values["speaks_kafka"]:
+            yield "late-answers", {"broker": finding.subject["broker"], "trouble": "silent"}
+
+    def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]], listeners: _Listeners) -> Finding:
         severity, meaning, advice = _KNOWN[row["kind"]]
         cause = cause_of(rows[0])
         if row["kind"] == CLOSED_EARLY:
@@ -361,6 +371,8 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             cause = f"{_CAUSES.sub('', cause)}, where other clients authenticate with SASL first"
         elif row["kind"] == UNANSWERED:
             cause = "the client begins with TLS, and the connection is closed without an answer"
+        elif rows[0]["kind"] == _NO_FRAME:
+            cause = "what answers a Kafka client does not speak Kafka (wrong host or port?)"
         elif _TLS_ANSWER in cause:
             meaning = "The listener expects TLS, and the client does not use it."
         who = client(row) if row["client_id"] is not None else word(row["client_ip"])
@@ -373,12 +385,12 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
             count=len(rows),
             **problem_times(rows),
             evidence=problem_evidence(rows),
-            values={"connections": len(rows)},
+            values={"connections": len(rows), "speaks_kafka": row["broker"] in listeners.responded},
         )
 
 
 def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any]]) -> _Listeners:
-    found = _Listeners({}, {}, set())
+    found = _Listeners({}, {}, set(), {one["broker"] for one in known.values() if one["responses"]})
     refused = {one["connection_id"] for one in problems if one["kind"] == REJECTED}
     for one in known.values():
         if one["verdict"] != "kafka":
@@ -406,6 +418,13 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
         if not silent or NO_ANSWER not in problem["detail"]:
             return None  # no known problem, or reported by tls-failures
         return CLOSED_EARLY if broker in listeners.tls else UNANSWERED
+    if kind == _NO_FRAME:
+        # Many services answer as soon as the client gives up: for them, its request had no end (of a line).
+        whole = connection["syn_seen"] and connection["captured"] == "both" and not connection["bytes_lost"]
+        other = connection["requests"] and connection["broker_bytes"] and broker not in listeners.responded
+        return NOT_KAFKA if whole and other else None
+    if kind == "not-kafka" and connection["captured"] == "broker" and NAMED not in problem["detail"]:
+        return None  # responses whose requests were not captured, which no version explains
     if kind == "not-kafka" and problem["ends"] is not None:
         # Rows of captures have all such connections; exports only those at an endpoint that spoke Kafka.
         ends = (broker, connection["client"])

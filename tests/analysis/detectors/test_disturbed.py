@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from kafkasniff.analysis.detectors import run
 from tests.conftest import ROOT
-from tests.craft.packet import Packet
+from tests.craft.packet import ACK, SYN, Packet
 from tests.craft.read import read_packets
 from tests.craft.write import write_pcap
 
@@ -30,6 +31,23 @@ def snapped(packets: Sequence[Packet]) -> list[Packet]:
     return [one.but(payload=one.payload[:40], cut=one.cut + len(one.payload[40:])) for one in packets]
 
 
+def brokers(packets: Sequence[Packet]) -> set[int]:
+    """Ports to which connections were opened."""
+    return {one.dport for one in packets if one.flags & SYN and not one.flags & ACK}
+
+
+def requests(packets: Sequence[Packet]) -> list[Packet]:
+    """A mirror port with one direction …"""
+    ports = brokers(packets)
+    return [one for one in packets if one.dport in ports]
+
+
+def responses(packets: Sequence[Packet]) -> list[Packet]:
+    """… and with the other."""
+    ports = brokers(packets)
+    return [one for one in packets if one.sport in ports]
+
+
 def from_the_middle(packets: Sequence[Packet]) -> Sequence[Packet]:
     """The capture begins later."""
     return packets[len(packets) * 2 // 9 :]
@@ -44,8 +62,10 @@ def test_connections_on_which_nothing_was_seen_may_be_idle(tmp_path: Path) -> No
     ("name", "disturb", "detector"),
     [
         ("java-2.4.pcap", thinned, "offsets-out-of-range"),
+        ("java-0.9.pcap", responses, "wrong-protocol"),
         ("java-connect.pcap", snapped, "metadata-storms"),
         ("java-streams-classic.pcap", thinned, "late-answers"),
+        ("kraft-quorum.pcap", requests, "unreached-listeners"),
         ("librdkafka-sasl.pcap", snapped, "unanswered-requests"),
     ],
 )
@@ -76,3 +96,32 @@ def test_batches_that_are_cut_off_may_have_been_sent_again(tmp_path: Path) -> No
     (one,) = run([path], only=["oversized-messages"]).findings
     assert (one.severity, one.values["unknown"]) == ("warning", one.count)
     assert "largest" not in one.title
+
+
+HEALTHY = (
+    *("aiokafka-codecs", "aiokafka-group", "franz-go", "java-4.4-streams-group", "java-4.4-transactions"),
+    *("java-codecs", "java-connect", "java-group-classic", "java-group-consumer", "java-group-share"),
+    *("java-streams-group", "java-transactions", "kafkajs", "kraft-4.0", "kraft-quorum"),
+)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", HEALTHY)
+def test_disturbances_add_no_trouble(name: str, tmp_path: Path) -> None:
+    """One direction, a snap length, a hundredth of the packets lost, a part: at most less that can be decoded."""
+    random = Random(name)
+    some = Random(name).randrange(2, 8)
+
+    def lossy(packets: Sequence[Packet]) -> list[Packet]:
+        return [one for one in packets if random.random() >= 0.01]
+
+    def part(packets: Sequence[Packet]) -> Sequence[Packet]:
+        middle = len(packets) * some // 9
+        return packets[middle:] if some % 2 else packets[:middle]
+
+    path = ROOT / "captures" / f"{name}.pcap"
+    usual = {one.detector for one in run([str(path)]).findings if one.severity != "note"} | {"undecoded-traffic"}
+    for disturb in (requests, responses, snapped, lossy, part):
+        found = run([disturbed(path.name, tmp_path / "a.pcap", disturb)]).findings
+        added = [one.title for one in found if one.severity != "note" and one.detector not in usual]
+        assert added == [], disturb.__name__
