@@ -28,6 +28,8 @@ _STARTS: Final = (
     (b"SSH-", "SSH"),
     (b"\x00\x00\x00\x08\x04\xd2", "PostgreSQL"),
     (b"AMQP", "AMQP"),
+    (b"<!DOCTYPE", "HTML"),
+    (b"-ERR ", "RESP, which Redis speaks"),
 )
 _TLS: Final = (0x14, 0x15, 0x16, 0x17)
 _ALERT: Final = 0x15
