@@ -1,8 +1,8 @@
 """What lakehouse tables have to do with a real runtime: run as a script, since that runtime needs a Spark of its own.
 
-    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE OTHER…
+    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE CAPTURE OTHER…
 
-The two captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
+The three captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
 compared by their files, and once by queries, each of which takes a second.
 """
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 ADDED = ("date", "run", "open")
 HIVE = {"spark.sql.catalogImplementation": "hive"}
 """Keeps tables in a database below the current folder."""
-TABLES = ("exchanges", "connections", "problems")
-DIRECT_TABLES = ("exchanges", "records")
-"""Each table costs some seconds of CPU time at each run."""
+TABLES = ("exchanges", "records", "connections", "problems")
 COMMAND_TABLES = ("exchanges", "transport")
 DATABASE = "spark_catalog.kafka"
 
@@ -147,31 +145,31 @@ class Checks:
         from kafkasniff.spark import pipeline
         from kafkasniff.spark.source import open_captures
 
-        self.export("others", self.others, tables=DIRECT_TABLES)
-        others = self.read("others", DIRECT_TABLES)
+        self.export("others", self.others)
+        others = self.read("others")
         found: dict[str, Any] = {"others": self.differences("others", others)}
-        with pipeline.decode(open_captures(self.spark, self.others), tables=DIRECT_TABLES) as tables:
+        with pipeline.decode(open_captures(self.spark, self.others), tables=TABLES) as tables:
             for run in (20261126, 20261127, 20261126):
                 tables.write_to(f"{DATABASE}.direct", run=run)
-            has = self.read("direct", DIRECT_TABLES)
+            has = self.read("direct")
             found["runs"] = runs(has)
             found["differences"] = {
                 table: [
                     lacking(others[table], [row for row in has[table] if row["run"] == run], without=("run", "open"))
                     for run in (20261126, 20261127)
                 ]
-                for table in DIRECT_TABLES
+                for table in TABLES
             }
             try:
                 tables.write_to(f"{DATABASE}.others", run=1)
             except UsageError as error:
                 found["refused"] = str(error)
-        found["exported"] = self.refused("direct", self.others, tables=DIRECT_TABLES)
+        found["exported"] = self.refused("direct", self.others)
         return found
 
     def rows_of_others(self) -> Any:
         self.spark.sql(f"CREATE TABLE {DATABASE}.theirs_records USING delta AS SELECT 1 AS one")
-        return self.refused("theirs", self.others, tables=("records",))
+        return [self.refused("theirs", self.others), self.refused("theirs", self.others, "nowhere")]
 
     def by_command(self) -> Any:
         """What the command says and makes in a session; the next session continues."""
@@ -211,7 +209,7 @@ def main(folder: str, jars: str, *captures: str) -> None:
     conf = {"spark.jars": jars, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
     spark = get_session("local[2]", **{**FAST, **SETTINGS, **HIVE, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
-    checks = Checks(spark, Path(folder), list(captures[:2]), list(captures[2:]))
+    checks = Checks(spark, Path(folder), list(captures[:3]), list(captures[3:]))
     every = (
         checks.several_runs,
         checks.killed,
