@@ -14,20 +14,6 @@ KafkasniffError
 
 import errno
 
-__all__ = [
-    "CaptureError",
-    "DefinitionError",
-    "KafkasniffError",
-    "MissingExtraError",
-    "MissingKernelError",
-    "MissingPartError",
-    "OutOfMemoryError",
-    "OutputError",
-    "UnreachableError",
-    "UsageError",
-    "is_out_of_memory",
-]
-
 
 class KafkasniffError(Exception):
     """Base of all exceptions that kafkasniff raises on purpose; `str()` of it is one line for a person."""

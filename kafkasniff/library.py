@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkasniff.packets import PacketBatch
     from kafkasniff.values.stage import ValueDecoder
 
-__all__ = ["ReadExchanges", "can_be_read_twice", "decode_request", "decode_response", "learn", "read"]
-
 _SHOWN: Final = DecodeOptions(show_secrets=True)
 
 Path = str | os.PathLike[str]

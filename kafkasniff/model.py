@@ -10,27 +10,6 @@ from typing import Any, Final, Literal, Self
 
 import msgspec
 
-__all__ = [
-    "NO_TIME",
-    "PACKET_NUMBER",
-    "PACKET_SHIFT",
-    "Body",
-    "Connection",
-    "Direction",
-    "Endpoint",
-    "ErrorCode",
-    "Exchange",
-    "Lines",
-    "Message",
-    "Problem",
-    "SaslToken",
-    "Status",
-    "StreamBytes",
-    "Summary",
-    "TlsHandshake",
-    "TlsTurns",
-]
-
 NO_TIME: Final = -(2**63)
 """`time_ns` of a packet without a time in its capture (pcapng simple packet blocks)."""
 PACKET_SHIFT: Final = 40

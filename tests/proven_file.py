@@ -7,8 +7,6 @@ from typing import NamedTuple
 
 from tests.golden import ROOT
 
-__all__ = ["PROVEN_FILE", "Part"]
-
 PROVEN_FILE = ROOT / "dissectors" / "proven.txt"
 
 _HEAD = """\

@@ -31,18 +31,6 @@ from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = [
-    "ALONE",
-    "Accumulator",
-    "Known",
-    "Parameters",
-    "Question",
-    "TableReaders",
-    "TableReading",
-    "sharing",
-    "united",
-]
-
 
 class Known(msgspec.Struct, frozen=True):
     """The clusters of brokers, which are identified by endpoint (`address:port`)."""

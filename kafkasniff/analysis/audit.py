@@ -22,8 +22,6 @@ from kafkasniff.analysis.questions.versions import ClientVersions, Offers, verdi
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE, api
 from kafkasniff.kafka.apis.releases import Spoken, first_release, releases, spoken_by
 
-__all__ = ["Audit", "AuditFinding", "AuditedClient", "BetweenBrokers", "Need", "NewVersions", "audit", "new_versions"]
-
 
 class NewVersions(msgspec.Struct, frozen=True):
     """Versions of an API that clients were not seen to use."""

@@ -9,8 +9,6 @@ from typing import Final
 
 from kafkasniff.kafka.apis.dissectors import HANDSHAKE, api, api_by_name
 
-__all__ = ["is_between_brokers", "is_broker", "is_for_controllers", "is_forwarded", "is_work"]
-
 # Client ids that brokers use: ReplicaFetcherManager (the thread's name up to 0.10.2), KafkaRaftManager,
 # TransactionMarkerChannelManager, AddPartitionsToTxnManager, PersisterStateManager, NetworkPartitionMetadataClient.
 _OWN_NAME: Final = re.compile(

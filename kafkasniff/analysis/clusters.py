@@ -21,8 +21,6 @@ from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.model import Direction, Endpoint
 
-__all__ = ["MAX_NAME", "Clusters", "ListedBroker"]
-
 MAX_NAME: Final = 256
 """Maximum number of characters of a host name or cluster id; DNS allows 253, Kafka's cluster ids have 22."""
 _MAX_NODE: Final = (1 << 31) - 1

@@ -14,35 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "BROKER",
-    "MEANINGS",
-    "TIME",
-    "broker_endpoint",
-    "column",
-    "datetimes",
-    "exploded",
-    "first_of_each",
-    "floor_divided",
-    "header_bytes",
-    "in_any",
-    "integers",
-    "is_follower",
-    "keys_of",
-    "looked_up",
-    "matching",
-    "named",
-    "only",
-    "order_columns",
-    "partition_errors",
-    "ratio",
-    "record_bytes",
-    "repeated",
-    "table_of",
-    "with_client",
-    "with_topics",
-]
-
 BROKER: Final = "_broker"
 """Column with `broker_endpoint`, if it was made before, for several readers."""
 TIME: Final = pa.timestamp("us", tz="UTC")

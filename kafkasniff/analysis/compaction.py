@@ -37,8 +37,6 @@ from kafkasniff.tables.rows.file_names import date_of
 from kafkasniff.tables.rows.sessions import Sessions
 from kafkasniff.tables.rows.staged import SORT_KEYS, UNDATED, day_of
 
-__all__ = ["ORDERS", "Compaction", "compact"]
-
 ORDERS: Final = {
     **SORT_KEYS,
     "records": ("api", "topic", "partition", "offset", "time", "connection_id", "exchange_id"),

@@ -10,8 +10,6 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.columns import TIME, broker_endpoint, column, datetimes, floor_divided, with_topics
 
-__all__ = ["BROKER_SQL", "Dimension", "Dimensions"]
-
 Dimension = Literal["api", "version", "broker", "client", "address", "software", "group", "topic", "connection"]
 
 # The columns that each one reads of a row, and those that it produces.

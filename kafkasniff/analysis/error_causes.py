@@ -22,8 +22,6 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
-__all__ = ["CAUSE_COLUMNS", "Cause", "carries_messages", "causes_in", "causes_of"]
-
 CODE: Final = "error_code"
 MESSAGE: Final = "error_message"
 MAX_CAUSES: Final = 10_000

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     # It imports pyarrow.dataset, which takes a tenth of the start of a command that reads captures only.
     from kafkasniff.analysis.table_file import TableFile
 
-__all__ = ["Export", "answer", "missing_tables"]
-
 LATER_COLUMNS: Final = {
     "connections": (
         *("protocol", "captured", "tls_handshake_us", "tls_answers", "tls_answer_p50_us", "tls_answer_p99_us"),

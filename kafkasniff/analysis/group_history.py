@@ -16,21 +16,6 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = [
-    "EVENT",
-    "GROUP_APIS",
-    "HEARTBEATS",
-    "MEMBER_APIS",
-    "MEMBER_SHAPE",
-    "Event",
-    "event_of",
-    "groups_by_client",
-    "history",
-    "member_rows",
-    "refused_heartbeats",
-    "without_repetitions",
-]
-
 MEMBER_APIS: Final = (
     "JoinGroup",
     "SyncGroup",

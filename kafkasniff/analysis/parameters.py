@@ -12,8 +12,6 @@ from kafkasniff.analysis.accumulator import Parameters, Question
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import parse_duration
 
-__all__ = ["Duration", "Parameter", "make_parameters", "parameters_of"]
-
 Duration = Annotated[int, "duration"]
 """Nanoseconds; as text with a unit: `10s`, `5m`."""
 

@@ -18,27 +18,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
-__all__ = [
-    "BYTE_ARRAY",
-    "MAX_COLUMNS",
-    "MAX_ELEMENTS",
-    "MAX_NAME",
-    "MAX_NESTING",
-    "MAX_SCHEMA_DEPTH",
-    "MAX_STRUCTS",
-    "Chunk",
-    "CompactReader",
-    "Element",
-    "FieldKind",
-    "Footer",
-    "Leaf",
-    "Shape",
-    "list_of",
-    "number",
-    "structure",
-    "text",
-]
-
 MAX_NESTING: Final = 32
 """Maximum nesting of structures; Parquet's are seven deep."""
 MAX_STRUCTS: Final = 262_144

@@ -19,16 +19,6 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import integers, keys_of
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = [
-    "RELATIVE_ERROR",
-    "bucket_of",
-    "distribution_rows",
-    "distribution_shape",
-    "distributions",
-    "middle_of",
-    "percentiles",
-]
-
 _BITS: Final = 7
 _PER_POWER: Final = 1 << _BITS
 RELATIVE_ERROR: Final = 1 / (2 * _PER_POWER)

@@ -7,8 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["ACCEPT", "REJECT", "RELEASE", "RENEW", "SHARE_APIS", "OffsetRange", "ShareBody", "SharePart", "topic_names"]
-
 SHARE_APIS: Final = ("ShareFetch", "ShareAcknowledge")
 ACCEPT: Final = 1
 """Type of an acknowledgement (AcknowledgeType). 0 is a gap: no record."""

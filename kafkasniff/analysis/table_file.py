@@ -34,8 +34,6 @@ from kafkasniff.tables.rows import TABLES
 if TYPE_CHECKING:
     from kafkasniff.analysis.parquet_footer import Footer
 
-__all__ = ["BATCH_ROWS", "MAX_FOOTER", "MAX_GROUP_BYTES", "MAX_GROUP_ROWS", "MAX_TEXT", "RowSelection", "TableFile"]
-
 
 class RowSelection(NamedTuple):
     """Rows whose API is one of `apis`, and whose time is within the bounds, both included; None: unrestricted."""

@@ -33,8 +33,6 @@ from kafkasniff.timing import (
     wait_of,
 )
 
-__all__ = ["MEASURES", "TROUBLE", "Timing", "TimingDimension", "TimingParameters", "timed_rows"]
-
 TimingDimension = Literal["api", "version", "broker", "client", "address", "topic", "connection"]
 
 MEASURES: Final = ("duration", "latency", "transfer", *PARTS, "throttled", "may_wait")

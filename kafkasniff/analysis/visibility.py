@@ -18,8 +18,6 @@ from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReadin
 from kafkasniff.analysis.columns import column, in_any
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["HIGH", "REASONS", "TLS", "OtherProtocols", "Undecoded", "Visibility", "VisibleTraffic"]
-
 HIGH: Final = 0.9
 """Share from which on an answer represents the traffic as a whole."""
 

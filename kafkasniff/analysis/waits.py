@@ -16,17 +16,6 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import column, in_any, integers
 from kafkasniff.kafka.connection.waits import LONG_POLLS, long_poll_apis, waiting_apis
 
-__all__ = [
-    "LONG_POLL_COLUMNS",
-    "WAIT_COLUMNS",
-    "excused_us",
-    "is_long_poll",
-    "long_poll_sql",
-    "may_have_waited",
-    "with_sender",
-    "work_us",
-]
-
 WAIT_COLUMNS: Final = ("api", "sender", "behind_us", "muted_us", "wait_us", "waits_for")
 """Columns that the functions of this module need, besides `latency_us`."""
 LONG_POLL_COLUMNS: Final = ("api", "wait_us", "waits_for")

@@ -20,19 +20,6 @@ from kafkasniff.sinks.tree import VALUE_WIDTH, is_nested, scalar_text, value_not
 from kafkasniff.text.printable import PLAIN, printable
 from kafkasniff.text.times import duration, rfc3339
 
-__all__ = [
-    "MAX_CHILDREN",
-    "MAX_ROWS",
-    "MAX_SEARCHED_VALUE",
-    "BodyNode",
-    "ByteRows",
-    "are_decoded",
-    "body_path",
-    "children",
-    "facts",
-    "roots",
-]
-
 MAX_CHILDREN: Final = 1000
 """Maximum number of children of a node in the tree; more are divided into parts."""
 MAX_SEARCHED_VALUE: Final = 256 << 10

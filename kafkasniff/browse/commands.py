@@ -13,8 +13,6 @@ import msgspec
 from kafkasniff.errors import UsageError
 from kafkasniff.text.printable import printable, wrapped
 
-__all__ = ["REPORTS", "Commands", "Done", "ReportLine", "ReportName", "program", "report", "run_command"]
-
 WAIT_SECONDS: Final = 0.1
 """Interval at which a command is checked: has it ended, or should it?"""
 FINDINGS, BROKEN = 1, 4

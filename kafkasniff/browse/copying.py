@@ -16,8 +16,6 @@ from kafkasniff.model import Exchange, Message
 from kafkasniff.redact.message import Blanker
 from kafkasniff.sinks.jsonl import JsonSink
 
-__all__ = ["MAX_CLIPBOARD", "Copy", "copies"]
-
 MAX_CLIPBOARD: Final = 74_000
 """Maximum number of characters for the clipboard: common terminals accept 100 kB of base64 (OSC 52)."""
 MAX_ARGUMENT: Final = 100_000

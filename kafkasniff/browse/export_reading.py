@@ -23,8 +23,6 @@ from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Direction, Endpoint, ErrorCode, Exchange, Message, Problem
 from kafkasniff.sinks.names import layout_of
 
-__all__ = ["ExportReading"]
-
 KEY: Final = ("connection_id", "exchange_id")
 LISTED: Final = (
     *(*KEY, "time_ns", "client_ip", "client_port", "broker_ip", "broker_port", "api_key", "api", "api_version"),

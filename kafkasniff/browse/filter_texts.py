@@ -17,8 +17,6 @@ from kafkasniff.model import Status
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["SavedFilters", "Sign", "added", "completed", "condition", "filters_file"]
-
 Sign = Literal["==", "!=", ">", "<"]
 
 _TEXTS: Final = frozenset({"client_id", "client", "broker"})

@@ -16,8 +16,6 @@ from kafkasniff.kafka.apis.entities import text
 from kafkasniff.model import Exchange, Message
 from kafkasniff.text.printable import clipped, printable
 
-__all__ = ["FollowKind", "Followed", "followed"]
-
 MAX_EACH: Final = 100
 """Maximum number of partitions, producer ids and the like that are offered of one exchange."""
 MAX_TRIED: Final = 10_000

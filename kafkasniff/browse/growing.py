@@ -17,8 +17,6 @@ from kafkasniff.browse.commands import program
 from kafkasniff.runtime.signals import ENDS_WITH_STDIN
 from kafkasniff.text.printable import printable
 
-__all__ = ["MAX_GROWN", "CopiedPipe", "GrowingCapture", "LiveCapture"]
-
 MAX_GROWN: Final = 2 << 30
 """Maximum size in bytes of the file; the rest of the pipe, or of live traffic, is not written."""
 LOOK_SECONDS: Final = 0.05

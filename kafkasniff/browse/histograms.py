@@ -12,8 +12,6 @@ from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.packed_columns import UNKNOWN
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["Bin", "Brush", "latency_bins", "time_bins"]
-
 FINEST: Final = 20
 """Maximum number of bins of latencies for each power of ten."""
 

@@ -31,8 +31,6 @@ from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.engine.versions import distinct
 from kafkasniff.model import Endpoint, Exchange
 
-__all__ = ["COLUMNS", "MAX_EXCHANGES", "MAX_NUMBER", "MAX_WORDS", "ExchangeIndex", "Row"]
-
 MAX_EXCHANGES: Final = 10_000_000
 """Maximum number of exchanges in the list, about 20 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000

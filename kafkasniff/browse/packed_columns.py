@@ -23,22 +23,6 @@ from kafkasniff.native.exchanges import ExchangeColumns
 from kafkasniff.native.feed import NONE
 from kafkasniff.text.printable import WORDS, word
 
-__all__ = [
-    "MAX_PROBLEMS",
-    "MISSING",
-    "NUMBERS",
-    "TEXTS",
-    "UNKNOWN",
-    "Block",
-    "PackedColumn",
-    "column_block",
-    "exchange_row",
-    "in_one_block",
-    "order_of",
-    "pack",
-    "sort_keys",
-]
-
 RUN: Final = 1000
 """Average length of sorted runs from which on they are merged."""
 MICROSECOND: Final = 1000

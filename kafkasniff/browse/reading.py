@@ -34,8 +34,6 @@ from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 if TYPE_CHECKING:
     from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
-__all__ = ["FIRST_RECORDS", "SHARES", "CaptureReading", "ExchangeReading", "Progress", "unseen"]
-
 FIRST_RECORDS: Final = 100_000
 """Records of a message that are decoded at first: more take seconds."""
 RELEASE_SECONDS: Final = 10.0

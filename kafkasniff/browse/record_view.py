@@ -19,8 +19,6 @@ from kafkasniff.sinks.tree import scalar_text
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import milliseconds_date
 
-__all__ = ["FORMS", "MAX_HEADERS", "MAX_RECORDS", "MAX_VALUE", "RecordRow", "ValueForm", "records", "whole_record"]
-
 MAX_RECORDS: Final = 100_000
 """Maximum number of records in the table, some 300 bytes each; the tree has all."""
 MAX_VALUE: Final = 256 << 10

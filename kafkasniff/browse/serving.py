@@ -26,8 +26,6 @@ from kafkasniff.browse.commands import program
 from kafkasniff.errors import OutputError
 from kafkasniff.text.printable import printable
 
-__all__ = ["MAX_PAGES", "ExplorerServer"]
-
 ADDRESS: Final = "127.0.0.1"
 MAX_PAGES: Final = 4
 """Maximum number of open pages: each one's explorer has an index of the captures of its own."""

@@ -20,18 +20,6 @@ from typing import BinaryIO, Final, TextIO
 
 from kafkasniff.runtime.signals import HANGUP, honoured_signals
 
-__all__ = [
-    "COMPLETION",
-    "EXIT_CODES",
-    "EXIT_ORDER",
-    "Environment",
-    "Exit",
-    "Interrupted",
-    "Interrupts",
-    "allow_pandas",
-    "refuse_pandas",
-]
-
 COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
 """The environment variable by which a shell asks for completions. Click chose the name."""
 

@@ -29,8 +29,6 @@ from kafkasniff.errors import (
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["command_line", "main", "run", "with_command", "with_options"]
-
 # Short command lines of tcpdump, tshark and HTTPie: a bare file, `-r FILE`, `-i IF`, `-f EXPR`, `--json`.
 
 _POSITIONAL: Final = {"CAPTURE": "r", "BPF": "f"}

@@ -17,8 +17,6 @@ from kafkasniff.cli.environment import EXIT_CODES, EXIT_ORDER
 from kafkasniff.cli.main import command_line
 from kafkasniff.cli.options.help_sections import EXAMPLES, sections
 
-__all__ = ["pages", "write"]
-
 _ENVIRONMENT: Final = (
     ("NO_COLOR", "If it is set and not empty, --color auto means never."),
     ("TERM", "With the value dumb, likewise."),

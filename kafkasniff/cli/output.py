@@ -11,8 +11,6 @@ from typing import Any, BinaryIO, Final, Self
 from kafkasniff.cli.environment import Environment
 from kafkasniff.errors import OutputError, UsageError
 
-__all__ = ["FILE_MODE", "MIN_WIDTH", "UNLIMITED", "Output", "WholeFile"]
-
 FILE_MODE: Final = 0o600
 """Mode of created files: they contain wire traffic, which only their owner should read."""
 FILE_WIDTH: Final = 120

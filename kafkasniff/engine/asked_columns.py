@@ -30,8 +30,6 @@ from kafkasniff.native.exchanges import (
 )
 from kafkasniff.native.feed import NONE, VERSIONS
 
-__all__ = ["BODY_FIELDS", "HEADER_FIELDS", "AskedBatch", "AskedColumns", "Ints", "ReadFacts"]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

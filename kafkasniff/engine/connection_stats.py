@@ -16,15 +16,6 @@ from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.model import Endpoint, Message
 
-__all__ = [
-    "Account",
-    "Endpoints",
-    "MessageOwner",
-    "OpenExchange",
-    "connection_id",
-    "endpoint",
-]
-
 Endpoints = tuple[tuple[int, int, int], tuple[int, int, int]]
 """The senders of direction 0 and 1: high and low half of the address, port."""
 

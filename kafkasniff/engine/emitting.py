@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from kafkasniff.kafka.messages.packed_bodies import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
 
-__all__ = ["Emitter", "taken"]
-
 SLICE: Final = 64
 """Largest number of events that are emitted at a time."""
 SLICE_BYTES: Final = 8 << 20

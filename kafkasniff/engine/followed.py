@@ -14,8 +14,6 @@ from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.model import NO_TIME, PACKET_NUMBER, Connection, StreamBytes, TlsHandshake
 from kafkasniff.tls.gate import TlsGate
 
-__all__ = ["MAX_ASKED", "REASONS", "Asked", "EarlyProblem", "FollowedConnection", "FollowedEnd"]
-
 REASONS: Final[tuple[Literal["fin", "rst", "reused", "idle", "end"], ...]] = ("fin", "rst", "reused", "idle", "end")
 """`stream_types.Reason`."""
 MAX_ASKED: Final = 65_600

@@ -15,8 +15,6 @@ from kafkasniff.native.links import Follows
 from kafkasniff.packets import End, PacketBatch, end_index, index_of
 from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["InspectorState"]
-
 
 class InspectorState:
     """Options, connections, counters and names. Loading a checkpoint replaces all attributes.

@@ -9,8 +9,6 @@ from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import Endpoint, Lines
 from kafkasniff.native.lines import LineBatch
 
-__all__ = ["Ends", "FactsAhead", "LineMaker", "MakeLines"]
-
 
 class Facts(Protocol):
     """The names that an enricher adds to bodies (`sinks.native_names.AddedNames`)."""

@@ -20,8 +20,6 @@ from kafkasniff.model import DecidedRequest, Lines, Problem
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch
 
-__all__ = ["LineRun", "RunWriter"]
-
 
 class RunWriter:
     """A line maker and the run whose lines it writes; for one thread. `capture`: name of a capture by its index."""

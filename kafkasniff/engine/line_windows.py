@@ -17,8 +17,6 @@ from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.model import Lines, Problem
 from kafkasniff.packets import PacketBatch
 
-__all__ = ["LineWindows"]
-
 
 class LineWindows:
     """Feeds packets and emits lines, a window at a time."""

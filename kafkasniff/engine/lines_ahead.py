@@ -22,8 +22,6 @@ from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads
 
-__all__ = ["LineOutput", "LinesAhead", "Window"]
-
 _T = TypeVar("_T")
 
 WINDOWS: Final = 2

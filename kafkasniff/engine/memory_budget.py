@@ -32,21 +32,6 @@ from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS, Rende
 from kafkasniff.model import Message, Problem
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
 
-__all__ = [
-    "DECOMPRESSED_PART",
-    "FOLLOWED_BYTES",
-    "LEAST_HELD",
-    "MAX_ENDPOINTS",
-    "MAX_NAMES",
-    "OPENED_BYTES",
-    "RECORD_SHARE",
-    "Beside",
-    "MemoryBudget",
-    "Sized",
-    "message_bytes",
-    "message_limits",
-]
-
 DECOMPRESSED_PART: Final = 4
 """The fraction of the budget that one message may decompress to, 256 MiB at most (`MAX_DECOMPRESSED`)."""
 RECORD_SHARE: Final = 1024

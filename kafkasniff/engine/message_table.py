@@ -21,22 +21,6 @@ from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Messag
 from kafkasniff.native.feed import ARENA, NONE, REQUEST
 from kafkasniff.native.rows import joined
 
-__all__ = [
-    "EVENTS",
-    "HEADER",
-    "LOSS",
-    "Address",
-    "Begun",
-    "Collected",
-    "Keyed",
-    "Messages",
-    "Output",
-    "Outputs",
-    "Shown",
-    "begins_exchange",
-    "stops_of",
-]
-
 HEADER: Final = 10
 """Bytes of a request's header before its client id; the last two are the client id's length."""
 EVENTS: Final = 4

@@ -12,8 +12,6 @@ from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.message_table import Messages
 from kafkasniff.kafka.schema.context import DecodeOptions
 
-__all__ = ["PairColumns", "PairFinder"]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

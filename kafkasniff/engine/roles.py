@@ -36,8 +36,6 @@ from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.line_problems import CAREFUL
 
-__all__ = ["ANSWERS", "SESSION", "ExchangeKind", "ExchangeKinds", "exchange_kind", "settle_choices"]
-
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
     *("watermark", "stable_offset", "code", "records", "member", "throttle", "topic_id", "rare", "facts"),

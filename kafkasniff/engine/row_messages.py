@@ -23,8 +23,6 @@ from kafkasniff.kafka.schema.context import BodyWithErrors, DecodeOptions, Rende
 from kafkasniff.model import PACKET_NUMBER, Direction, ErrorCode, Message, Problem
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS
 
-__all__ = ["AnsweredRequest", "MessageRow", "RowMessages", "decoded_message"]
-
 ENTRIES_AT_ONCE: Final = 1024
 """Number of rows whose columns are converted to lists at a time."""
 _FIELDS: Final = (

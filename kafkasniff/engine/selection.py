@@ -29,8 +29,6 @@ from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
 
-__all__ = ["FactReader", "Selection", "asks_columns"]
-
 LEAST_TOPIC: Final = 18
 """Fewest bytes of a message that name a topic: its id, and a name of one character."""
 

@@ -17,8 +17,6 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Endpoint, Problem
 from kafkasniff.packets import Key, PacketBatch, connection_hash, endpoint_hash
 
-__all__ = ["NUMBERS", "in_shard", "number_from", "packed", "reshard", "shard_of_keys", "shard_of_rows", "share"]
-
 NUMBERS: Final = 1 << 40
 """Each shard numbers connections and exchanges from a multiple of this, so that numbers are unique."""
 _MAPPED: Final = 0xFFFF_0000_0000

@@ -41,8 +41,6 @@ from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.packets import index_of
 
-__all__ = ["StreamEvents"]
-
 SILENT, ORPHAN, OUT_OF_ORDER, ANSWERS_SILENT, BEFORE_VERDICT, LAST, UNREPORTED, LATE = (1 << bit for bit in range(8))
 _STATUSES: Final[tuple[Status, ...]] = ("answered", "no_response", "unanswered", "lost", "open", "orphan")
 _NO_RESPONSE: Final = _STATUSES.index("no_response")

@@ -27,8 +27,6 @@ from kafkasniff.native.streams import EngineRows
 from kafkasniff.packets import Key, PacketBatch, index_of
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
 
-__all__ = ["StreamFeeder"]
-
 MAX_REMEMBERED: Final = 1 << 22
 """Maximum number of retransmissions, late segments and closed windows whose times all connections together remember,
 some 40 bytes each. Fewer with less than 1 GiB of memory.

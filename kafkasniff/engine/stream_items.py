@@ -25,8 +25,6 @@ from kafkasniff.tls.items import (
 )
 from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["Says", "StreamItems"]
-
 SEGMENT, STARTED, GAP, LATE, HOLE, RETRANSMIT, CLOSED, PROBLEM, WRAPPED, REJECTED, TEXT = range(11)
 """Kinds of items (`stream_types.Item`)."""
 SNAPPED, UNHEARD, INEXACT = 1, 2, 4

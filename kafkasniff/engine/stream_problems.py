@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["LEAST", "NO_BYTES", "TCP_KINDS", "TOO_SHORT", "UNREADABLE", "tcp_problem"]
-
 GAP, ONE_DIRECTION, SYN_IGNORED, DATA_AFTER_RST, RST_IGNORED, RST_UNACKNOWLEDGED = range(6)
 FIN_IGNORED, DATA_AFTER_FIN, OUT_OF_WINDOW = range(6, 9)
 """`stream_types.TcpProblem`."""

@@ -31,8 +31,6 @@ from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import ENTER, NOTHING, PLAUSIBLE, QuestionKind, StreamEngine
 
-__all__ = ["StreamQuestions", "Text"]
-
 Text = tuple[str, str, bool]
 """Kind and detail of a problem; whether a connection that is not Kafka may well be Kafka that could not be decoded."""
 

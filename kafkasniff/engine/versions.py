@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.native.feed import VERSIONS
 
-__all__ = ["ApiVersion", "client_id_text", "distinct", "version_of"]
-
 
 class ApiVersion(msgspec.Struct, frozen=True):
     """An API's version."""

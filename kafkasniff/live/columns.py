@@ -21,19 +21,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time, duration
 
-__all__ = [
-    "EXCHANGES_TABLE",
-    "FINDINGS_TABLE",
-    "TABLES",
-    "WAITING_TABLE",
-    "TableOf",
-    "ViewColumn",
-    "identity",
-    "number",
-    "sorted_rows",
-    "time_text",
-]
-
 TREND_WIDTH: Final = 12
 MAX_LISTED: Final = 200
 """Maximum number of exchanges that a table lists: the latest ones."""

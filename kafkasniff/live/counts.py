@@ -14,17 +14,6 @@ import numpy as np
 
 from kafkasniff.analysis.percentiles import percentiles
 
-__all__ = [
-    "SLOT_NS",
-    "TREND_SLOTS",
-    "WINDOW_SLOTS",
-    "BoundedTable",
-    "Counts",
-    "Entry",
-    "latency_bucket",
-    "latency_quantiles",
-]
-
 SLOT_NS: Final = 1_000_000_000
 WINDOW_SLOTS: Final = 10
 """Number of slots that rates and latencies cover."""

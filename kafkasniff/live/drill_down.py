@@ -36,8 +36,6 @@ from kafkasniff.live.snapshot import (
 )
 from kafkasniff.live.traffic import PRODUCED
 
-__all__ = ["drilled", "sample_seconds"]
-
 _EXCHANGES: Final[dict[str, Callable[[Recent, Any], bool]]] = {
     "API": lambda one, api: one.api == api,
     "error": lambda one, named: one.api == named[0] and named[1] in one.errors,

@@ -26,8 +26,6 @@ from kafkasniff.tables.rows.transport import transport_rows
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["BEHIND", "COSTLY", "NOT_LIVE", "LiveFindings", "live_detectors"]
-
 NOT_LIVE: Final = ("undecoded-traffic", "unreached-listeners")
 """Detectors that need the account of an open connection, which is emitted only when the connection is over."""
 BEHIND: Final = "cannot keep up"

@@ -15,20 +15,6 @@ from rich.text import Text
 
 from kafkasniff.live.snapshot import FindingRow, Findings
 
-__all__ = [
-    "GAP",
-    "Cell",
-    "Head",
-    "beside",
-    "chosen_lines",
-    "exactly",
-    "findings_line",
-    "fitting",
-    "one_line",
-    "sparkline",
-    "table_lines",
-]
-
 Cell = tuple[str, str]
 """Text and style."""
 

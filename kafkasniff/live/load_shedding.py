@@ -20,8 +20,6 @@ from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.packets import Note, PacketBatch
 
-__all__ = ["CALM_SECONDS", "RAISE_AT", "Pressure", "left_out_line"]
-
 RAISE_AT: Final = {Level.NO_RECORDS: 0.5, Level.NO_BODIES: 0.7, Level.NO_MESSAGES: 0.85}
 """Fraction of the ring that has to wait for each level."""
 GROWTH_SECONDS: Final = 0.25

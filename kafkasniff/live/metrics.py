@@ -20,8 +20,6 @@ from kafkasniff.text.printable import printable
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import CounterMetricFamily, Metric
 
-__all__ = ["DEFAULT_LABELS", "LATENCY_BUCKETS", "Metrics"]
-
 DEFAULT_LABELS: Final = 200
 """Maximum number of topics, and of client ids, with labels of their own."""
 PAIRS_PER_LABEL: Final = 10

@@ -21,8 +21,6 @@ from kafkasniff.capture.write.output_files import CaptureFiles
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.packets import Key, PacketBatch, connection_hash, index_of
 
-__all__ = ["MAX_WAITING_BYTES", "FlightRecorder", "Keeper"]
-
 MAX_WAITING_BYTES: Final = 64 << 20
 """Maximum size in bytes of packets that wait for a verdict, over all connections; beyond it, those of the connection
 that has waited longest are dropped. A connection without its beginning takes 4 MiB of data to be judged, others a

@@ -42,8 +42,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration
 
-__all__ = ["MIN_HEIGHT", "MIN_WIDTH", "screen"]
-
 MIN_WIDTH: Final = 60
 MIN_HEIGHT: Final = 12
 """A smaller terminal only gets a message."""

@@ -14,28 +14,6 @@ from kafkasniff.live.counts import TREND_SLOTS, Counts, Load
 from kafkasniff.live.traffic import TopicTraffic
 from kafkasniff.model import Exchange, Message
 
-__all__ = [
-    "NO_TREND",
-    "PROBLEM",
-    "QUANTILES",
-    "Breadcrumb",
-    "ConnectionDetail",
-    "ErrorRow",
-    "FindingRow",
-    "Findings",
-    "LagRow",
-    "LiveRow",
-    "Recent",
-    "Snapshot",
-    "Trend",
-    "Waiting",
-    "api_name",
-    "live_row",
-    "recent_row",
-    "trend_of",
-    "waiting_row",
-]
-
 
 class Breadcrumb(msgspec.Struct, frozen=True):
     """A step from the whole to a part of it: what a row of the view stands for."""

@@ -9,8 +9,6 @@ import msgspec
 from kafkasniff.live.columns import TABLES, identity, sorted_rows
 from kafkasniff.live.snapshot import Breadcrumb, Snapshot
 
-__all__ = ["KEYS", "THRESHOLDS_NS", "ViewState", "press"]
-
 THRESHOLDS_NS: Final = tuple(
     milliseconds * 1_000_000 for milliseconds in (10, 50, 100, 250, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 )

@@ -41,8 +41,6 @@ from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken
 from kafkasniff.text.printable import printable
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 
-__all__ = ["DEFAULT_THRESHOLD_NS", "MAX_CLIENTS", "MAX_CONNECTIONS", "MAX_TOPICS", "TopModel"]
-
 MAX_APIS: Final = 128
 """Maximum number of APIs. Kafka has some hundred; unknown request keys come from the wire."""
 MAX_BROKERS: Final = 256

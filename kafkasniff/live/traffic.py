@@ -19,20 +19,6 @@ from kafkasniff.kafka.connection.waits import UNLIMITED_NS, wait_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Body, Direction, Exchange, Message
 
-__all__ = [
-    "FETCHED",
-    "MAX_COMMITS",
-    "MAX_ENDS",
-    "MAX_OUTSTANDING",
-    "PRODUCED",
-    "ClientGroups",
-    "GroupLag",
-    "GroupLags",
-    "OpenRequests",
-    "TopicTraffic",
-    "topic_traffic",
-]
-
 PRODUCED: Final = "produced"
 FETCHED: Final = "fetched"
 

@@ -6,8 +6,6 @@ import ctypes
 import os
 from typing import Final
 
-__all__ = ["keep_freed_memory", "release_freed_memory"]
-
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8

@@ -13,8 +13,6 @@ from kafkasniff.native.caller import Program, WantedBatch, listed
 from kafkasniff.native.feed import KEYS, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 
-__all__ = ["PIECE", "PLACE", "PREFIX", "MessageBlanks", "StreamPieces", "patch"]
-
 PREFIX: Final = 4
 """Bytes in front of a message."""
 PLACE: Final = np.dtype(

@@ -5,30 +5,6 @@ from __future__ import annotations
 import ctypes
 from typing import Final, Literal, NamedTuple
 
-__all__ = [
-    "ASKS",
-    "COMPRESSED",
-    "DONE",
-    "FORMS",
-    "JSON_RECORDS",
-    "NO_ROOM",
-    "ODD",
-    "PACK",
-    "PACKED_RECORDS",
-    "PAYLOAD",
-    "RECORDS",
-    "SHOW_SECRETS",
-    "Base",
-    "Call",
-    "CompressedBatch",
-    "Control",
-    "Hiding",
-    "Item",
-    "Noted",
-    "SummaryCall",
-    "address_of",
-]
-
 DONE: Final = 0
 ODD: Final = 1
 """Python has to decode these bytes."""

@@ -14,8 +14,6 @@ from kafkasniff.native.caller import listed
 from kafkasniff.native.calls import DONE, ODD
 from kafkasniff.native.library import Kernel
 
-__all__ = ["BATCH", "Binary", "ColumnReader", "Columns", "RecordColumns", "address_of", "count_messages"]
-
 MAX_COLUMN: Final = (1 << 31) - 2
 """Rows, and bytes of values, of a column: offsets are int32."""
 

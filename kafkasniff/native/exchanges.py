@@ -17,8 +17,6 @@ from kafkasniff.native.line_problems import LineWordings
 from kafkasniff.native.names import LineNames, NameFacts
 from kafkasniff.native.rows import copied
 
-__all__ = ["CODECS", "PAIR", "PROBLEM", "ROW", "UNNAMED", "VALUES", "ExchangeColumns", "ExchangeReader", "Strings"]
-
 VALUES: Final = 8
 """Maximum numbers of both messages in a row."""
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "mixed")

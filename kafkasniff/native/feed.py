@@ -6,8 +6,6 @@ from typing import Final
 
 import numpy as np
 
-__all__ = ["ARENA", "ENDED", "KEYS", "MAX_FRAME", "MESSAGE", "NONE", "REQUEST", "SILENT", "TAGS", "VERSIONS"]
-
 KEYS: Final = 128
 VERSIONS: Final = 32
 """Limits of API keys and versions that are looked up."""

@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from kafkasniff.native.library import Kernel
 from kafkasniff.packets import COLUMNS
 
-__all__ = ["FROM_HEADERS", "find_blocks", "find_records", "read_headers"]
-
 FROM_HEADERS: Final = tuple(name for name in COLUMNS if name not in {"order", "capture", "number", "time_ns"})
 """The columns from headers; the others come from the capture's record of each packet."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final, NamedTuple
 from kafkasniff.errors import MissingKernelError
 from kafkasniff.native.calls import Base, Call, Item
 
-__all__ = ["ABI", "FILE", "PLATFORM", "Kernel", "kernel", "kernel_note", "library_path"]
-
 ABI: Final = 23
 """Version of the structures and functions; the library states its own."""
 

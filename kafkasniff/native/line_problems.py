@@ -10,8 +10,6 @@ import numpy as np
 
 from kafkasniff.native.calls import address_of
 
-__all__ = ["CAREFUL", "Careful", "LineWordings", "Wording"]
-
 _TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _WORDING: Final = np.dtype([("kind", _TEXT), ("words", _TEXT), ("misread", np.uint64)])
 CAREFUL: Final = np.dtype([("trailing", _TEXT), ("marks", _TEXT)])

@@ -10,8 +10,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OPENINGS", "UNKNOWN", "Follows", "Links", "Network", "Networks"]
-
 UNKNOWN: Final = -1
 """Stands for a duration that is unknown."""
 ORDINAL_BITS: Final = 40

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 from kafkasniff.native.calls import address_of
 from kafkasniff.native.sessions import KnownSessions
 
-__all__ = ["LineNames", "MessageSession", "NameFacts", "NativeNames"]
-
 FIRST_PLACES: Final = 1 << 10
 """Size of the table, of which at most half is used; 32 bytes per entry."""
 MAX_PLACES: Final = 1 << 18

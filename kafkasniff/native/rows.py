@@ -13,8 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["copied", "grown", "joined", "unfilled"]
-
 
 def copied(rows: NDArray[np.void]) -> NDArray[np.void]:
     """A copy of contiguous rows."""

@@ -18,18 +18,6 @@ from kafkasniff.native.calls import address_of
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import grown
 
-__all__ = [
-    "CHANGE",
-    "CHOSEN",
-    "INSIDE",
-    "PARTITION",
-    "TOPIC",
-    "ChosenFields",
-    "KnownSession",
-    "KnownSessions",
-    "NativeSessions",
-]
-
 INSIDE: Final = 1
 """Role of a struct, or of an array of structs, with other roles."""
 CHOSEN: Final = 2

@@ -7,8 +7,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-__all__ = ["Layouts"]
-
 _CODES: Final = {
     "i1": ctypes.c_int8,
     "u1": ctypes.c_uint8,

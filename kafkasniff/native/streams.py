@@ -23,17 +23,6 @@ from kafkasniff.native.rows import copied, unfilled
 from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.packets import PacketBatch
 
-__all__ = [
-    "ENTER",
-    "NOTHING",
-    "PLAUSIBLE",
-    "UNKNOWN",
-    "EngineRows",
-    "QuestionKind",
-    "RowKind",
-    "StreamEngine",
-]
-
 NOTHING: Final = 0
 ENTER: Final = 1
 PLAUSIBLE: Final = 2

@@ -9,8 +9,6 @@ from kafkasniff.native.calls import address_of
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import texts_of
 
-__all__ = ["SummaryPaint", "SummaryTable"]
-
 
 class SummaryTable:
     """The bytes of a table in memory for the kernel. Raises ValueError if they are invalid."""

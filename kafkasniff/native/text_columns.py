@@ -11,8 +11,6 @@ from kafkasniff.native.calls import address_of
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.rows import grown
 
-__all__ = ["LAST", "TextPadding", "capture_mark", "column_mark", "day_mark"]
-
 OUTPUT: Final = 1 << 20
 """Bytes padded at a time: most blocks of lines fit."""
 MAX_WIDTH: Final = 1023

@@ -19,8 +19,6 @@ from kafkasniff.native.rows import grown
 from kafkasniff.native.summaries import SummaryPaint
 from kafkasniff.native.trees import TreeStyle
 
-__all__ = ["TABLE", "TextFacts", "TextLines", "TextTable"]
-
 MAX_KEPT: Final = 64 << 10
 """Cached texts of connections and APIs; beyond that, all are requested again."""
 

@@ -32,51 +32,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.security import ClientIdentity
     from kafkasniff.tls.descriptions import ShownCertificate
 
-__all__ = [
-    "ALWAYS",
-    "APIS",
-    "BROKERS",
-    "CLIENTS",
-    "CLUSTER",
-    "ENCRYPTED",
-    "ENCRYPTED_TITLE",
-    "ERRORS",
-    "GENERATIONS",
-    "GROUPS",
-    "MAX_DETAIL",
-    "MEMBERS",
-    "MIDDLE",
-    "REQUESTS",
-    "SECURITY",
-    "TOPICS",
-    "AnswerTable",
-    "Cell",
-    "ReportColumn",
-    "address",
-    "authentication",
-    "bytes_of",
-    "client_certificate",
-    "count_of",
-    "first_exchange",
-    "first_problem",
-    "latency_of",
-    "meaning_of",
-    "moment",
-    "named",
-    "overview_tables",
-    "principal",
-    "problem_columns",
-    "rate_of",
-    "rebalance_columns",
-    "records_of",
-    "server_certificate",
-    "software",
-    "some_of",
-    "spans",
-    "spans_days",
-    "transport",
-]
-
 MAX_DETAIL: Final = 160
 """Maximum length of a sentence from the wire, in characters."""
 

@@ -18,29 +18,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import WORD_WIDTH, cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
-__all__ = [
-    "LABEL",
-    "MAX_APIS",
-    "NAMES_AXIS",
-    "OTHER",
-    "SILENT",
-    "Chart",
-    "Drawing",
-    "Row",
-    "Spec",
-    "TimeAxis",
-    "amounts_axis",
-    "charts_of",
-    "colours_of",
-    "height_of",
-    "labels_of",
-    "latency_histogram",
-    "latency_over_time",
-    "latency_ranges",
-    "legend_of",
-    "series_of",
-]
-
 MAX_SERIES: Final = 7
 """Maximum number of series of one chart; the others are combined into one more."""
 MAX_COUNTED: Final = 5

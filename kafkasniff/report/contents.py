@@ -18,8 +18,6 @@ from kafkasniff.report.ladder import Ladder, Shown, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["Contents", "Gathering"]
-
 MAX_ROWS: Final = 200
 """Maximum number of rows of each table."""
 MAX_FINDINGS: Final = 100

@@ -27,22 +27,6 @@ from kafkasniff.sinks.summaries.phrases import amount, count
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import duration
 
-__all__ = [
-    "TROUBLE_WEIGHT",
-    "ConnectionSteps",
-    "Ladder",
-    "PageLink",
-    "Rung",
-    "Shown",
-    "Sighting",
-    "Step",
-    "Talk",
-    "anchors_of",
-    "connection_label",
-    "exchange_label",
-    "ladders_of",
-]
-
 MAX_CONNECTIONS: Final = 1 << 16
 """Maximum number of connections that are counted; those with the lowest weight are dropped first."""
 MAX_KEPT: Final = 1 << 16

@@ -40,8 +40,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
-__all__ = ["MAX_PAGE", "page_of", "page_tables"]
-
 MAX_PAGE: Final = 16 << 20
 """Maximum size of a page in bytes: the sum of the bounds on its tables, charts and steps."""
 MAX_SOURCES: Final = 20

@@ -19,8 +19,6 @@ from xml.etree import ElementTree
 from kafkasniff.errors import MissingExtraError
 from kafkasniff.text.printable import printable
 
-__all__ = ["FULL_WIDTH", "HALF_WIDTH", "MAX_SVG", "SERIES", "WIDTH", "StandIns", "cleaned", "colour", "svg_of"]
-
 _FIRST: Final = 0xE000
 _LAST: Final = 0xF8FF
 _NOT_KNOWN: Final = "\ufffd"

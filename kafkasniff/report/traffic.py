@@ -23,20 +23,6 @@ from kafkasniff.analysis.percentiles import distribution_rows, distribution_shap
 from kafkasniff.analysis.questions.errors import error_codes
 from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 
-__all__ = [
-    "EDGES",
-    "MAX_SPANS",
-    "QUANTILES",
-    "START",
-    "WIDTHS",
-    "ErrorsOverTime",
-    "LatenciesOverTime",
-    "OverTime",
-    "TrafficOverTime",
-    "histogram",
-    "width_of",
-]
-
 MAX_SPANS: Final = 96
 """Maximum number of spans in a chart: as many as are distinguishable on a phone."""
 

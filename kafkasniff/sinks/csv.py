@@ -12,8 +12,6 @@ from kafkasniff.sinks.native_lines import LineShape
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["COLUMNS", "CSV", "CsvSink", "csv_cell"]
-
 COLUMNS: Final = (
     *("type", "time", "capture", "connection", "exchange", "client", "broker", "api_key", "api", "api_version"),
     *("correlation_id", "client_id", "size", "first_packet", "last_packet", "latency_ms", "duration_ms"),

@@ -22,8 +22,6 @@ from kafkasniff.sinks.lines import ByteOutput
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
-__all__ = ["fields_format"]
-
 SEPARATOR: Final = ","
 """Between several values in a cell, as in tshark."""
 

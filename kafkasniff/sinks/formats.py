@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.sinks.json_pieces import BytesForm
     from kafkasniff.sinks.lines import ByteOutput
 
-__all__ = ["FORMATS", "Format", "FormatSink", "SinkSettings"]
-
-
 Left = Callable[[], int] | None
 """Returns how many messages may still be written; None: all of them."""
 

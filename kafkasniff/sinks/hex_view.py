@@ -29,8 +29,6 @@ from kafkasniff.sinks.summaries.phrases import records_phrase
 from kafkasniff.sinks.tree import scalar_text, value_note
 from kafkasniff.text.printable import Paint, clipped, cut, display_width, printable
 
-__all__ = ["ROW", "SHOWN_FIELDS", "SHOWN_ROWS", "HexRow", "HexView", "hex_rows"]
-
 ROW: Final = 8
 """Bytes per row: most fields fit, and an 80-column terminal has room for their names."""
 SHOWN_ROWS: Final = 8

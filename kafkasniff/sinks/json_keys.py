@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["JSON_KEYS"]
-
 JSON_KEYS: Final = {
     "Requests and responses": {
         "type": "`request` or `response`",

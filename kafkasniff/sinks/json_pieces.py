@@ -19,8 +19,6 @@ from kafkasniff.kafka.schema.context import RenderedRecords
 from kafkasniff.model import Body
 from kafkasniff.sinks.lines import joined
 
-__all__ = ["LONG_VALUE", "PIECE_BYTES", "PLACE", "BytesForm", "Pieces", "bytes_default"]
-
 BytesForm = Literal["auto", "base64", "hex"]
 """auto: a string if the bytes are UTF-8, else `{"base64"}`; base64, hex: always that."""
 Default = Callable[[Any], Any]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import AnyStr, Final, Protocol
 
-__all__ = ["BLOCK_BYTES", "ByteOutput", "LineWriter", "TextWriter", "joined"]
-
 BLOCK_BYTES: Final = 64 << 10
 """Bytes collected before they are written: as much as a pipe takes at once."""
 

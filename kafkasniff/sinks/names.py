@@ -13,8 +13,6 @@ from kafkasniff.kafka.schema.definition import Field, Struct
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.model import Body, Direction, ErrorCode, Message
 
-__all__ = ["enum_name", "error_name", "field_at", "layout_inside", "layout_of", "nested_field"]
-
 _INDEX: Final = re.compile(r"\[\d+\]")
 
 

@@ -31,8 +31,6 @@ from kafkasniff.sinks.lines import BLOCK_BYTES
 from kafkasniff.sinks.native_names import AddedNames, NamesAhead
 from kafkasniff.text.printable import visible_json
 
-__all__ = ["JSON", "Ends", "LineShape", "NativeLines"]
-
 Ends = tuple[int, Endpoint | None, Endpoint | None]
 """The number of a connection, its client and its broker."""
 

@@ -21,8 +21,6 @@ from kafkasniff.native.names import MessageSession
 from kafkasniff.native.sessions import KnownSessions
 from kafkasniff.sinks.session_follower import SessionFollower, SessionSteps, SessionText, session_json
 
-__all__ = ["AddedNames", "NamesAhead"]
-
 _NOTHING: Final = MessageSession(-1, None)
 _PLACE: Final = itemgetter(
     *((MESSAGE.names or ()).index(name) for name in ("code", "flags", "start", "size", "body", "connection"))

@@ -30,8 +30,6 @@ from kafkasniff.sinks.session_follower import session_json
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink
 
-__all__ = ["NativeText"]
-
 
 class NativeText:
     """Writes lines to `sink`, whose `writes_plain_lines` has to be true.

@@ -22,8 +22,6 @@ from kafkasniff.native.trees import ERROR_CODE, TIME, TIMES, Colours, EnumName, 
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
 from kafkasniff.text.printable import Paint, shown_characters
 
-__all__ = ["NativeTrees"]
-
 _BESIDE_TOPIC: Final = "topic_name"
 """A field before which a topic's added name would be shown."""
 _RECORDS: Final = "records"

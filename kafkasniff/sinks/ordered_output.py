@@ -12,8 +12,6 @@ from typing import Final
 
 from kafkasniff.sinks.lines import ByteOutput
 
-__all__ = ["MAX_HELD", "MAX_PLACES", "OrderedOutput"]
-
 MAX_HELD: Final = 64 << 20
 """Bytes that wait for a decision on earlier places; with more, the earliest place is given up. Bytes of places that
 were given up; with more, the earliest one is dropped."""

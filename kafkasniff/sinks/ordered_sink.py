@@ -15,8 +15,6 @@ from kafkasniff.sinks.ordered_output import OrderedOutput
 if TYPE_CHECKING:
     from kafkasniff.sinks.formats import FormatSink
 
-__all__ = ["OrderedSink"]
-
 
 class OrderedSink:
     """Writes to `inner`, whose output passes the first request that waits once that is decided.

@@ -42,17 +42,6 @@ from kafkasniff.native.sessions import (
     KnownSessions,
 )
 
-__all__ = [
-    "MAX_KEPT",
-    "MAX_LIST",
-    "SessionFollower",
-    "SessionSteps",
-    "SessionText",
-    "known_session",
-    "session_json",
-    "topics_of",
-]
-
 MAX_KEPT: Final = 1 << 11
 """Lists that are kept; then all are read again."""
 MAX_LIST: Final = 1 << 10

@@ -14,8 +14,6 @@ from typing import Final
 from kafkasniff.sinks.lines import ByteOutput
 from kafkasniff.text.printable import display_width
 
-__all__ = ["TerminalOutput", "folded"]
-
 MIN_SUMMARY: Final = 40
 """Columns that a summary needs, to continue below its own beginning."""
 MESSAGE_INDENT: Final = 17

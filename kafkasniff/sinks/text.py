@@ -33,8 +33,6 @@ from kafkasniff.text.times import clock_time, date_of, duration
 if TYPE_CHECKING:
     from kafkasniff.sinks.hex_view import HexView
 
-__all__ = ["CLIENT_WIDTH", "PROBLEMS_SHOWN", "TextSink"]
-
 CLIENT_WIDTH: Final = 24
 """Width of the client id column."""
 RAW_WIDTH: Final = 256

@@ -15,8 +15,6 @@ from kafkasniff.native.text_columns import TextPadding, capture_mark, column_mar
 from kafkasniff.sinks.lines import ByteOutput
 from kafkasniff.text.printable import Paint, printable, word
 
-__all__ = ["FILE_COLUMNS", "LINE_CACHE", "ColumnOutput", "ColumnWidths", "EncodedOutput", "EndsTexts", "column_widths"]
-
 LINE_CACHE: Final = 4096
 """Maximum numbers of cached connections, APIs and client ids."""
 NAME_WIDTH: Final = 40

@@ -17,19 +17,6 @@ from kafkasniff.sinks.names import enum_name, layout_inside, layout_of
 from kafkasniff.text.printable import Paint, display_width, printable
 from kafkasniff.text.times import milliseconds_date
 
-__all__ = [
-    "MARGIN",
-    "MIN_WIDTH",
-    "VALUE_WIDTH",
-    "body_tree",
-    "bytes_dump",
-    "is_nested",
-    "is_time",
-    "scalar_text",
-    "struct_lines",
-    "value_note",
-]
-
 VALUE_WIDTH: Final = 400
 """Bytes of one string or bytes value that are shown."""
 MARGIN: Final = 4

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkasniff.spark.source import Part
     from kafkasniff.spark.stream import CaptureStreamReader
 
-__all__ = ["DefaultSource"]
-
 
 class DefaultSource(DataSource):
     """Captures as tables; the options are those of `SourceOptions`."""

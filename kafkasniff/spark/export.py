@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkasniff.spark.lakehouse import LakeTables
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["export", "unchanged", "write_files"]
-
 _REPORT: Final = msgspec.msgpack.Decoder(TaskReport)
 
 

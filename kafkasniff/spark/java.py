@@ -20,8 +20,6 @@ from typing import Final
 
 from kafkasniff.errors import MissingPartError
 
-__all__ = ["find_java_home", "java_version", "launcher_home"]
-
 MINIMUM: Final = 17
 """The oldest Java that supports Spark 4."""
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["ADDED", "LakeTables"]
-
 ADDED: Final = {"date": pa.date32(), "run": pa.int64(), "open": pa.bool_()}
 """The columns that these tables have in addition to those of the export's files."""
 

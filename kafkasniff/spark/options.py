@@ -13,9 +13,6 @@ from kafkasniff.capture.timeline.locations import FileSelection
 from kafkasniff.errors import UsageError
 from kafkasniff.filters.tree import parse_moment
 
-__all__ = ["NOTES", "PACKETS", "PIPELINE", "SourceOptions", "ddl"]
-
-
 # -- columns -----------------------------------------------------------------------------------------------------------
 
 PACKETS: Final = {

@@ -27,20 +27,6 @@ from kafkasniff.spark.options import NOTES, PACKETS, arrow_schema
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-__all__ = [
-    "NOTES_SCHEMA",
-    "PACKETS_SCHEMA",
-    "Condition",
-    "condition_of",
-    "keeper",
-    "note_rows",
-    "packet_batches",
-    "packet_rows",
-    "payloads",
-    "secret_rows",
-]
-
-
 PACKETS_SCHEMA: Final = arrow_schema(PACKETS)
 NOTES_SCHEMA: Final = arrow_schema(NOTES)
 

@@ -30,21 +30,6 @@ from kafkasniff.spark.options import arrow_schema
 from kafkasniff.spark.packet_rows import packet_batches, payloads
 from kafkasniff.spark.task_output import own_folder
 
-__all__ = [
-    "BEGIN_INDEX",
-    "PIECES",
-    "PIECE_SCHEMA",
-    "PacketCutter",
-    "Piece",
-    "PieceOnDisk",
-    "PieceStore",
-    "RowCutter",
-    "in_capture_order",
-    "read_ahead",
-    "rows_before",
-]
-
-
 # -- places ------------------------------------------------------------------------------------------------------------
 
 

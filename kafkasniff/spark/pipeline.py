@@ -29,8 +29,6 @@ from kafkasniff.tables.rows import TABLE_NAMES, TABLES
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Tables", "decode", "make_options"]
-
 
 class Tables(ClosedAtExit):
     """The tables of some packets, as DataFrames with lazily computed rows.

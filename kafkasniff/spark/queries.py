@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["answer_export", "ask"]
-
 REDUCERS: Final = 8
 """Tasks that merge partial answers before the driver does."""
 MAX_TASKS: Final = 4096

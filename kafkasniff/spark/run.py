@@ -52,19 +52,6 @@ if TYPE_CHECKING:
 
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = [
-    "SHARD_BYTES",
-    "RunInput",
-    "SparkRun",
-    "check_columns",
-    "describe",
-    "of_captures",
-    "of_rows",
-    "parallelism",
-    "plan_parts",
-]
-
-
 # -- division of stage 2 -----------------------------------------------------------------------------------------------
 #
 # Most shards are neither small nor large: their rows stay in the task that reads them from disk. Only rows of small

@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-__all__ = ["first_line", "get_session", "is_connect", "make_home", "runs_elsewhere", "task_errors", "tracker_of"]
-
-
 # -- exceptions of tasks -----------------------------------------------------------------------------------------------
 
 _RAISED: Final = re.compile(r"^(?:kafkasniff\.errors\.)(\w+): (.+)$", re.MULTILINE)

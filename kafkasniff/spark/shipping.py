@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["native_archive", "package_zip", "ready_session", "ship"]
-
 SOURCE_MODULE: Final = "pyspark_kafkasniff"
 """The module by whose name Spark finds the data source."""
 _LEFT_OUT: Final = (".pyc", ".pyo", "~", ".so", ".dylib")

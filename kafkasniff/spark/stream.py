@@ -44,19 +44,6 @@ from kafkasniff.runtime.addresses import Location
 from kafkasniff.spark.options import SourceOptions
 from kafkasniff.spark.packet_rows import note_rows, packet_rows, secret_rows
 
-__all__ = [
-    "CaptureStreamReader",
-    "ReadProgress",
-    "advance",
-    "begin",
-    "begins_as",
-    "digest",
-    "read_between",
-    "split_between",
-    "whole",
-]
-
-
 # -- progress of a file ------------------------------------------------------------------------------------------------
 #
 # Following captures as they are written: how far they can be read, and the data between two such positions.

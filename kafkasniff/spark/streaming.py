@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["decode_stream"]
-
 CHECKPOINT: Final = ".checkpoint"
 """In the folder of the export: Spark's checkpoint of the stream. It belongs to these tables only."""
 

@@ -34,9 +34,6 @@ from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions, Sessions
 
-__all__ = ["KINDS", "Decided", "MakeRows", "WriteFiles", "local_captures", "local_key_log", "scan_table"]
-
-
 OUTPUT_ROWS: Final = 10_000
 """Rows handed to Spark at a time."""
 

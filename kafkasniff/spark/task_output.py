@@ -31,8 +31,6 @@ from kafkasniff.tables.exports.target import DeliverFiles, ExportStore, ExportTa
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["StoredOutput", "TaskOutput", "TaskReport", "check_executors", "output_of", "own_folder", "share"]
-
 HOSTS: Final = 3
 """Hosts that a message names."""
 

@@ -17,8 +17,6 @@ import pyarrow as pa
 from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.runtime.worker_processes import COLLECTION
 
-__all__ = ["settle_worker"]
-
 
 @functools.cache
 def settle_worker() -> None:

@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from deltalake.transaction import AddAction
     from pyiceberg.table import Table
 
-__all__ = ["DeltaTables", "IcebergTables"]
-
-
 _NAME: Final = re.compile(r"\w+(\.\w+){2,}", re.ASCII)
 
 

@@ -18,9 +18,6 @@ import kafkasniff
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES
 
-__all__ = ["FILE_BYTES", "ROW_GROUPS", "ROW_GROUP_BYTES", "ROW_GROUP_ROWS", "TableWriter", "repeats"]
-
-
 # -- repeated values ---------------------------------------------------------------------------------------------------
 #
 # Near a broker each record passes once as it is produced, and once for each replica and consumer group that fetches it.

@@ -32,20 +32,6 @@ from kafkasniff.timing.phases import (
     split,
 )
 
-__all__ = [
-    "DurationRange",
-    "ExchangeNetwork",
-    "ExchangeTimes",
-    "Timed",
-    "TimedColumns",
-    "Times",
-    "Trouble",
-    "Unknown",
-    "Vantage",
-    "Vantages",
-    "unknown_of",
-]
-
 FAR: Final = 4
 """One path counts as the longer one from this ratio on."""
 NOWHERE_NS: Final = 100_000

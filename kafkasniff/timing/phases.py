@@ -29,24 +29,6 @@ from kafkasniff.native.links import UNKNOWN
 from kafkasniff.tables.rows.column_rows import asked_waits, by_code, exchange_rows
 from kafkasniff.tables.rows.schemas import EXCHANGES
 
-__all__ = [
-    "PARTS",
-    "SUBJECTS",
-    "UNLIMITED",
-    "Bools",
-    "EmittedExchange",
-    "Ints",
-    "Marks",
-    "PartColumns",
-    "SeenExchanges",
-    "TimeParts",
-    "Waits",
-    "of_columns",
-    "of_emitted",
-    "seen_exchange",
-    "split",
-]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -17,8 +17,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from kafkasniff.tls.descriptions import Suite
 from kafkasniff.tls.record import Record
 
-__all__ = ["Protection13", "next_secret", "protections12"]
-
 # TLS 1.2 (RFC 5246, 6.2.3 and 6.3).
 #
 # AEAD: RFC 5288 (GCM), 6655 (CCM), 7905 (ChaCha20-Poly1305). CBC with HMAC, authenticated before or after encryption

@@ -17,37 +17,6 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 
-__all__ = [
-    "CLIENT",
-    "CLIENT_LEFT",
-    "CLIENT_REFUSED",
-    "EXPIRED",
-    "LEFT_AT_ONCE",
-    "NAMED",
-    "NOT_YET_VALID",
-    "NO_ANSWER",
-    "NO_CLIENT_CERTIFICATE",
-    "NO_KEYS",
-    "OTHER_KEYS",
-    "OTHER_NAME",
-    "OTHER_SIDE",
-    "RESUMED",
-    "SERVER_LEFT",
-    "SERVER_REFUSED",
-    "ShownCertificate",
-    "Suite",
-    "alert_in",
-    "alert_name",
-    "describe",
-    "ended_with_alert",
-    "flaws_in",
-    "is_about_tls",
-    "lacks_keys",
-    "shown_certificate",
-    "suite",
-    "version_name",
-]
-
 NAMED: Final = "this is "
 """Precedes the description of a connection (`descriptions.describe`)."""
 CLIENT: Final = "the client"

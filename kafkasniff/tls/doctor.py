@@ -25,8 +25,6 @@ from kafkasniff.tls.descriptions import (
 )
 from kafkasniff.tls.negotiation import INCOMPLETE, NO_HELLO
 
-__all__ = ["Case", "Doctor", "State"]
-
 State = Literal["decrypted", "damaged", "encrypted", "failed", "other"]
 """damaged: decryption ended early; encrypted: only secrets are missing; failed: the handshake was not completed, or too
 little of it was captured; other: another protocol than Kafka."""

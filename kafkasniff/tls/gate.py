@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.model import TlsHandshake
     from kafkasniff.tls.session import TlsSession
 
-__all__ = ["MAX_HELD", "TlsGate", "is_tls"]
-
 MAX_HELD: Final = 32_768
 """Maximum number of items held back until it is clear whether the connection is TLS: a record's bytes one by one, and
 some more. Beyond it the connection is not TLS, so that endless repetitions of one segment do not fill the memory.

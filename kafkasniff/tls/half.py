@@ -16,8 +16,6 @@ from kafkasniff.tls.items import Gap
 from kafkasniff.tls.keylog import SESSION_ID, KeyLog
 from kafkasniff.tls.record import TLS12, TLS13, HandshakeBuffer, Record, RecordCutter
 
-__all__ = ["Epoch", "Half", "Loss", "Negotiated"]
-
 # The decryptor of a stream's records, from the negotiated parameters and the key log.
 
 Phase = Literal["clear", "tls12", "open", "early", "handshake", "application"]

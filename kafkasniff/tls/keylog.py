@@ -15,8 +15,6 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LABELS", "MAX_SECRETS", "SESSION_ID", "FileSecrets", "KeyLog"]
-
 LABELS: Final = frozenset(
     {
         "CLIENT_RANDOM",

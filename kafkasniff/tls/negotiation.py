@@ -43,18 +43,6 @@ from kafkasniff.tls.record import (
     server_hello,
 )
 
-__all__ = [
-    "INCOMPLETE",
-    "MAX_FLIGHT",
-    "NO_HELLO",
-    "Negotiation",
-    "is_clear",
-    "next_ready",
-    "reason_at_end",
-    "why_failed",
-    "why_useless",
-]
-
 MAX_FOREIGN: Final = 64
 """Maximum number of records under other keys before the first that can be opened: early data that a server rejected, or
 a handshake whose secrets are not in the key log.

@@ -8,35 +8,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = [
-    "ALERT",
-    "APPLICATION_DATA",
-    "CERTIFICATE",
-    "CHANGE_CIPHER_SPEC",
-    "CLIENT_HELLO",
-    "ENCRYPTED_EXTENSIONS",
-    "END_OF_EARLY_DATA",
-    "FINISHED",
-    "HANDSHAKE",
-    "HEADER",
-    "KEY_UPDATE",
-    "SERVER_HELLO",
-    "TLS12",
-    "TLS13",
-    "ClientHello",
-    "HandshakeBuffer",
-    "Mark",
-    "Record",
-    "RecordCutter",
-    "ServerHello",
-    "certificate_of",
-    "certificate_of_13",
-    "client_hello",
-    "encrypted_extensions",
-    "may_be_header",
-    "server_hello",
-]
-
 # The record layer: type, version, length and fragment (RFC 5246, 6.2.1; RFC 8446, 5.1), cut out of one stream.
 #
 # A `RecordCutter` knows where the next record begins. After missing bytes it still does if the record in which they

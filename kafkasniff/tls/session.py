@@ -26,8 +26,6 @@ from kafkasniff.tls.keylog import KeyLog
 from kafkasniff.tls.negotiation import Negotiation, is_clear, next_ready, reason_at_end, why_failed, why_useless
 from kafkasniff.tls.record import ALERT, APPLICATION_DATA, CHANGE_CIPHER_SPEC, HANDSHAKE, Record
 
-__all__ = ["MAX_BUCKETS", "MAX_DAMAGED", "TlsSession", "Turns"]
-
 # When the two ends of a TLS connection spoke, which encryption does not hide.
 #
 # A *turn* of a stream is what it sends until the other one answers. The time from its last byte to the first byte of

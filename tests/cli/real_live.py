@@ -14,8 +14,6 @@ import pytest
 
 from tests.craft import kafka_bytes as kafka
 
-__all__ = ["STAYS", "conversation", "exchange", "running", "until_it_captures"]
-
 STAYS: Final = ["--keep-root"] if os.geteuid() == 0 else []
 """Options of a `live` that makes files in the folders of tests, for any user that may read the interpreter."""
 

@@ -16,8 +16,6 @@ from typing import Any, Final
 
 from hatch_build import PLATFORMS, ROOT, this_platform
 
-__all__ = ["Room", "compiled", "rounds"]
-
 REPORT_SECONDS: Final = 30
 
 

@@ -11,8 +11,6 @@ from tests.craft.packet import FIN, RST, SYN, Packet
 from tests.craft.read import read_packets
 from tests.vectors.reader import Vector, vectors
 
-__all__ = ["CAPTURES", "Said", "capture_files", "conversations", "spread", "vectors_of"]
-
 _Item = TypeVar("_Item")
 
 CAPTURES: Final = Path(__file__).resolve().parents[2] / "captures"

@@ -20,8 +20,6 @@ from tests.fuzz.families import Family, family
 from tests.fuzz.mutate import inputs
 from tests.fuzz.watch import watched
 
-__all__ = ["COUNTED", "FOUND", "INTERRUPTED", "Run", "has_atheris", "replay", "run"]
-
 FOUND: Final = 77
 """Exit code after an input that broke a promise, same as libFuzzer's."""
 INTERRUPTED: Final = 72

@@ -6,8 +6,6 @@ import importlib
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-__all__ = ["FAMILIES", "Family", "family"]
-
 FAMILIES: Final = (
     "captures",
     "links",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Intake"]
-
 
 class Intake:
     """Reads an input from its front; past the end there are zeros and no bytes."""

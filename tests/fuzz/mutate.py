@@ -6,8 +6,6 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-__all__ = ["inputs", "mutated"]
-
 NUMBERS: Final = (0, 1, 2, 3, 4, 7, 8, 12, 14, 16, 60, 61, 127, 128, 255, 256, 1000, 32767, 32768, 65535, 65536)
 LIMITS: Final = (-1, -2, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), 2**32 - 1, 2**24)
 MOST_CHANGES: Final = 8

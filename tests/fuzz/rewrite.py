@@ -13,8 +13,6 @@ from typing import Any, Final
 from kafkasniff.kafka.schema.definition import Field, Struct
 from tests.craft.kafka_bytes import unsigned_varint
 
-__all__ = ["rewritten"]
-
 _INTEGERS: Final = {"int8": 1, "int16": 2, "error": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8}
 
 

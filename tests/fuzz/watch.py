@@ -8,8 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["ExcessError", "watched"]
-
 SECONDS: Final = 4.0
 """CPU seconds that any input may take: first uses compile decoders, and instrumented code is several times slower."""
 SECONDS_PER_BYTE: Final = 200e-6

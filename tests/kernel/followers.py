@@ -11,8 +11,6 @@ from kafkasniff.model import Summary
 from kafkasniff.packets import PacketBatch
 from tests.craft.packet import SEQUENCE, Packet
 
-__all__ = ["corrupted", "results", "split"]
-
 
 def results(kind: type[Inspector], batches: Iterable[PacketBatch], **options: Any) -> tuple[list[Any], Summary]:
     """Everything that an inspector yields for these packets."""

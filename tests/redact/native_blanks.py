@@ -16,8 +16,6 @@ from kafkasniff.native.feed import KEYS, MESSAGE, REQUEST, VERSIONS
 from kafkasniff.redact.message import Blanker
 from kafkasniff.redact.stream_reading import StreamReading
 
-__all__ = ["Case", "by_kernel", "by_python", "case_of", "reading"]
-
 
 @functools.cache
 def reading(*, secrets: bool, payload: bool, own_topics: Sequence[str] = ()) -> tuple[Blanker, StreamReading]:

@@ -11,8 +11,6 @@ from pyarrow import parquet as pq
 from captures.record.distribution import cache_directory, has_python_with, maven_jars, python_with
 from tests.tables.exports.exported import Rows
 
-__all__ = ["DELTA", "SETTINGS", "SPARK", "delta_jars", "delta_rows", "is_fetched", "spark_for_delta"]
-
 DELTA = "4.4.0"
 SPARK = "4.2.1"
 """With Spark 4.3, Delta Lake 4.4 fails to read: java.lang.NoSuchMethodError, of a constructor that has changed."""

@@ -14,8 +14,6 @@ from tests.tables.exports.exported import Rows
 if TYPE_CHECKING:
     from kafkasniff.spark.pipeline import Tables
 
-__all__ = ["of_spark", "plain", "small_parts"]
-
 
 def plain(value: Any) -> Any:
     """A value as Parquet's reader and Spark's both have it."""

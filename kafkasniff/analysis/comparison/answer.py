@@ -6,25 +6,6 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = [
-    "SECTIONS",
-    "BatchingDiff",
-    "BrokerDiff",
-    "Change",
-    "ClientDiff",
-    "Compared",
-    "ComparisonAnswer",
-    "ErrorDiff",
-    "LatencyDiff",
-    "Rate",
-    "Shift",
-    "Size",
-    "Software",
-    "TopicDiff",
-    "Verdict",
-    "VersionDiff",
-]
-
 SECTIONS: Final = ("versions", "rates", "latency", "sizes", "errors", "topics", "batching", "clients", "brokers")
 """What is compared, in the order of output; the names of the lists in `ComparisonAnswer`."""
 

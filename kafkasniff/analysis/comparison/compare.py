@@ -34,8 +34,6 @@ from kafkasniff.analysis.percentiles import middle_of
 from kafkasniff.kafka.schema.codes import error_by_code
 from kafkasniff.model import Endpoint
 
-__all__ = ["MIN_TAIL", "OF_BODIES", "TAIL", "compare", "compare_brokers", "compare_clients", "compare_latencies"]
-
 TAIL: Final = 0.01
 """Fraction of the exchanges that counts as the tail."""
 MIN_TAIL: Final = 500

@@ -35,25 +35,6 @@ from msgspec import Meta
 
 from kafkasniff.analysis.comparison.answer import Change
 
-__all__ = [
-    "MIN_EXCHANGES",
-    "MIN_SPANS",
-    "Estimate",
-    "Family",
-    "Limits",
-    "Thresholds",
-    "above",
-    "difference",
-    "holm",
-    "probability",
-    "quantile",
-    "ratio",
-    "student_quantile",
-    "student_tail",
-    "superiority",
-    "threshold",
-]
-
 Numbers = npt.NDArray[Any]
 
 MAX_TERMS: Final = 10_000

@@ -26,8 +26,6 @@ from kafkasniff.analysis.percentiles import distribution_rows, distribution_shap
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["MAX_SPANS", "SPAN", "Latencies", "Side", "SideSpans", "Spanned"]
-
 MAX_SPANS: Final = 30
 """Schmeiser (1982): more than 30 batches hardly improve precision, and they are less independent."""
 SPAN: Final = "span"

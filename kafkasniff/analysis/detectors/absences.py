@@ -19,22 +19,6 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.partials import Shape
 
-__all__ = [
-    "AT_LEAST",
-    "REACH_NS",
-    "TOGETHER_NS",
-    "TRANSPORT_READING",
-    "Absence",
-    "Spans",
-    "TcpLink",
-    "absences",
-    "add_links",
-    "closed_at_once",
-    "links_by_broker",
-    "links_shape",
-    "usual_absences",
-]
-
 MAX_LINKS: Final = 1 << 17
 """Maximum number of connections examined, the earliest."""
 ROWS_AT_ONCE: Final = 4096

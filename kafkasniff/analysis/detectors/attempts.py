@@ -21,17 +21,6 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.tally import CLIENT
 from kafkasniff.analysis.partials import Shape
 
-__all__ = [
-    "ATTEMPT_COLUMNS",
-    "OUT_OF_ORDER",
-    "STORED",
-    "UNANSWERED",
-    "Attempt",
-    "Attempts",
-    "add_attempts",
-    "attempt_shapes",
-]
-
 MAX_FAILED: Final = 1 << 16
 """Batches whose first attempt failed; those with the most attempts are kept."""
 MAX_PRODUCERS: Final = 1 << 17

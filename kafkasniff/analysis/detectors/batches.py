@@ -21,8 +21,6 @@ from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 
-__all__ = ["OversizedMessages", "SmallBatches", "UncompressedBatches"]
-
 _TOPIC: Final = (("topic", pa.string()),)
 _READS: Final = {"exchanges": TableReading((*ORDER, "api", *CLIENT_COLUMNS, "partitions"), ("Produce",))}
 

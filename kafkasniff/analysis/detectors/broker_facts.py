@@ -22,8 +22,6 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 
-__all__ = ["BODIES", "EXCHANGES", "add_facts", "fact_shapes"]
-
 MAX_BODY: Final = 1 << 20
 """Maximum number of characters of a body that is parsed."""
 MAX_LEADERS: Final = 1 << 17

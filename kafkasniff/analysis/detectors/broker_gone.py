@@ -39,8 +39,6 @@ from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.times import clock_time
 
-__all__ = ["BrokerGone"]
-
 _HOW: Final = {"refused": "refused", "unanswered": "unanswered"}
 MAX_TOPICS: Final = 20
 """Maximum number of topics in the values of a finding."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from kafkasniff.analysis.detectors.detector import Detector
 
-__all__ = ["BrokerHistory"]
-
 MAX_LOOKUPS: Final = 1 << 21
 """Maximum number of partitions searched for a new leader in one run: those that a broker led, once per absence."""
 

@@ -22,8 +22,6 @@ from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.releases import releases, spoken_by
 from kafkasniff.text.printable import word
 
-__all__ = ["MixedBrokerVersions"]
-
 MAX_OFFERS: Final = 1 << 12
 """Maximum number of different broker answers that are kept; some kB each."""
 MAX_APIS: Final = 256

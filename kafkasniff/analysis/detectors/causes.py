@@ -12,8 +12,6 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Find
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.kafka.schema.codes import error_by_code
 
-__all__ = ["combined", "effects_of", "with_causes", "without_effects"]
-
 _CLIENT: Final = frozenset({"client_id", "client_ip"})
 ALIKE: Final = 3
 """Up to this many findings that differ only in the client stay apart, unless the broker treats all clients so."""

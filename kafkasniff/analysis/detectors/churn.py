@@ -35,8 +35,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.churn import Churn, ChurnParameters
 from kafkasniff.text.printable import word
 
-__all__ = ["ConnectionChurn"]
-
 VALUES: Final = ("opened", "short", "reset", "without_requests", "requests")
 
 

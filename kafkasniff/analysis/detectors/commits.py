@@ -28,8 +28,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
-__all__ = ["FrequentCommits", "RefusedCommits"]
-
 _GROUP: Final = (*CLUSTER, ("group_id", pa.string()))
 
 

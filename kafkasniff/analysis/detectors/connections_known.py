@@ -10,8 +10,6 @@ from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, first_of_each
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["CONNECTIONS", "add_connections", "connections_by_id", "connections_shape"]
-
 MAX_CONNECTIONS: Final = 1 << 18
 """Maximum number of connections that are remembered, the earliest."""
 

@@ -22,8 +22,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.versions import is_controller, offered_in
 from kafkasniff.engine.wanted_bodies import Bodies
 
-__all__ = ["ClientsAtControllers"]
-
 _ASKING: Final = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """APIs that clients use before they know what a listener offers."""
 MAX_PAIRS: Final = 1 << 17

@@ -28,8 +28,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.tables.rows.transport import TABLE
 
-__all__ = ["CutConnections"]
-
 MAX_USED: Final = 1 << 17
 """Maximum number of connections that are known to have served a request, the earliest."""
 _OPENING: Final = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")

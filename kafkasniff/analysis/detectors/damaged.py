@@ -18,8 +18,6 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.text.printable import word
 
-__all__ = ["DamagedRecords", "MalformedMessages"]
-
 _UNREADABLE: Final = pa.array(["array-too-long", "body-truncated", "length-negative", "varint-too-long"])
 """Problems that end a body before its end."""
 _CUT: Final = pa.array(["body-let-go", "body-skipped", "frame-incomplete", "stream-cut"])

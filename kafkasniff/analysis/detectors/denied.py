@@ -20,8 +20,6 @@ from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, causes_of
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.codes import error_by_name
 
-__all__ = ["DENIED", "Denied"]
-
 MAX_NAMES: Final = 20
 """Maximum number of names in a finding's values."""
 SHOWN: Final = 3

@@ -20,8 +20,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.visibility import TLS
 from kafkasniff.tables.rows.transport import TABLE
 
-__all__ = ["EncryptedTrouble"]
-
 MAX_CONNECTIONS: Final = 1 << 17
 """Maximum number of connections examined, the earliest."""
 HANDSHAKES: Final = 5

@@ -48,8 +48,6 @@ from kafkasniff.kafka.apis.dissectors import api_by_name
 from kafkasniff.kafka.schema.codes import KafkaError, error_by_code
 from kafkasniff.text.printable import word
 
-__all__ = ["HiddenErrors"]
-
 _ANYWHERE: Final = frozenset({47, 90, *DENIED})
 """INVALID_PRODUCER_EPOCH and PRODUCER_FENCED: `fenced-producers` reports them; denials: `denied`."""
 _OF_PARTITIONS: Final = frozenset({6, 74, 75})

@@ -19,8 +19,6 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["EmptyFetches"]
-
 _APIS = ("Fetch", "ShareFetch")
 
 

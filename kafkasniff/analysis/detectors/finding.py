@@ -7,8 +7,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["MAX_EVIDENCE", "SEVERITIES", "Evidence", "Finding", "Severity", "worst_first"]
-
 MAX_EVIDENCE: Final = 10
 """Maximum number of exchanges or connections that a finding names; the earliest ones."""
 

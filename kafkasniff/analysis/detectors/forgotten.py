@@ -20,8 +20,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.tables.rows.transport import TABLE
 
-__all__ = ["ForgottenConnections"]
-
 MAX_CONNECTIONS: Final = 1 << 17
 """Maximum number of connections of producers that are kept, the earliest."""
 _PRODUCER: Final = ("producer_id", "producer_epoch")

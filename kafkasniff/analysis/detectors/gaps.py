@@ -11,8 +11,6 @@ from kafkasniff.analysis.columns import column, in_any, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["add_gaps", "gap_shapes", "gaps_of"]
-
 MAX_GAPS: Final = 1 << 16
 """Maximum number of gaps that are remembered, the earliest."""
 _KIND: Final = "tcp-gap"

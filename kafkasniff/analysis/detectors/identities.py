@@ -13,17 +13,6 @@ from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.tables.rows.schemas import CONNECTIONS
 from kafkasniff.tls.descriptions import ShownCertificate, shown_certificate
 
-__all__ = [
-    "LOGINS",
-    "Authentication",
-    "ClientIdentity",
-    "Identities",
-    "Transport",
-    "add_logins",
-    "identities_of",
-    "logins_shape",
-]
-
 MAX_IDENTITIES: Final = 1 << 14
 """Maximum number of different identities that are listed; connections of others are only counted."""
 MAX_LOGINS: Final = 1 << 18

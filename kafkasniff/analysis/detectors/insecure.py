@@ -18,17 +18,6 @@ from kafkasniff.analysis.detectors.wording import some
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import printable
 
-__all__ = [
-    "EXPIRES_SOON",
-    "BadCertificates",
-    "ExpiringCertificates",
-    "OldTls",
-    "PlaintextCredentials",
-    "PlaintextScram",
-    "WeakCiphers",
-    "WithoutAuthentication",
-]
-
 EXPIRES_SOON: Final = timedelta(days=30)
 """A certificate that expires within this time of the capture is worth a note."""
 

@@ -36,8 +36,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
-__all__ = ["SharedInstances"]
-
 UNRELEASED_INSTANCE_ID: Final = 111
 _INSTANCE_CODES: Final = (FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID)
 _MEMBER: Final = (("group_id", pa.string()), ("member_id", pa.string()))

@@ -26,8 +26,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.times import clock_time
 
-__all__ = ["LateAnswers"]
-
 _NS_PER_MS: Final = 1_000_000
 _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 """APIs of a connection's first request, which take a broker no time."""

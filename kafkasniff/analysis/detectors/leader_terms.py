@@ -19,8 +19,6 @@ from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, 
 from kafkasniff.analysis.detectors.tally import CLUSTER, clusters
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["Moves", "add_terms", "moves", "terms_shapes"]
-
 APIS: Final = ("Metadata", "Produce", "Fetch")
 MAX_BODY: Final = 1 << 20
 """Maximum number of characters of a body that is parsed."""

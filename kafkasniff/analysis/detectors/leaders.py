@@ -31,8 +31,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 
-__all__ = ["NotLeader"]
-
 _CODES: Final = (6, 74, 75)
 """NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320)."""
 _SECOND: Final = 1_000_000_000

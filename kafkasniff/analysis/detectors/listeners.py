@@ -26,8 +26,6 @@ from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import printable, word
 
-__all__ = ["UnreachedListeners"]
-
 MAX_BROKERS: Final = 1000
 """Maximum number of brokers of one answer that are examined."""
 MAX_ADVERTISED: Final = 1 << 17

@@ -40,8 +40,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
 
-__all__ = ["LostRecords"]
-
 _REFUSED: Final = (10, 18)
 """MESSAGE_TOO_LARGE and RECORD_LIST_TOO_LARGE: `oversized-messages` reports them."""
 _FAILED: Final = (*CLIENT, ("topic", pa.string()), ("partition", pa.int32()), ("producer_id", pa.int64()))

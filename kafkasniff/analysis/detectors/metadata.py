@@ -21,8 +21,6 @@ from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameter
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 
-__all__ = ["AllTopics", "FrequentMetadata"]
-
 
 class StormThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `FrequentMetadata`."""

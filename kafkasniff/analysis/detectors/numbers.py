@@ -16,8 +16,6 @@ from kafkasniff.analysis.detectors.finding import Evidence, Finding
 from kafkasniff.engine.pair_columns import PairColumns
 from kafkasniff.model import Connection, Exchange
 
-__all__ = ["Numbers"]
-
 MAX_NUMBERED: Final = 1 << 24
 """The highest number of an exchange that is kept, at four bytes each: of the earliest ones in any batches."""
 MAX_CONNECTIONS: Final = 1 << 18

@@ -33,8 +33,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
-__all__ = ["OffsetsOutOfRange"]
-
 OFFSET_OUT_OF_RANGE: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1

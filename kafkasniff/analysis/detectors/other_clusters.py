@@ -19,8 +19,6 @@ from kafkasniff.analysis.detectors.wording import client, some
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.times import clock_time
 
-__all__ = ["OtherClusters"]
-
 _APIS: Final = ("Metadata", "DescribeCluster")
 _ID: Final = r'"cluster_id":"(?P<id>[^"\\]{1,256})"'
 

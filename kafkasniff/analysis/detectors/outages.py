@@ -18,8 +18,6 @@ from kafkasniff.analysis.detectors.ways import Way
 from kafkasniff.analysis.detectors.wording import elapsed
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["Outage", "add_stalls", "outages", "stalls_shapes"]
-
 MAX_STALLS: Final = 1 << 16
 """Maximum number of stalls that are examined, the earliest."""
 UNHEARD: Final = 3

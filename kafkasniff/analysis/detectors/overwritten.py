@@ -19,8 +19,6 @@ from kafkasniff.analysis.detectors.wording import in_cluster, plural
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import word
 
-__all__ = ["OverwrittenRecords"]
-
 _LOG: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("topic_id", pa.string()), ("partition", pa.int32()))
 _SPAN_NS: Final = 10_000_000_000
 MAX_SPANS: Final = 1 << 17

@@ -35,8 +35,6 @@ from kafkasniff.analysis.detectors.ways import PAIR, ways
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import with_sender, work_us
 
-__all__ = ["PAUSE_NS", "Pauses", "add_held", "held_shapes", "repeated_pauses"]
-
 PAUSE_NS: Final = SLOT_NS
 """Shortest pause that counts."""
 _AUTHENTICATION: Final = ("SaslHandshake", "SaslAuthenticate")

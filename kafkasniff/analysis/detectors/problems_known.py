@@ -15,18 +15,6 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import cut, printable
 
-__all__ = [
-    "MAX_DETAIL",
-    "PROBLEMS",
-    "REJECTED",
-    "add_problems",
-    "cause_of",
-    "problem_evidence",
-    "problem_times",
-    "problems_by_time",
-    "problems_shape",
-]
-
 MAX_PROBLEMS: Final = 100_000
 """Maximum number of problems that are examined, the earliest."""
 MAX_DETAIL: Final = 600

@@ -29,8 +29,6 @@ from kafkasniff.analysis.questions.retries import Retries
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
-__all__ = ["AcksZero", "RepeatedSequences"]
-
 _PRODUCER: Final = (
     *CLUSTER,
     ("client_id", pa.string()),

@@ -32,8 +32,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 
-__all__ = ["GrowingLag", "RepeatedStarts"]
-
 _PARTITION: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit")
 MAX_SESSIONS: Final = 1 << 17

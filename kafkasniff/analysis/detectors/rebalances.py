@@ -20,17 +20,6 @@ from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
-__all__ = [
-    "FENCED_INSTANCE_ID",
-    "GroupDetector",
-    "GroupKey",
-    "LostMembers",
-    "RebalanceStorms",
-    "Row",
-    "client_names",
-    "group_subject",
-]
-
 _BODIES: Final[Bodies] = {
     (direction, api): None for api in GROUP_APIS if api != "Heartbeat" for direction in ("request", "response")
 }

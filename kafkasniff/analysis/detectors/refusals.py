@@ -39,8 +39,6 @@ from kafkasniff.kafka.schema.codes import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time
 
-__all__ = ["SASL_REFUSED", "SaslFailures", "taken_mechanisms"]
-
 SASL_REFUSED: Final = "sasl-refused"
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 ILLEGAL_SASL_STATE: Final = 34

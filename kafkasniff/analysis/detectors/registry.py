@@ -10,8 +10,6 @@ from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.errors import UsageError
 from kafkasniff.text.printable import suggestion
 
-__all__ = ["DETECTORS", "SECURITY", "detector_names", "find_detector"]
-
 DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("undecoded-traffic", "kafkasniff.analysis.detectors.undecoded"),
     ("broker-gone", "kafkasniff.analysis.detectors.broker_gone"),

@@ -19,8 +19,6 @@ from kafkasniff.tables.rows import TABLE_NAMES
 if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["Checked", "run", "tables_for"]
-
 
 class Checked(msgspec.Struct, frozen=True):
     """Results of detectors for some captures and exports."""

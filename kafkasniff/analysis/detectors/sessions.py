@@ -26,8 +26,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 
-__all__ = ["ExpiredSessions"]
-
 _CONNECTION: Final[Any] = (("connection_id", pa.int64()),)
 _WITHOUT_ANSWER: Final = ("unanswered", "no_response")
 

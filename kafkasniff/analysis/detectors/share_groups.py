@@ -19,8 +19,6 @@ from kafkasniff.analysis.share_bodies import REJECT, RELEASE, SHARE_APIS, ShareB
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
-__all__ = ["RepeatedDeliveries"]
-
 _SUMS: Final = ("again", "last_time", "released", "rejected")
 
 

@@ -32,20 +32,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, Integers, excused_us, may_have_waited, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 
-__all__ = [
-    "CONNECTIONS",
-    "LATE_NS",
-    "MAX_REQUESTS",
-    "SILENT_NS",
-    "SLOT_NS",
-    "Answers",
-    "Owed",
-    "OwedResponses",
-    "Silence",
-    "silences",
-    "without_leaders",
-]
-
 P = TypeVar("P", bound=Parameters)
 LATE_NS: Final = 1_000_000_000
 CONNECTIONS: Final = 2

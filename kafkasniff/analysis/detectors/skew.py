@@ -20,8 +20,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 
-__all__ = ["SkewedPartitions"]
-
 MAX_PARTITIONS: Final = 1 << 18
 """Maximum number of partitions whose traffic is counted; those with the least are dropped first."""
 _KEYS: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))

@@ -20,8 +20,6 @@ from kafkasniff.analysis.questions.slow_brokers import SlowBrokerParameters, Slo
 from kafkasniff.analysis.waits import may_have_waited, with_sender, work_us
 from kafkasniff.text.times import duration
 
-__all__ = ["SlowBroker"]
-
 _REPLICAS: Final = " (acks=all)"
 MAX_SLOWEST: Final = 1 << 16
 """Maximum number of exchanges that are kept as evidence, the slowest."""

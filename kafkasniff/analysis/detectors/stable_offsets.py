@@ -19,8 +19,6 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import word
 
-__all__ = ["StuckStableOffsets"]
-
 _PARTITION: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _STABLE: Final = ("last_stable_offset", pa.int64())
 _NAME: Final = ("transactional_id", pa.string())

@@ -28,8 +28,6 @@ from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time
 
-__all__ = ["StillMembers"]
-
 MAX_BEATS: Final = 1 << 17
 """Maximum number of requests of members that are examined, the earliest."""
 ENOUGH: Final = 3

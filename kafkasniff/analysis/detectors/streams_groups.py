@@ -21,8 +21,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.text.printable import word
 
-__all__ = ["BlockedStreamsGroups"]
-
 _API: Final = "StreamsGroupHeartbeat"
 _GROUP: Final = (*CLUSTER, ("group_id", pa.string()))
 _LEAVES: Final = r'"member_epoch":-'

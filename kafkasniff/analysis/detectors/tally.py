@@ -14,18 +14,6 @@ from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, e
 from kafkasniff.analysis.detectors.finding import Evidence
 from kafkasniff.analysis.partials import Shape
 
-__all__ = [
-    "BROKER",
-    "CLIENT",
-    "CLIENT_COLUMNS",
-    "CLUSTER",
-    "CLUSTER_COLUMNS",
-    "Keys",
-    "Tally",
-    "clients",
-    "clusters",
-]
-
 Keys = tuple[tuple[str, pa.DataType], ...]
 
 CLIENT: Final[Keys] = (("client_id", pa.string()), ("client_ip", pa.string()))

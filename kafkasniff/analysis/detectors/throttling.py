@@ -17,8 +17,6 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 
-__all__ = ["ThrottledClients"]
-
 _QUOTAS: Final = {
     "Produce": "producer_byte_rate",
     "Fetch": "consumer_byte_rate",

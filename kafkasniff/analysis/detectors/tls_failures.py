@@ -46,8 +46,6 @@ from kafkasniff.tls.descriptions import (
     lacks_keys,
 )
 
-__all__ = ["TlsFailures"]
-
 MAX_NOTE: Final = 160
 _KINDS: Final = ("tls-not-decrypted", "tls-alert")
 _SHOWN: Final = re.compile(r"certificate of .*?(?=; the (?:client|other side|server) |$)")

@@ -21,8 +21,6 @@ from kafkasniff.engine.wanted_bodies import WantedBodies
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["MAX_FINDINGS", "Detectors"]
-
 MAX_THRESHOLD: Final = 1 << 56
 """Largest value of a threshold: two years in nanoseconds. Twice that still fits where it is compared."""
 MAX_FINDINGS: Final = 100

@@ -41,8 +41,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
 from kafkasniff.text.printable import word
 
-__all__ = ["MissingTopics"]
-
 _APIS: Final = ("Metadata", "Produce", "Fetch", "ListOffsets", "ShareFetch")
 """APIs whose errors show what programs read and write. Tools that look for topics use others, too."""
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3

@@ -30,8 +30,6 @@ from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 
-__all__ = ["FencedProducers", "HangingTransactions"]
-
 _BEGIN: Final = "begin"
 _END: Final = "end"
 _FENCES: Final = "fenced"

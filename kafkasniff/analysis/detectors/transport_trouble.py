@@ -28,8 +28,6 @@ from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time
 
-__all__ = ["TransportTrouble"]
-
 LARGE: Final = 16_384
 """Bytes of a message whose speed shows that of the network: more than the first window of a connection."""
 ROUND_TRIPS: Final = 8

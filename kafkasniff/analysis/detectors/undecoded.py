@@ -17,8 +17,6 @@ from kafkasniff.analysis.detectors.visible_wording import decoded_share, reasons
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.visibility import TLS, Visibility
 
-__all__ = ["UndecodedTraffic"]
-
 _NOTES = {
     "tls": "TLS without keys",
     "client": "only client → broker",

@@ -6,8 +6,6 @@ from kafkasniff.analysis.detectors.wording import percent, plural
 from kafkasniff.analysis.visibility import HIGH, Undecoded, VisibleTraffic
 from kafkasniff.sinks.summaries.phrases import amount
 
-__all__ = ["all_clear", "decoded_share", "reasons_text", "undecoded_line", "visibility_lines"]
-
 
 def decoded_share(visible: VisibleTraffic) -> str:
     """`only 37%`, `none`, `100%`."""

@@ -22,8 +22,6 @@ from kafkasniff.kafka.connection.events import CLOSED_BEFORE
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import cut, printable, word
 
-__all__ = ["UnansweredRequests"]
-
 MAX_CLIENTS: Final = 1 << 17
 """Maximum number of clients whose last request is known, the busiest."""
 SPREAD: Final = 0.2

@@ -17,8 +17,6 @@ from kafkasniff.analysis.columns import broker_endpoint, column, in_any, integer
 from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["FAR_NS", "PAIR", "WAY_COLUMNS", "Way", "add_ways", "round_trips", "ways", "ways_shapes"]
-
 FAR_NS: Final = 200_000_000
 """A round trip this long is trouble: it is more than between any two places on Earth with a good network."""
 SEVERAL: Final = 2

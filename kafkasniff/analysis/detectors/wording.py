@@ -8,21 +8,6 @@ from typing import Any, Final
 from kafkasniff.analysis.accumulator import Known
 from kafkasniff.text.printable import printable, word
 
-__all__ = [
-    "MAX_QUOTE",
-    "client",
-    "elapsed",
-    "in_cluster",
-    "percent",
-    "plural",
-    "quoted",
-    "shortened",
-    "some",
-    "span",
-    "subject",
-    "times_as_much",
-]
-
 MAX_QUOTE: Final = 300
 """Maximum number of characters of a wire message that a finding quotes: Kafka's longest usual ones have some 250."""
 

@@ -52,8 +52,6 @@ from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 from kafkasniff.tls.descriptions import NO_ANSWER, is_about_tls
 
-__all__ = ["WrongProtocol"]
-
 VERSION_NOT_TAKEN: Final = "version-not-taken"
 """A rejected connection on which the client used a version that newer releases have dropped."""
 SASL_MISSING: Final = "sasl-missing"

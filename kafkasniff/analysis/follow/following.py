@@ -35,8 +35,6 @@ from kafkasniff.analysis.share_bodies import SHARE_APIS
 from kafkasniff.errors import UsageError
 from kafkasniff.text.printable import printable, word
 
-__all__ = ["READINGS", "WaysFound", "follow", "nothing_found"]
-
 MAX_NAMED: Final = 5
 """Topics that are named; of the rest the number is given."""
 MAX_TOPICS: Final = 10_000

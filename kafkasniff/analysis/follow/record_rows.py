@@ -21,26 +21,6 @@ from kafkasniff.analysis.follow.way import LogPlace
 from kafkasniff.analysis.group_history import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.partials import Partials, Shape
 
-__all__ = [
-    "COMMITS",
-    "PARTITIONED",
-    "CarriedRecord",
-    "ExchangeFacts",
-    "Partition",
-    "PartitionOutcome",
-    "Positions",
-    "RowReader",
-    "Served",
-    "among",
-    "exchanges_of",
-    "facts_of",
-    "has_keys",
-    "in_partitions",
-    "partition_rows",
-    "produced_at",
-    "record_order",
-]
-
 MAX_ROWS: Final = 1 << 16
 """Maximum number of rows that match and are kept, the earliest: some 60 MB. Long keys count for several."""
 FETCHES: Final = ("Fetch", "ShareFetch")

@@ -42,19 +42,6 @@ from kafkasniff.analysis.share_bodies import (
 )
 from kafkasniff.kafka.schema.codes import error_name
 
-__all__ = [
-    "BODIES",
-    "ENDS",
-    "EndedTransaction",
-    "Linked",
-    "ProduceAttempt",
-    "ShareBodies",
-    "Trace",
-    "ended",
-    "link",
-    "share_bodies",
-]
-
 BODIES: Final = ("request_body", "response_body", "error_code")
 ENDS: Final = ("EndTxn",)
 

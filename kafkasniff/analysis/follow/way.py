@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.columns import column
 from kafkasniff.errors import UsageError
 
-__all__ = ["Consumer", "ConsumerState", "LogPlace", "RecordWay", "StepKind", "Unknown", "Wanted", "WayStep"]
-
 MAX_PARTITION: Final = 2**31 - 1
 MAX_OFFSET: Final = 2**63 - 1
 _HEX: Final = "hex:"

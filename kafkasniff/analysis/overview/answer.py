@@ -6,22 +6,6 @@ import msgspec
 
 from kafkasniff.analysis.visibility import VisibleTraffic
 
-__all__ = [
-    "ApiStats",
-    "BrokerStats",
-    "ClientStats",
-    "ConnectionTotals",
-    "EncryptedStats",
-    "ErrorStats",
-    "Exchanges",
-    "GroupStats",
-    "LatencyStats",
-    "OverviewAnswer",
-    "ProblemStats",
-    "TopicStats",
-    "Traffic",
-]
-
 
 class Exchanges(msgspec.Struct, kw_only=True):
     """Counts of exchanges. Sizes are those of messages, without length prefixes."""

@@ -19,8 +19,6 @@ from kafkasniff.model import Connection
 from kafkasniff.tables.rows.connections import connection_row
 from kafkasniff.tables.rows.schemas import CONNECTIONS
 
-__all__ = ["CONNECTION_COUNTS", "Connections", "Encrypted", "FailedConnects", "Problems"]
-
 MAX_WAITING: Final = 1 << 16
 """Maximum number of connections that are not Kafka and may be worth reporting, some 200 bytes each."""
 

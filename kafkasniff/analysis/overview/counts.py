@@ -19,23 +19,6 @@ from kafkasniff.analysis.percentiles import distribution_rows, distribution_shap
 from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, is_long_poll
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = [
-    "COUNTS",
-    "NOT_ANSWERED",
-    "TEXT",
-    "ApiLatencies",
-    "Apis",
-    "Brokers",
-    "Clients",
-    "api_labels",
-    "errors_of",
-    "exchange_counts",
-    "folded",
-    "is_staged",
-    "topic_names",
-    "where",
-]
-
 TEXT: Final = pa.string()
 
 

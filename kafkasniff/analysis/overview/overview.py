@@ -39,8 +39,6 @@ from kafkasniff.kafka.schema.codes import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.resolve import LearnedNames
 
-__all__ = ["MAX_ROWS", "Overview"]
-
 MAX_ROWS: Final = 10_000
 """Maximum number of rows of one list of an answer."""
 

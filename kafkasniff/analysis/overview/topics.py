@@ -26,8 +26,6 @@ from kafkasniff.analysis.overview.counts import TEXT, errors_of, folded, topic_n
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.percentiles import distribution_rows, distribution_shape, distributions
 
-__all__ = ["FLOWS", "GENERATION_APIS", "Groups", "Topics"]
-
 FLOWS: Final = ("produced", "fetched", "replicated")
 """By producers; by consumers; by brokers that follow a leader."""
 _APIS: Final = ("Produce", "Fetch", "ShareFetch")

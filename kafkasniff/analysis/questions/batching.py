@@ -13,8 +13,6 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ratio, table_of
 from kafkasniff.analysis.sql.question import SqlQuestion
 
-__all__ = ["Batching", "BatchingParameters"]
-
 _APIS: Final = {"produce": ("Produce",), "fetch": ("Fetch", "ShareFetch")}
 _COUNTED: Final = ("exchanges", "batches", "records", "bytes")
 _NAMES: Final = ("topic", "client_id", "compression")

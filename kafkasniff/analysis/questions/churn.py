@@ -26,8 +26,6 @@ from kafkasniff.analysis.columns import (
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["Churn", "ChurnParameters"]
-
 _SUMS: Final = ("opened", "short", "reset", "without_requests", "requests")
 
 

@@ -26,8 +26,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.codes import error_name
 
-__all__ = ["ErrorParameters", "Errors", "error_codes"]
-
 _ERROR: Final = (("error_code", pa.int32()), ("topic", pa.string()))
 
 

@@ -14,8 +14,6 @@ from kafkasniff.analysis.columns import ratio, table_of
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 from kafkasniff.errors import UsageError
 
-__all__ = ["FetchEfficiency", "FetchEfficiencyParameters"]
-
 _APIS: Final = ("Fetch", "ShareFetch")
 _KEYS: Final = {"client": ("client_id", "client_ip"), "topic": ("topic",)}
 _SUMS: Final = ("fetches", "empty", "failed", "bytes", "records", "waited_us")

@@ -14,8 +14,6 @@ from kafkasniff.analysis.group_history import MEMBER_APIS
 from kafkasniff.analysis.sql.question import SqlQuestion, ranked, texts
 from kafkasniff.errors import UsageError
 
-__all__ = ["Flight", "FlightParameters"]
-
 _APIS: Final = ("Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit")
 _KEYS: Final = {"topic": ("topic",), "group": ("group_id", "client_id"), "rack": ("client_rack",)}
 _LEGS: Final = ("acknowledged", "fetched", "committed")

@@ -14,8 +14,6 @@ from kafkasniff.analysis.columns import ORDER, TIME, datetimes, table_of
 from kafkasniff.analysis.group_history import MEMBER_APIS
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
-__all__ = ["Lag", "LagParameters"]
-
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit", "OffsetFetch")
 _APIS: Final = ("Produce", "Fetch", *_COMMITS)
 _TEXTS: Final = ("group_id", "topic", "client_id", "client_ip")

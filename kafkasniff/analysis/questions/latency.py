@@ -16,8 +16,6 @@ from kafkasniff.analysis.sql.question import SqlQuestion, ranked
 from kafkasniff.analysis.waits import LONG_POLL_COLUMNS, long_poll_sql
 from kafkasniff.errors import UsageError
 
-__all__ = ["Latency", "LatencyParameters"]
-
 _TIMES: Final = {"min_us": "low", "p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "max_us": "high"}
 
 

@@ -14,8 +14,6 @@ from kafkasniff.analysis.columns import TIME, column, datetimes, floor_divided, 
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["MetadataStormParameters", "MetadataStorms"]
-
 _SUMS = ("requests", "all_topics", "response_bytes", "errors")
 
 

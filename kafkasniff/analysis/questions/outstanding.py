@@ -14,8 +14,6 @@ from kafkasniff.analysis.columns import ORDER, TIME, datetimes, floor_divided, t
 from kafkasniff.analysis.dimensions import BROKER_SQL
 from kafkasniff.analysis.sql.question import SqlQuestion
 
-__all__ = ["Outstanding", "OutstandingParameters"]
-
 _SHOWN: Final[Any] = (
     ("status", pa.string()),
     ("api", pa.string()),

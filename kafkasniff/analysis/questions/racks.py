@@ -12,8 +12,6 @@ from kafkasniff.analysis.columns import ORDER, table_of
 from kafkasniff.analysis.dimensions import BROKER_SQL
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
-__all__ = ["Racks"]
-
 _FETCHES: Final = ("Fetch", "ShareFetch")
 _RACK_APIS: Final = ("Metadata", "DescribeCluster")
 _CLIENT: Final[Any] = (

@@ -22,8 +22,6 @@ from kafkasniff.analysis.group_history import (
 )
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["Rebalances"]
-
 MAX_EVENTS: Final = 1 << 19
 """Maximum number of events of groups that are kept, the earliest."""
 

@@ -12,8 +12,6 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import table_of
 from kafkasniff.analysis.sql.question import SqlQuestion, ranked, texts
 
-__all__ = ["RecordSizeParameters", "RecordSizes"]
-
 _KEYS: Final = ("topic", "direction")
 _NUMBERS: Final = ("records", "nulls", "p50", "p99", "most")
 

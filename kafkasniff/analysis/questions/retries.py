@@ -26,8 +26,6 @@ from kafkasniff.analysis.columns import (
 )
 from kafkasniff.analysis.partials import Shape
 
-__all__ = ["Retries"]
-
 SEQUENCES: Final = 1 << 31
 """Sequence numbers wrap around after 2**31 records (`DefaultRecordBatch.incrementSequence`)."""
 MAX_RECORDS: Final = 1 << 20

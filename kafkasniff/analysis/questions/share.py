@@ -22,8 +22,6 @@ from kafkasniff.analysis.share_bodies import (
     topic_names,
 )
 
-__all__ = ["Share"]
-
 _KEYS: Final[Any] = (("group_id", pa.string()), ("topic", pa.string()))
 _TYPES: Final = {"accepted": ACCEPT, "released": RELEASE, "rejected": REJECT, "renewed": RENEW}
 _SUMS: Final = ("acquired", "redelivered", *_TYPES)

@@ -16,8 +16,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.percentiles import distribution_rows, distribution_shape, distributions
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, with_sender, work_us
 
-__all__ = ["SlowBrokerParameters", "SlowBrokers"]
-
 _QUANTILES: Final = {"p50_us": 0.5, "p99_us": 0.99}
 
 

@@ -15,8 +15,6 @@ from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import UsageError
 
-__all__ = ["TalkerParameters", "Talkers"]
-
 _SUMS: Final = ("requests", "request_bytes", "response_bytes", "bytes", "records", "with_errors")
 
 

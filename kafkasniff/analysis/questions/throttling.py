@@ -14,8 +14,6 @@ from kafkasniff.analysis.dimensions import Dimension, Dimensions
 from kafkasniff.analysis.sql.question import SqlQuestion
 from kafkasniff.errors import UsageError
 
-__all__ = ["Throttling", "ThrottlingParameters"]
-
 _FOUND: Final = ("exchanges", "throttled", "throttle_ms", "max_ms")
 
 

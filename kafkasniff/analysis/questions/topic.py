@@ -13,8 +13,6 @@ from kafkasniff.analysis.columns import TIME, datetimes, matching, table_of
 from kafkasniff.analysis.group_history import MEMBER_APIS
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
-__all__ = ["Topic", "TopicParameters"]
-
 _APIS: Final = ("Produce", "Fetch", "ShareFetch")
 _CLIENT: Final = ("client_id", "client_ip", "software_name", "software_version")
 _NUMBERS: Final = ("exchanges", "records", "bytes", "partitions")

@@ -12,8 +12,6 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import TIME, datetimes, matching, table_of
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
-__all__ = ["TopicUse", "TopicUseParameters"]
-
 _APIS: Final = ("Produce", "Fetch", "ShareFetch", "OffsetCommit", "TxnOffsetCommit")
 MAX_NAMED: Final = 5
 """Clients and groups that are named for each topic; all are counted."""

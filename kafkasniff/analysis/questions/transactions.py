@@ -13,8 +13,6 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, TIME, datetimes, floor_divided, table_of
 from kafkasniff.analysis.sql.question import SqlQuestion, texts
 
-__all__ = ["TransactionParameters", "Transactions"]
-
 _APIS: Final = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit", "EndTxn")
 _TEXTS: Final = ("transactional_id", "client_id", "client_ip", "group_id", "error", "committed")
 _COUNTS: Final = ("produces", "records", "bytes", "topics", "partitions", "with_errors")

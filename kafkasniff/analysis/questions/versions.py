@@ -18,8 +18,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE
 from kafkasniff.kafka.apis.releases import find_release, releases, spoken, spoken_by
 
-__all__ = ["ClientVersions", "Offers", "VersionParameters", "highest", "is_controller", "offered_in", "verdict"]
-
 
 class Offers(Accumulator[Parameters]):
     """For each client the highest version of each API that brokers offered it; the lowest of several brokers' offers.

@@ -29,22 +29,6 @@ from kafkasniff.errors import KafkasniffError, MissingPartError, UsageError
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS, TABLES
 from kafkasniff.text.printable import suggestion
 
-__all__ = [
-    "DISK",
-    "MEMORY",
-    "SCHEMAS",
-    "VIEWS",
-    "Database",
-    "Plan",
-    "Rows",
-    "SqlLimits",
-    "TableSource",
-    "View",
-    "meanings",
-    "needed_columns",
-    "rows_of",
-]
-
 
 class View:
     """A table that is made of the structs in a column of another table: one row per struct."""

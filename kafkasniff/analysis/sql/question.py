@@ -23,8 +23,6 @@ from kafkasniff.tables.rows.schemas import TABLES
 if TYPE_CHECKING:
     from kafkasniff.analysis.sql.database import TableSource
 
-__all__ = ["SqlQuestion", "ranked", "texts"]
-
 P = TypeVar("P", bound=Parameters)
 Engine = Literal["duckdb", "spark"]
 _SIZE: Final = "coalesce({}(one.key), 0) + coalesce(octet_length(one.value), 0)"

@@ -37,8 +37,6 @@ from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
 from kafkasniff.text.printable import printable
 
-__all__ = ["Explorer"]
-
 NO_COMMANDS: Final = Commands()
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""

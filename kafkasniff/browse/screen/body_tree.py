@@ -20,8 +20,6 @@ from kafkasniff.browse.screen.row_pane import CURSOR, RowPane
 from kafkasniff.model import Exchange
 from kafkasniff.sinks.hex_view import ROW, HexRow
 
-__all__ = ["BodyField", "BodyTree", "BytesPane"]
-
 _Node = TreeNode[BodyNode]
 _NAME: Final = re.compile(r"[.\[]?([^.\[\]]+)")
 """The first field or index of a path."""

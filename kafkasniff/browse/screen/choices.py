@@ -12,8 +12,6 @@ from textual.widgets import OptionList
 
 from kafkasniff.browse.following import Followed
 
-__all__ = ["Choices", "FollowMenu"]
-
 
 class Choices(OptionList):
     """Lines that also move by the keys of vi; titles are never markup."""

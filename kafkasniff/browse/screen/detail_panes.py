@@ -20,8 +20,6 @@ from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import PaneSearch, RowPane
 from kafkasniff.model import Exchange
 
-__all__ = ["DetailPanes"]
-
 
 class DetailPanes(Vertical):
     """Panes, each as high as the list of exchanges. `show` is called only while one is open."""

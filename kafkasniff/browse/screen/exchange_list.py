@@ -30,8 +30,6 @@ from kafkasniff.browse.screen.list_lines import (
     title_line,
 )
 
-__all__ = ["ExchangeList"]
-
 SORTED_AT_ONCE: Final = 200_000
 """Maximum number of rows that are sorted before the next key is read: a few ms. A thread sorts longer lists."""
 NEAR: Final = (1 << 8, 1 << 16)

@@ -18,8 +18,6 @@ from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.text.printable import printable
 
-__all__ = ["FilterLine", "flaw_of"]
-
 _COLUMN: Final = re.compile(r"column (\d+): ")
 
 

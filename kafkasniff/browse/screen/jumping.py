@@ -14,8 +14,6 @@ from kafkasniff.browse.reading import ExchangeReading, Progress
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 
-__all__ = ["Trail", "find_trail"]
-
 
 class Trail(NamedTuple):
     """Rows of an index that have something in common."""

@@ -22,8 +22,6 @@ from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportP
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 
-__all__ = ["KeyHelp"]
-
 KEYS_WIDTH: Final = 16
 """Columns for keys, so that descriptions fit into 80 columns."""
 _KEYS: Final = {

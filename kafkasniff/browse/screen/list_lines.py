@@ -22,22 +22,6 @@ from kafkasniff.browse.index import Row
 from kafkasniff.text.printable import display_width
 from kafkasniff.text.times import clock_time, duration
 
-__all__ = [
-    "CLOCKS",
-    "LIST_COLUMNS",
-    "LineJump",
-    "LineWindow",
-    "ListColumn",
-    "Wanted",
-    "cell",
-    "fitted",
-    "line_of",
-    "place_of",
-    "places_of",
-    "row_line",
-    "title_line",
-]
-
 _APIS: Final = tuple(Style(color=one) for one in ("bright_blue", "green", "cyan"))
 """Colours of APIs, by their names. Errors and problems have red and yellow, and themes show magenta as red."""
 _PLAIN: Final = Style.null()

@@ -12,8 +12,6 @@ from typing import IO, Any
 
 from textual.driver import Driver
 
-__all__ = ["LosableTerminal", "outliving"]
-
 
 class LosableTerminal:
     """A terminal that discards everything once writing has failed. `lost` is called then, in the writing thread."""

@@ -14,8 +14,6 @@ from kafkasniff.browse.copying import MAX_CLIPBOARD, Copy
 from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.text.printable import printable
 
-__all__ = ["CopyMenu", "PathPrompt"]
-
 
 class PathPrompt(ModalScreen[str]):
     """Asks for a name; the answer is empty if there is none."""

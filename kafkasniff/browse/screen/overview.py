@@ -25,8 +25,6 @@ from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, duration
 
-__all__ = ["Histogram", "OverviewScreen", "ReportPane"]
-
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _HEIGHT: Final = 4
 """Lines of the bars."""

@@ -18,8 +18,6 @@ from kafkasniff.model import Exchange
 from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.text.printable import printable
 
-__all__ = ["ReadingThreads"]
-
 MORE_RECORDS: Final = 10
 """How many times as many records are decoded when more are wanted."""
 

@@ -20,8 +20,6 @@ from kafkasniff.browse.screen.row_pane import CURSOR, RowPane
 from kafkasniff.model import Exchange
 from kafkasniff.text.printable import clipped, display_width
 
-__all__ = ["RecordScreen", "RecordTable"]
-
 _TITLE: Final = Style(bold=True)
 
 

@@ -15,8 +15,6 @@ from textual.message import Message as Notice
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-__all__ = ["CURSOR", "MAX_EXAMINED", "MAX_FOUND", "PaneSearch", "RowPane", "SearchedPane"]
-
 CURSOR: Final = Style(reverse=True)
 
 

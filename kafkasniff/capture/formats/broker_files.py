@@ -19,17 +19,6 @@ import numpy as np
 from kafkasniff.capture.formats.pcap import NANOSECONDS
 from kafkasniff.model import BROKER_TIMES, BrokerTimes, Direction
 
-__all__ = [
-    "LOG_HEAD",
-    "SEGMENT_HEAD",
-    "Converter",
-    "LogPackets",
-    "SegmentPackets",
-    "is_request_log",
-    "is_segment",
-    "is_text",
-]
-
 FILE_HEADER: Final = struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, 1 << 18, 101)
 """pcap with nanoseconds; packets begin with IP."""
 LATEST_NS: Final = (1 << 32) * 10**9 - 1

@@ -16,21 +16,6 @@ from kafkasniff.model import Problem
 from kafkasniff.native.headers import find_records
 from kafkasniff.native.library import kernel
 
-__all__ = [
-    "FIRST_REACH",
-    "HEADER_SIZE",
-    "IMPLAUSIBLE",
-    "LARGEST_SNAPLEN",
-    "NANOSECONDS",
-    "RESYNC_LIMIT",
-    "TIME_REACH",
-    "UNFINISHED",
-    "FileParser",
-    "PcapParser",
-    "PcapState",
-    "is_pcap",
-]
-
 # Recovery after a corrupt place: finds the first chain of plausible records.
 
 CHAIN: Final = 3

@@ -20,23 +20,6 @@ from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.headers import find_blocks
 from kafkasniff.native.library import kernel
 
-__all__ = [
-    "ENHANCED",
-    "INTERFACE",
-    "NAME_OPTION",
-    "RESOLUTION_OPTION",
-    "SECRETS",
-    "SECTION",
-    "SIMPLE",
-    "STATISTICS",
-    "TLS_KEY_LOG",
-    "PcapngParser",
-    "PcapngState",
-    "byte_order",
-    "is_pcapng",
-    "read_blocks",
-]
-
 # Time stamps: if_tsresol in powers of 10 and 2, if_tsoffset.
 
 GIGA: Final = 1_000_000_000

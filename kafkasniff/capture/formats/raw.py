@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from kafkasniff.model import BrokerTimes, Problem
 
-__all__ = ["IGNORED_LINK", "UNDESCRIBED_LINK", "Interface", "NoteValue", "Parsed", "RawPackets"]
-
 NoteValue = Problem | tuple[str, str] | bytes | BrokerTimes
 """Contents of a `Note`."""
 

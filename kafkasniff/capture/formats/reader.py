@@ -20,24 +20,6 @@ from kafkasniff.errors import CaptureError
 from kafkasniff.model import BrokerTimes, Problem
 from kafkasniff.runtime.signals import wait_readable
 
-__all__ = [
-    "BROKEN_KINDS",
-    "EMPTY",
-    "HEAD_BYTES",
-    "ByteStream",
-    "CaptureReader",
-    "Compressed",
-    "Failure",
-    "State",
-    "begins_capture",
-    "end_problem",
-    "named_like_capture",
-    "open_path",
-    "open_pipe",
-    "parser_at",
-    "parser_from",
-]
-
 # Sources of a capture's bytes: regular files, pipes, and converted ones of both; always in order, in pieces.
 
 PIPE_READ: Final = 1 << 20

@@ -32,8 +32,6 @@ from kafkasniff.native.headers import FROM_HEADERS, read_headers
 from kafkasniff.native.library import kernel
 from kafkasniff.packets import COLUMNS, Note, PacketBatch
 
-__all__ = ["Fragment", "FragmentTable", "PacketDecoder"]
-
 # Reassembly of IP fragments, across batches, within bounds. A datagram replaces the packet that completed it. Where
 # fragments overlap, the first one wins. Fragments are rare, so this is plain Python, one fragment at a time.
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.link.layers import Fragments, Layer, LayerSpan, LinkWalk
 
-__all__ = ["ip"]
-
 TCP_HEADER: Final = np.dtype(
     [
         ("src_port", ">u2"),

@@ -15,22 +15,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "LINKS",
-    "Columns",
-    "Fragments",
-    "Layer",
-    "LayerSpan",
-    "LinkWalk",
-    "ethernet",
-    "gre",
-    "mpls",
-    "ppp",
-    "pppoe",
-    "udp",
-    "vlan",
-]
-
 MAX_DEPTH: Final = 8
 """Maximum tunnel depth; deeper packets count as malformed."""
 

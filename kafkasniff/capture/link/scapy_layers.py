@@ -13,8 +13,6 @@ import numpy as np
 
 from kafkasniff.capture.link.layers import LayerSpan, LinkWalk
 
-__all__ = ["find_ip", "libpcap"]
-
 
 @functools.cache
 def _scapy() -> Any:

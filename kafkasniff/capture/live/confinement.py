@@ -15,8 +15,6 @@ from typing import Final
 
 from kafkasniff.kafka.schema.data_files import added_folders, data_folder
 
-__all__ = ["PARTS", "confine", "own_files", "unreadable", "version"]
-
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445
 _RESTRICT_SELF: Final = 446

@@ -16,8 +16,6 @@ from kafkasniff.capture.formats.raw import RawPackets
 from kafkasniff.model import NO_TIME
 from kafkasniff.native.library import kernel
 
-__all__ = ["COOKED_SIZE", "FRONT_SIZE", "HEADER", "RETIRE_MS", "Block", "Frames", "Ring", "TimeMerge"]
-
 RETIRE_MS: Final = 50
 """Milliseconds after which the kernel releases a block that is not full."""
 

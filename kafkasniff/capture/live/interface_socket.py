@@ -21,8 +21,6 @@ from kafkasniff.capture.live.privileges import CAP_NET_RAW, advice, make_effecti
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 
-__all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "InterfaceSocket", "compile_filter", "end_problems", "fresh_loss"]
-
 # Filter expressions of tcpdump, compiled by the machine's libpcap to kernel filters.
 
 SO_ATTACH_FILTER: Final = 26

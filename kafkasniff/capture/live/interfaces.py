@@ -15,16 +15,6 @@ import msgspec
 
 from kafkasniff.errors import CaptureError
 
-__all__ = [
-    "ANY",
-    "NetworkInterface",
-    "hardware_type",
-    "interface_name",
-    "interface_names",
-    "is_up",
-    "list_interfaces",
-]
-
 ANY: Final = "any"
 """The name of all interfaces together (Linux)."""
 

@@ -21,8 +21,6 @@ from kafkasniff.capture.live.privileges import advice, process_rights
 from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 
-__all__ = ["MAX_BUFFER", "USUAL_BUFFER", "LibpcapInterface", "MemoryFile"]
-
 USUAL_BUFFER: Final = 64
 """Default size in MiB requested from the kernel; the BSDs and macOS may limit it."""
 

@@ -367,7 +367,7 @@ def open_live(
     sockets: list[CapturedInterface] = []
     try:
         for capture, name in enumerate(names):
-            open_one = SshInterface if is_ssh(name) else _backend()
+            open_one: Callable[..., CapturedInterface] = SshInterface if is_ssh(name) else _backend()
             sockets.append(open_one(name, capture, bpf=bpf, snaplen=snaplen, buffer=buffer, promiscuous=promiscuous))
         source = LiveSource(sockets, idle_seconds=idle_seconds, parent=parent, reopen=reopen, say=say)
     except BaseException:

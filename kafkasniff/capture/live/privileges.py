@@ -17,28 +17,6 @@ import msgspec
 
 from kafkasniff.errors import MissingPartError, UsageError
 
-__all__ = [
-    "CAP_DAC_OVERRIDE",
-    "CAP_DAC_READ_SEARCH",
-    "CAP_NET_RAW",
-    "CAP_SETUID",
-    "Identity",
-    "ProcessRights",
-    "acting_as",
-    "advice",
-    "become",
-    "effective",
-    "is_root",
-    "lowered",
-    "make_effective",
-    "mask",
-    "may_become_others",
-    "named_identity",
-    "nobody",
-    "process_rights",
-    "sudo_caller",
-]
-
 CAP_DAC_OVERRIDE: Final = 1
 """Files may be read and written whatever their modes are."""
 CAP_DAC_READ_SEARCH: Final = 2

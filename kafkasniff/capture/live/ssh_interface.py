@@ -24,8 +24,6 @@ from kafkasniff.errors import CaptureError, MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.text.printable import printable
 
-__all__ = ["SshInterface", "is_ssh"]
-
 SCHEME: Final = "ssh://"
 OPEN_SECONDS: Final = 30.0
 """How long the connection and the start of tcpdump may take."""
@@ -165,7 +163,7 @@ class SshInterface:
         """Becomes readable when there are packets."""
         return self._out
 
-    def take(self) -> Frames | None:
+    def read_frames(self) -> Frames | None:
         """The next packets; None if there are none yet."""
         if self.error is not None:
             return None

@@ -10,8 +10,6 @@ from typing import BinaryIO, Final
 from kafkasniff.errors import UsageError
 from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["MAX_KEY_LOG", "open_key_log"]
-
 MAX_KEY_LOG: Final = 256 << 20
 """Maximum size in bytes of a key log that is read at once: a million connections of TLS 1.3."""
 

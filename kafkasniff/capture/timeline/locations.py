@@ -31,21 +31,6 @@ if TYPE_CHECKING:
     from kafkasniff.capture.timeline.splits import ReadAt
 
 
-__all__ = [
-    "CaptureFile",
-    "FileSelection",
-    "capture_at",
-    "captures_among",
-    "divided",
-    "find_captures",
-    "for_each",
-    "is_capture",
-    "list_captures",
-    "listed",
-    "open_capture",
-    "with_folders",
-]
-
 _PATTERN: Final = re.compile(r"[*?\[]")
 
 READ_AT_ONCE: Final = 64

@@ -26,8 +26,6 @@ from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.threads import ClosedAtExit, Threads
 
-__all__ = ["CHUNK_SIZE", "CaptureSource", "ReadAhead", "noted", "open_captures", "with_pauses"]
-
 PROBE_SIZE: Final = 64 << 10
 """Bytes read at a time to find a capture's first packet."""
 

@@ -32,8 +32,6 @@ from kafkasniff.capture.live.frames import FRONT_SIZE, Frames
 from kafkasniff.errors import OutputError
 from kafkasniff.model import NO_TIME
 
-__all__ = ["CaptureWriter", "WrittenBlocks", "form_of", "packet_blocks", "section"]
-
 # Blocks of pcapng, little-endian: sections, packets (a batch of them at once) and the kernel's counts.
 
 MAGIC: Final = 0x1A2B3C4D

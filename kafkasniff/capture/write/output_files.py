@@ -19,8 +19,6 @@ from kafkasniff.capture.write.capture_writer import WrittenBlocks, section, stat
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.threads import ClosedAtExit
 
-__all__ = ["FILE_MODE", "CaptureFiles", "PatchedFile", "Rotation"]
-
 FILE_MODE: Final = 0o600
 """Mode of created files: they hold captured data, which only their owner should read."""
 

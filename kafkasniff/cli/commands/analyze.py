@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
 
-__all__ = ["analyze_command"]
-
 
 class _Questions(click.Group):
     """One command per question, made from its parameters."""

@@ -28,8 +28,6 @@ from kafkasniff.kafka.schema.data_files import definition_folder, vendors
 from kafkasniff.kafka.schema.definition import DataDefinition
 from kafkasniff.kafka.schema.schema import Schema, data_definitions, data_schema
 
-__all__ = ["api_command"]
-
 
 @click.command("api", cls=SectionedCommand)
 @click.argument("name", required=False, metavar="[NAME|KEY]")

@@ -24,8 +24,6 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from kafkasniff.analysis.questions.versions import ClientVersions, Offers
 
-__all__ = ["audit_command"]
-
 
 @click.command("audit", cls=SectionedCommand)
 @click.argument("paths", nargs=-1, required=True, metavar="CAPTURE|DIR...")

@@ -16,8 +16,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.export_manifest import is_export
 
-__all__ = ["browse_command"]
-
 
 @click.command("browse", cls=SectionedCommand)
 @click.argument("captures", nargs=-1, required=True, metavar="CAPTURE...|DIR|-")

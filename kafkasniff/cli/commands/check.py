@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.detectors import Detectors, Finding
     from kafkasniff.analysis.visibility import VisibleTraffic
 
-__all__ = ["check_command"]
-
 MAX_WIDTH: Final = 120
 """Maximum width: longer lines are hard to read."""
 

@@ -16,8 +16,6 @@ from click.shell_completion import CompletionItem
 from kafkasniff.cli.environment import COMPLETION, Environment, Exit
 from kafkasniff.cli.options.help_sections import SectionedCommand
 
-__all__ = ["COMPLETED", "complete", "completion_command", "know_values"]
-
 PROGRAM: Final = "kafkasniff"
 SHELLS: Final = ("bash", "zsh", "fish")
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from kafkasniff.sinks.formats import FormatSink
     from kafkasniff.sinks.ordered_sink import OrderedSink
 
-__all__ = ["decode_command"]
-
 SWITCH_SECONDS: Final = 0.0005
 """How long a thread waits for the interpreter's lock before it is asked for: calls of the kernel take about as long."""
 

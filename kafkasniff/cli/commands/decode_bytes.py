@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.model import Message
     from kafkasniff.text.printable import Paint
 
-__all__ = ["bytes_from_stdin", "bytes_from_text", "decode_bytes_command", "without_prefix"]
-
 # Bytes as people paste them: hex in its many forms, hexdumps, base64, or raw from stdin.
 
 MAX_INPUT: Final = 256 << 20

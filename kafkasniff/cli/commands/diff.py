@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kafkasniff.engine.wanted_bodies import WantedBodies
     from kafkasniff.filters import Predicate
 
-__all__ = ["diff_command"]
-
 TOP: Final = 20
 """Rows per list on the screen."""
 

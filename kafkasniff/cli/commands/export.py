@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     Register = Callable[[str, Manifest], None]
 
-__all__ = ["export_command"]
-
 OF_TABLES: Final = frozenset(
     {
         *("tables", "records", "no_bodies", "no_json", "engine", "master", "conf", "lake_name", "iceberg_name"),

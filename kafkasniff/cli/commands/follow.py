@@ -25,8 +25,6 @@ from kafkasniff.runtime.addresses import name_of
 if TYPE_CHECKING:
     from kafkasniff.analysis.follow import WaysFound
 
-__all__ = ["follow_command"]
-
 COUNT: Final = 10
 """Records shown, without --count."""
 MAX_COUNT: Final = 1000

@@ -14,8 +14,6 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["TOPICS", "help_command"]
-
 _OPERATORS: Final = (
     ("== !=", "equal, not equal"),
     ("< <= > >=", "for numbers, durations, sizes and times"),

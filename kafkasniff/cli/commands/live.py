@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from kafkasniff.live.packet_filter import Keeper
     from kafkasniff.tables.exports.live import LiveExport
 
-__all__ = ["live_command"]
-
 LOOK_SECONDS: Final = 1.0
 """If no packets arrive: how often to check whether a commit of tables is due."""
 

@@ -15,8 +15,6 @@ from kafkasniff.cli.running.sources import divide_sources
 from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.runtime.addresses import name_of
 
-__all__ = ["mcp_command"]
-
 
 @click.command("mcp", cls=SectionedCommand)
 @click.argument("sources", nargs=-1, required=True, metavar="CAPTURE|DIR...")

@@ -17,8 +17,6 @@ from kafkasniff.errors import MissingExtraError, UsageError
 from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.runtime.addresses import name_of
 
-__all__ = ["report_command"]
-
 DEFAULT_PAGE: Final = "report.html"
 
 

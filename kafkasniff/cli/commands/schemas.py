@@ -9,8 +9,6 @@ import click
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.help_sections import SectionedCommand
 
-__all__ = ["schemas_command"]
-
 
 @click.command("schemas", cls=SectionedCommand)
 @click.argument("action", type=click.Choice(["fetch"]))

@@ -21,8 +21,6 @@ from kafkasniff.cli.options.shared_options import (
 from kafkasniff.cli.running.sources import Sources, take_captures
 from kafkasniff.runtime.addresses import name_of
 
-__all__ = ["security_command"]
-
 MAX_WIDTH: Final = 100
 """Longer lines of prose are hard to read."""
 

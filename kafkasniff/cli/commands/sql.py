@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.sql.database import Database
     from kafkasniff.cli.output import Output
 
-__all__ = ["sql_command"]
-
-
 MAX_QUERY: Final = 1 << 20
 """Maximum size of a query in bytes."""
 _STRUCT: Final = re.compile(r"STRUCT\(.*\)")

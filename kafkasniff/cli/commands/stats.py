@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.analysis.security import SecurityView
 
-__all__ = ["stats_command"]
-
 TOP: Final = 10
 """Rows per list on the screen."""
 

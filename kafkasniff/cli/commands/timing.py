@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.timing import Timed
 
-__all__ = ["BY", "timing_command"]
-
 SLOWEST: Final = 5
 """Exchanges listed in the text, without --slowest."""
 MAX_SLOWEST: Final = 1000

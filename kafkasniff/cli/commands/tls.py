@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from kafkasniff.tls.doctor import Case
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = ["tls_command"]
-
 MAX_WIDTH: Final = 100
 """Longer lines of prose are hard to read."""
 _STATES: Final = {

@@ -12,8 +12,6 @@ from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.shared_options import definitions_option
 from kafkasniff.errors import OutputError
 
-__all__ = ["wireshark_command"]
-
 
 @click.command("wireshark", cls=SectionedCommand)
 @click.option("-o", "--output", required=True, metavar="DIR", help="Folder; the files in it are replaced.")

@@ -19,19 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.live.packet_filter import Keeper
     from kafkasniff.packets import PacketBatch
 
-__all__ = [
-    "Writing",
-    "capture_options",
-    "interface_table",
-    "kept",
-    "kept_line",
-    "make_keeper",
-    "take_capturing",
-    "take_interfaces",
-    "take_writing",
-    "write_options",
-]
-
 MEGABYTE: Final = 1_000_000
 """Unit of a bare number for `-C`, as in tcpdump."""
 SIZES: Final = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 import click
 
-__all__ = ["EXAMPLES", "SECTIONS", "SectionedCommand", "sections", "write_examples"]
-
 
 class Example(NamedTuple):
     """A command line in the help."""

@@ -33,37 +33,6 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.options import ExportOptions
 
 
-__all__ = [
-    "TABLES",
-    "FilterOptions",
-    "OutputOptions",
-    "decoding_arguments",
-    "discard_state_option",
-    "filter_options",
-    "framing_arguments",
-    "framing_options",
-    "inspector_arguments",
-    "inspector_options",
-    "key_arguments",
-    "make_catalog",
-    "make_export_options",
-    "make_inspector",
-    "make_predicate",
-    "make_renderer",
-    "make_selector",
-    "make_settings",
-    "no_summary_option",
-    "output_options",
-    "reading_options",
-    "reads_twice",
-    "rows_line",
-    "take_filters",
-    "take_output",
-    "take_predicate",
-    "topic_ids_option",
-    "verbosity_options",
-]
-
 # Filters, and the predicate made from them.
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
 
-__all__ = ["make_values", "payload_options", "registry_options", "take_payload", "take_schemas", "with_records"]
-
 # Output that is shared without its payload.
 
 RANDOM_BYTES: Final = 32

@@ -20,28 +20,6 @@ if TYPE_CHECKING:
     from kafkasniff.redact.payload import Payload
 
 
-__all__ = [
-    "MEMORY",
-    "Command",
-    "check_writing",
-    "color_option",
-    "definitions_option",
-    "format_option",
-    "hosts_option",
-    "output_option",
-    "presentation_options",
-    "query_limits",
-    "quiet_option",
-    "read_option_file",
-    "refuse_options",
-    "stacked",
-    "table_form",
-    "take_hosts",
-    "traceback_option",
-    "wide_option",
-    "write_matching_option",
-]
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.follow import RecordWay, WaysFound
     from kafkasniff.redact.payload import Payload
 
-__all__ = ["answer_object", "brief", "follow_object", "head"]
-
 _TIMES: Final = {"first": "first", "last": "last", "time_ns": "time"}
 """Fields in nanoseconds since 1970, and their names in JSON."""
 _AS_IS: Final = ("subject", "values")

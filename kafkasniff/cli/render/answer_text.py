@@ -44,21 +44,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, printable, wrapped
 from kafkasniff.text.times import clock_time, date_of, duration, rfc3339
 
-__all__ = [
-    "check_text",
-    "finding_lines",
-    "headline",
-    "how_to_look",
-    "identity_object",
-    "list_objects",
-    "list_text",
-    "named_findings",
-    "named_identities",
-    "security_text",
-    "severity_paint",
-    "stats_text",
-]
-
 SHOWN: Final = 5
 """Pieces of evidence, and different notes, shown in the text; JSON has all."""
 INDENT: Final = "         "

@@ -23,17 +23,6 @@ from kafkasniff.kafka.schema.definition import DataDefinition, EntityChoice, Fie
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.report.answer_tables import ReportColumn
 
-__all__ = [
-    "api_list",
-    "coverage_table",
-    "definition_object",
-    "definition_page",
-    "release_counts",
-    "release_table",
-    "version_object",
-    "version_page",
-]
-
 
 def _column(place: int, heading: str, **properties: Any) -> ReportColumn:
     """A column of rows that are tuples of cells; `properties`: those of the column."""

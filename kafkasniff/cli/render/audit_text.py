@@ -12,8 +12,6 @@ from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.sinks.summaries.phrases import few
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, word, wrapped
 
-__all__ = ["Audited", "json_line", "text"]
-
 MAX_CLIENTS: Final = 200
 """Clients shown per outcome in the text; JSON has all."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.detectors.numbers import Numbers
     from kafkasniff.engine.inspector import Output
 
-__all__ = ["connection_notes", "read_numbers", "with_numbers"]
-
 
 def with_numbers(
     environment: Environment, answer: pa.Table, captures: tuple[str, ...], options: Mapping[str, Any], *, text: bool

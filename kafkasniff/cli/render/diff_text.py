@@ -27,8 +27,6 @@ from kafkasniff.sinks.summaries.phrases import amount, few
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, date_of, duration
 
-__all__ = ["diff_text"]
-
 MIDDLE: Final = 1
 WIDE: Final = 2
 HUGE: Final = 3

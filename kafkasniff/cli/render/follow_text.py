@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.redact.payload import Payload
 
-__all__ = ["follow_text"]
-
 MAX_WIDTH: Final = 120
 """Longer lines are hard to read."""
 MAX_REPEATED: Final = 3

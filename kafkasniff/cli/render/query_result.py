@@ -21,8 +21,6 @@ from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import cut, printable
 from kafkasniff.text.times import duration, rfc3339
 
-__all__ = ["WRITERS", "text_table", "write_csv", "write_json", "write_parquet", "write_text"]
-
 TEXT_ROWS: Final = 4096
 """Rows of a text table: its columns are as wide as these need; more rows follow in another table."""
 GROUP_ROWS: Final = 1 << 16

@@ -15,8 +15,6 @@ from kafkasniff.report.answer_tables import AnswerTable, ReportColumn
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, clipped, display_width
 from kafkasniff.text.printable import wrapped as wrapped_words
 
-__all__ = ["FittedTable", "Line", "Styled", "as_text", "screen_text", "wrapped"]
-
 MIN_TEXT: Final = 20
 """Columns of text are at least this wide while others can be hidden: names must not wrap into slivers."""
 GAP: Final = 2

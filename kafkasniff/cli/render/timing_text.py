@@ -30,8 +30,6 @@ from kafkasniff.timing.exchanges import DurationRange, Vantages
 if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
 
-__all__ = ["ExchangeGroup", "Measure", "TimingAnswer", "timing_text"]
-
 ROWS: Final = 1 << 14
 """Exchanges that are counted together."""
 

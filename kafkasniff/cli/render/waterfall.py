@@ -10,8 +10,6 @@ from kafkasniff.text.times import clock_time, duration, rfc3339
 from kafkasniff.timing import PARTS, ExchangeNetwork, Timed, Trouble
 from kafkasniff.timing.exchanges import Unknown, unknown_of
 
-__all__ = ["exchange_object", "largest", "waterfall", "who"]
-
 MIN_BAR: Final = 12
 MAX_BAR: Final = 48
 """Width of the bars."""

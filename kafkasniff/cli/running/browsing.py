@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from kafkasniff.browse.commands import Commands
     from kafkasniff.browse.growing import GrowingCapture
 
-__all__ = ["browse_live", "check_screen", "collect_often", "explore", "piped_capture"]
-
 READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids", "registry", "schemas"})
 """Options that decide how captures are read."""
 CAPTURING: Final = frozenset(

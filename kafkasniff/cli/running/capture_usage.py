@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kafkasniff.engine.pair_columns import PairColumns
     from kafkasniff.packets import PacketBatch
 
-__all__ = ["CaptureUsage"]
-
 MAX_ENDED: Final = 4096
 """Ended connections whose counts are handed on together."""
 

@@ -21,8 +21,6 @@ from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import kernel
 from kafkasniff.sinks.native_names import AddedNames
 
-__all__ = ["HeldColumns"]
-
 _SHOWN_ENDS: Final = {"client": (0,), "broker": (1,), "host": (0, 3)}
 """The columns of ends that are named (`asked_columns`): clients by address, since their ports change with each
 connection."""

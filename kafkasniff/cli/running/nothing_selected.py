@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from kafkasniff.model import Connection, Exchange, Summary
     from kafkasniff.native.links import Links
 
-__all__ = [
-    "MAX_PACKETS",
-    "MAX_VALUES",
-    "Held",
-    "HeldFilter",
-    "HeldValues",
-    "end_without_messages",
-    "say_nothing",
-    "say_topics",
-]
-
 MAX_PACKETS: Final = 1_000_000
 """Packets of the captures that are read again: an explanation must not take as long as an answer."""
 MAX_VALUES: Final = 10_000

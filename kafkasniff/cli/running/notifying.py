@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkasniff.live.snapshot import FindingRow
     from kafkasniff.packets import PacketBatch
 
-__all__ = ["MAX_NOTICES", "Notifier", "notice", "notify_options", "take_notifier"]
-
 SECONDS: Final = 10.0
 """How long a command or a server may take, and how long the end of a run waits for what is due."""
 MAX_NOTICES: Final = 100

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from kafkasniff.otlp.spans import SpanObserver
     from kafkasniff.redact.payload import Payload
 
-__all__ = ["endpoint_port", "export_spans"]
-
 
 class _Observed:
     """Shows events to the observers."""

@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from kafkasniff.values.stage import ValueDecoder
 
 
-__all__ = [
-    "BatchParts",
-    "Event",
-    "LineSink",
-    "Ordered",
-    "Pipeline",
-    "Sink",
-    "begin_lines",
-    "learn_names",
-    "shown_parts",
-    "summary_line",
-]
-
 # Which lines of a run the native kernel writes.
 
 FEW: Final = 1000

@@ -17,9 +17,6 @@ from kafkasniff.errors import MissingPartError, OutputError, UsageError
 if TYPE_CHECKING:
     from kafkasniff.capture.live.privileges import Identity
 
-__all__ = ["Rights", "take_rights", "user_options"]
-
-
 ARROW_THREADS: Final = ("JE_ARROW_MALLOC_CONF", "background_thread:false")
 """jemalloc's own variable, with the prefix that Arrow is built with."""
 ROOT: Final = 0

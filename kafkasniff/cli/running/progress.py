@@ -9,8 +9,6 @@ from typing import Final, Protocol, Self
 
 from kafkasniff.cli.environment import Environment
 
-__all__ = ["INTERVAL", "Progress", "TaskProgress", "wants_progress"]
-
 INTERVAL: Final = 0.1
 """Seconds between updates: smooth to the eye, negligible cost."""
 DELAY: Final = 0.5

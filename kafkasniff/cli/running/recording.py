@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kafkasniff.live.packet_filter import FlightRecorder
     from kafkasniff.packets import PacketBatch
 
-__all__ = ["Recording", "recorder_options", "take_recording"]
-
 NEVER: Final = "never"
 _READING: Final = frozenset({"ports", "max_frame", "keylog", "topic_ids"})
 """Options that the commands of a case take, too."""

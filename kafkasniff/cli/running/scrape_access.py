@@ -18,8 +18,6 @@ from kafkasniff.errors import UsageError
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["CHALLENGE", "LOCAL_ADDRESS", "guarded", "has_token", "is_loopback", "read_token", "tls_context"]
-
 MAX_TOKEN: Final = 4096
 """Maximum length of a token in bytes; request headers are not longer."""
 LOCAL_ADDRESS: Final = "kafkasniff.local_address"

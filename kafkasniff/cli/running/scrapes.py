@@ -19,8 +19,6 @@ from kafkasniff.cli.running.scrape_access import LOCAL_ADDRESS, guarded
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.live.metrics import Metrics
 
-__all__ = ["LOOPBACK", "MetricsServer", "listening", "parse_address", "serving"]
-
 LOOPBACK: Final = "127.0.0.1"
 """Default host: topics, client ids and their traffic are not public."""
 MAX_SCRAPES: Final = 16

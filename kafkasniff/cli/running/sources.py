@@ -46,22 +46,6 @@ if TYPE_CHECKING:
     from kafkasniff.tables.rows.resolve import LearnedNames
 
 
-__all__ = [
-    "JOB_BYTES",
-    "MAX_USUAL_JOBS",
-    "CaptureRun",
-    "CountedCaptures",
-    "Sources",
-    "Together",
-    "columns_of",
-    "divide_sources",
-    "exported",
-    "open_export",
-    "say_notes",
-    "take_captures",
-    "usual_jobs",
-]
-
 # What CAPTURE|DIR… names: captures, folders of captures, and exports.
 
 MAX_NAMED: Final = 3

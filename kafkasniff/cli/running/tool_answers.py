@@ -16,8 +16,6 @@ from kafkasniff.browse.commands import program
 from kafkasniff.cli.environment import Exit
 from kafkasniff.text.printable import printable, suggestion
 
-__all__ = ["AnswerError", "ToolAnswers"]
-
 MAX_ANSWER: Final = 1 << 20
 """Maximum size of an answer in bytes: more does not fit into what a model reads."""
 MAX_NOTES: Final = 4 << 10

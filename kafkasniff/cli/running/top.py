@@ -26,8 +26,6 @@ from kafkasniff.live.screen import screen
 from kafkasniff.live.snapshot import Snapshot
 from kafkasniff.live.state import ViewState, press
 
-__all__ = ["Keyboard", "TopView", "keys_of", "require_terminal"]
-
 # Single key presses of a terminal under a full-screen view; the terminal is restored at the end.
 
 ESCAPE: Final = b"\x1b"

@@ -37,17 +37,6 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.live import LiveExport
 
 
-__all__ = [
-    "IDLE_SECONDS",
-    "TimedSink",
-    "Watch",
-    "WatchOptions",
-    "export_arguments",
-    "exported",
-    "finished",
-    "watch_options",
-]
-
 # Delay between a message's last packet and the writing of its line.
 
 MAX_SAMPLES: Final = 16_384

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
 
-__all__ = ["Discarded", "Selected", "SelectedConnections", "write_selected", "written_line"]
-
 
 class Discarded:
     """An output of which nothing is kept."""

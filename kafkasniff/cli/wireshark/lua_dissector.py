@@ -10,8 +10,6 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.codes import enum_by_name, enum_names, error_codes, error_name
 from kafkasniff.kafka.schema.definition import FieldDefinition, MessageDefinition, with_inner
 
-__all__ = ["extcap_script", "lua_dissector"]
-
 _NEVER = 0x7FFF
 """A version that no message has."""
 

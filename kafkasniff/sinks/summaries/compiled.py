@@ -32,8 +32,6 @@ from kafkasniff.sinks.summaries.table import (
 )
 from kafkasniff.sinks.summaries.templates import template
 
-__all__ = ["table_of"]
-
 SESSION: Final = "_session"
 SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"

@@ -11,8 +11,6 @@ from kafkasniff.sinks.names import nested_field
 from kafkasniff.sinks.summaries.phrases import amount, error_phrase
 from kafkasniff.text.printable import Paint, word
 
-__all__ = ["envelope"]
-
 
 def envelope(message: Message, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
     """The `summary` of the message in an Envelope, preceded by its API, and in a request by its sender."""

@@ -16,8 +16,6 @@ from kafkasniff.sinks.summaries.phrases import address, amount, count, few, rows
 from kafkasniff.sinks.summaries.sasl import message_phrase
 from kafkasniff.text.printable import word
 
-__all__ = ["FUNCTIONS", "INTERNAL", "record_types"]
-
 TYPES_SHOWN: Final = 4
 """Types of records that a line shows."""
 METRICS_SHOWN: Final = 2

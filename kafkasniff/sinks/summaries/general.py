@@ -11,8 +11,6 @@ from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.phrases import NO_ID, amount, few, label_of
 from kafkasniff.text.printable import word
 
-__all__ = ["general", "general_nodes"]
-
 FIELDS_SHOWN: Final = 4
 """Number of fields of a body shown in a line."""
 BYTES_SHOWN: Final = 32

@@ -27,8 +27,6 @@ from kafkasniff.sinks.summaries.phrases import (
 )
 from kafkasniff.text.printable import WORDS, word
 
-__all__ = ["Render", "Shape", "fields_at", "interpreter", "is_number", "shape_at"]
-
 Render = Callable[[Body, str, int], str | None]
 """Renders a node for a struct: its text, None if it has nothing to show. Takes the struct, the name of the enclosing
 topic, and the version of the message."""

@@ -6,8 +6,6 @@ from kafkasniff.model import Body
 from kafkasniff.sinks.summaries.phrases import few, first_words, lists, named_partitions, rows
 from kafkasniff.text.printable import word
 
-__all__ = ["assigned", "joins"]
-
 TASKS_SHOWN = 6
 """Tasks of one kind shown in a line."""
 _ITSELF = -1

@@ -11,26 +11,6 @@ from kafkasniff.model import Body, ErrorCode, Message
 from kafkasniff.sinks.names import error_name
 from kafkasniff.text.printable import Paint, word
 
-__all__ = [
-    "NAME_FIELDS",
-    "NO_ID",
-    "PARTITION_FIELDS",
-    "SHOWN",
-    "address",
-    "amount",
-    "count",
-    "error_phrase",
-    "few",
-    "first_words",
-    "label_of",
-    "lists",
-    "named_partitions",
-    "rate",
-    "records_phrase",
-    "rows",
-    "topic_of",
-]
-
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero uuid, which means "none"."""
 SHOWN: Final = 3

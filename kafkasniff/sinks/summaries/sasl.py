@@ -5,8 +5,6 @@ from __future__ import annotations
 from kafkasniff.sinks.summaries.phrases import first_words, lists
 from kafkasniff.text.printable import word
 
-__all__ = ["message_phrase"]
-
 
 def message_phrase(described: object) -> str:
     """`SCRAM-SHA-256 client-first, user alice` for a described message; "" if nothing is known."""

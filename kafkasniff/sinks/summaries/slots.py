@@ -14,8 +14,6 @@ from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.interpreter import Shape
 from kafkasniff.sinks.summaries.table import NONE, Scope, Slot, Use
 
-__all__ = ["SESSION_ID", "FieldSlots", "LeftToPython", "StructScope", "field_of"]
-
 SESSION_ID: Final = "session_id"
 _NAMES: Final = ("name", "topic", "topic_name")
 

@@ -13,26 +13,6 @@ from kafkasniff.sinks.summaries.phrases import SHOWN
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "Choice",
-    "Count",
-    "Each",
-    "FunctionCall",
-    "Label",
-    "Node",
-    "Option",
-    "Partitions",
-    "Parts",
-    "Path",
-    "Sequence",
-    "Test",
-    "Text",
-    "Value",
-    "Words",
-    "is_never_empty",
-    "parse",
-]
-
 Path = tuple[str, ...]
 """Path of field names, from the struct of the template inwards."""
 

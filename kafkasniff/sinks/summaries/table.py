@@ -18,23 +18,6 @@ from kafkasniff.kafka.schema.definition import FORMATS, Struct, topic_fields
 from kafkasniff.kafka.schema.program import KINDS
 from kafkasniff.sinks.summaries import syntax
 
-__all__ = [
-    "MAX_LISTS",
-    "MAX_SLOTS",
-    "NONE",
-    "TEST_SIZE",
-    "EnumNames",
-    "Scope",
-    "Slot",
-    "Subject",
-    "TableList",
-    "TemplateTable",
-    "Use",
-    "Word",
-    "condition_of",
-    "node_of",
-]
-
 MAX_SLOTS: Final = 96
 """Kinds of values that a table keeps."""
 MAX_LISTS: Final = 16

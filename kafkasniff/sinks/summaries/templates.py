@@ -14,8 +14,6 @@ from kafkasniff.model import Body, Direction
 from kafkasniff.sinks.summaries.interpreter import interpreter
 from kafkasniff.sinks.summaries.syntax import Parts, parse
 
-__all__ = ["FILE", "phrases", "render_of", "template", "titles"]
-
 FILE: Final = "summaries.txt"
 _HEAD: Final = re.compile(r"phrase (?P<phrase>[a-z_]+)|(?P<api>[A-Za-z]+) (?P<direction>request|response)")
 

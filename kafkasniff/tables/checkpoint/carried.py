@@ -14,8 +14,6 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.tables.rows.connections import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 
-__all__ = ["Carried", "ShardState"]
-
 
 class ShardState(msgspec.Struct):
     """The state of one process: the connections of its share."""

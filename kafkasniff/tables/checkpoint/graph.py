@@ -22,9 +22,6 @@ import msgspec
 
 from kafkasniff.tables.checkpoint.wire import Codec, DamagedError, array_head, codec_of, decoder, encode, fields_of
 
-__all__ = ["Graph", "Layout", "described"]
-
-
 # -- stored names ------------------------------------------------------------------------------------------------------
 #
 # Names of classes and attributes in the fingerprint of the layouts, if they have another name in the code.

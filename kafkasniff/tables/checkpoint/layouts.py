@@ -35,9 +35,6 @@ from kafkasniff.tls.half import Epoch, Half, Loss, Negotiated
 from kafkasniff.tls.negotiation import Negotiation
 from kafkasniff.tls.record import ClientHello, HandshakeBuffer, Mark, Record, RecordCutter, ServerHello
 
-__all__ = ["TLS", "layouts", "most", "pair"]
-
-
 Side = Literal[0, 1]
 """Direction of a stream."""
 Port = tuple[int, int, int]

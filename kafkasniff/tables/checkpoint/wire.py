@@ -21,8 +21,6 @@ from kafkasniff.errors import UsageError
 from kafkasniff.kafka.records.batches import Batch, HeldRecords
 from kafkasniff.model import Message
 
-__all__ = ["Codec", "DamagedError", "Reference", "Values", "array_head", "codec_of", "decoder", "encode", "fields_of"]
-
 
 class DamagedError(ValueError):
     """The data is not valid; the message gives the reason."""

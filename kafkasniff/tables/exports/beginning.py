@@ -18,8 +18,6 @@ from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows.connections import Logins
 from kafkasniff.tables.rows.sessions import Sessions
 
-__all__ = ["check_continues", "first_states", "load_state", "new_state", "read_carried", "total"]
-
 
 def check_continues(target: ExportTarget, options: ExportOptions, *, streams: bool = False) -> None:
     """Raises UsageError if the export has other options, or only one of it and the run is a stream (`streams`).

@@ -21,24 +21,6 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.addresses import Location, is_remote
 from kafkasniff.tables.rows.exchanges import capture_name
 
-__all__ = [
-    "Exported",
-    "KeptHead",
-    "Look",
-    "ManifestCapture",
-    "OnBadCapture",
-    "Sorted",
-    "flaw_of",
-    "identify",
-    "kept",
-    "look_at",
-    "look_at_file",
-    "new_captures",
-    "open_kept",
-    "sort_out",
-]
-
-
 SAMPLE: Final = 64 << 10
 """Bytes compared at the beginning and at the end of a capture. The first ones hold the times of its first packets,
 and the last ones show whether it has grown."""

@@ -32,9 +32,6 @@ from kafkasniff.tables.rows.staged import STAGED, UNDATED, day_of
 if TYPE_CHECKING:
     from kafkasniff.tables.rows.decoded_values import DecodedValues
 
-__all__ = ["DATE_BOUND", "MAX_DATES", "Finished", "TablePartitions", "final_rows", "finalise", "finish", "partitioned"]
-
-
 # -- partitions --------------------------------------------------------------------------------------------------------
 #
 # Which dates of a table have partitions of their own: a bounded number, whatever times packets claim.

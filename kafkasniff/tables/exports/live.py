@@ -46,8 +46,6 @@ from kafkasniff.tables.rows.sessions import Sessions
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
 
-__all__ = ["LiveExport", "LiveResult"]
-
 EVERY_SECONDS: Final = 600.0
 """Default time between two commits. A longer time gives fewer and larger files, and loses more if the process is
 killed."""

@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from kafkasniff.tables.rows.staged import SORT_KEYS
 
-__all__ = ["WINDOW_BYTES", "WINDOW_ROWS", "in_order", "merged", "together"]
-
 WINDOW_ROWS: Final = 65_536
 WINDOW_BYTES: Final = 4 << 20
 """Approximate rows and bytes of a window. Rows that are sorted are copied three times; each batch among them

@@ -10,8 +10,6 @@ from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.tables.rows import TABLE_NAMES
 
-__all__ = ["ExportOptions"]
-
 
 class ExportOptions(msgspec.Struct, frozen=True):
     """Options in the manifest; a run with other options cannot continue an export."""

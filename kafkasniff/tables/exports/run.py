@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tables.rows.decoded_values import DecodedValues
 
-__all__ = ["ExportRun", "Result", "export", "has_checkpoint"]
-
 _NONSENSE: Final = (ValueError, TypeError, LookupError, AttributeError, AssertionError, pa.ArrowException)
 """Exceptions that valid rows of the right types may raise if this program has not made them."""
 

@@ -41,22 +41,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = [
-    "CHECKPOINT",
-    "CHECKPOINT_SECONDS",
-    "MAX_SHARDS",
-    "Hooks",
-    "ReadingProgress",
-    "ShardResult",
-    "ShardTask",
-    "is_shard",
-    "parts",
-    "run_shard",
-    "run_shards",
-    "shard_name",
-]
-
-
 CHECKPOINT_SECONDS: Final = 5.0
 """Minimum time between two checkpoints: each costs the time to write the state of all open connections."""
 MAX_PART_ROWS: Final = 32_768

@@ -31,17 +31,6 @@ from kafkasniff.tables.exports.merge import in_order
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, StagedParts
 
-__all__ = [
-    "CACHED_BYTES",
-    "DamagedRunError",
-    "MappedFiles",
-    "StagedFiles",
-    "StagedTable",
-    "StagingFile",
-    "check_staged",
-]
-
-
 # -- a file ------------------------------------------------------------------------------------------------------------
 #
 # A file that is written once and soon read once; it bypasses the page cache as soon as it is large.

@@ -43,22 +43,6 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.tls.keylog import KeyLog
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_ROWS",
-    "ROWS_PART",
-    "CountedRows",
-    "Staged",
-    "Stager",
-    "inspected",
-    "new_stager",
-    "stage",
-    "stage_rest",
-    "stage_unfinished",
-    "together_bytes",
-]
-
-
 MAX_ROWS: Final = 65_536
 MAX_BYTES: Final = 8 << 20
 """Rows, and estimated bytes of rows, that are held for each table before they are written."""

@@ -36,21 +36,6 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLE_NAMES
 from kafkasniff.tables.rows.file_names import STATES, is_date, is_state_file, run_of
 
-__all__ = [
-    "RUN",
-    "Deliver",
-    "DeliverFiles",
-    "ExportFolder",
-    "ExportStore",
-    "ExportTarget",
-    "Written",
-    "check_output",
-    "local_folder",
-    "open_export",
-    "random_part",
-]
-
-
 Written = Mapping[str, Sequence[WrittenFile]]
 """The files of each table."""
 

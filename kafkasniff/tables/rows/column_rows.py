@@ -44,18 +44,6 @@ from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
-__all__ = [
-    "BodyFacts",
-    "Bools",
-    "Ints",
-    "asked_waits",
-    "by_code",
-    "exchange_rows",
-    "problem_rows",
-    "record_rows",
-    "string_array",
-]
-
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 

@@ -16,9 +16,6 @@ from kafkasniff.tables.rows.problems import WaitingRows
 from kafkasniff.tables.rows.staged import STAGED
 from kafkasniff.tls.descriptions import suite, version_name
 
-__all__ = ["MAX_OPEN", "ConnectionRows", "Login", "Logins", "Outcome", "connection_row"]
-
-
 # -- authentication ----------------------------------------------------------------------------------------------------
 #
 # SASL is KIP-43 (SaslHandshake), KIP-152 (SaslAuthenticate) and RFC 4616, 5802, 7628. A broker serves no other request

@@ -16,8 +16,6 @@ from kafkasniff.model import Body, Summary
 from kafkasniff.sinks.jsonl import json_default
 from kafkasniff.values.stage import HEADER_NAMES, Flaws, ValueDecoder, ValueSchemas
 
-__all__ = ["DecodedValues"]
-
 _DEFAULT: Final = json_default()
 MISSING_NAMED: Final = 10
 """Missing schema ids that are named."""

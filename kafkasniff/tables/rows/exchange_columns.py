@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from kafkasniff.engine.selection import Selection
 
 
-__all__ = ["ExchangeFinder"]
-
 MAX_READ: Final = 1 << 20
 """The largest message that is read here, in bytes. In larger ones, Python's cost of a message is spread
 over more bytes. With 16 kB, batches of some 90 kB took a quarter more time."""

@@ -20,9 +20,6 @@ from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.sessions import session_step
 from kafkasniff.tables.rows.staged import STAGED, StagedParts
 
-__all__ = ["UNKNOWN", "ExchangeRows", "asked_wait", "capture_name", "exchange_row", "microseconds"]
-
-
 # -- the wait that a request asks for ----------------------------------------------------------------------------------
 
 

@@ -7,8 +7,6 @@ from typing import Final
 
 from kafkasniff.tables.rows.schemas import TABLE_NAMES
 
-__all__ = ["STATES", "date_of", "is_date", "is_state_file", "is_table_file", "run_of", "was_open"]
-
 STATES: Final = "state"
 """Folder of the states."""
 

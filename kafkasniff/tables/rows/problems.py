@@ -11,9 +11,6 @@ from kafkasniff.model import Connection, Exchange, Message, Problem
 from kafkasniff.tables.rows.exchanges import capture_name, microseconds
 from kafkasniff.tables.rows.staged import STAGED, place_name
 
-__all__ = ["NOT_KAFKA", "ProblemRows", "WaitingRows"]
-
-
 MOST_DICTS: Final = 2_048
 """Rows that wait as dicts, of up to 3 kB each."""
 

@@ -29,20 +29,6 @@ from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.schemas import HEADER
 from kafkasniff.tables.rows.staged import STAGED
 
-__all__ = [
-    "FIRST_TIME",
-    "LAST_TIME",
-    "BatchPiece",
-    "Batches",
-    "NativeRecords",
-    "Numbers",
-    "RecordsField",
-    "plain_columns_of",
-    "shared_of",
-    "without_payload",
-]
-
-
 NO_TIMESTAMP: Final = -1
 """`org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP`."""
 FIRST_TIME: Final = -62_135_596_800_000

@@ -36,8 +36,6 @@ from kafkasniff.tables.rows.record_arrays import (
 )
 from kafkasniff.tables.rows.staged import STAGED
 
-__all__ = ["JOINED_BYTES", "RecordRows"]
-
 JOINED_BYTES: Final = 16 << 20
 """Bytes of decompressed batches that are read together; one batch alone may have more (`MAX_DECOMPRESSED`). Columns
 take about as much again, and up to 20 times as much if records are empty. Proportionally smaller with a memory

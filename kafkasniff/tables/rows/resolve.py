@@ -30,8 +30,6 @@ from kafkasniff.tables.rows.staged import DECODED, STAGED, StagedParts, place_na
 if TYPE_CHECKING:
     from kafkasniff.tables.rows.decoded_values import DecodedValues
 
-__all__ = ["OUTPUT_BYTES", "LearnedNames", "Resolver"]
-
 OUTPUT_BYTES: Final = 64 << 20
 """Estimated bytes of the topics of fetch sessions in one batch of rows: a session may have a hundred in every row."""
 _NAMED: Final = ("api_key", "api_version", "request_body", "response_body")

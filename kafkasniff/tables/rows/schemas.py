@@ -7,20 +7,6 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-__all__ = [
-    "COLUMNS",
-    "CONNECTIONS",
-    "EXCHANGES",
-    "PARTITION",
-    "PROBLEMS",
-    "RECORDS",
-    "ROWS",
-    "SCHEMA_VERSION",
-    "TABLES",
-    "TABLE_NAMES",
-    "TRANSPORT",
-]
-
 SCHEMA_VERSION: Final = 1
 """Version of the tables. It rises when a column changes meaning or type or is removed, not when one is appended."""
 _TIME: Final = pa.timestamp("us", tz="UTC")

@@ -18,8 +18,6 @@ from kafkasniff.enrich.catalog import BEFORE
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionStep
 from kafkasniff.model import Endpoint, Message
 
-__all__ = ["HeldSessions", "SessionContent", "SessionSource", "Sessions", "encode_held", "lasting", "session_step"]
-
 MAX_ANSWERS: Final = 1 << 16
 """Responses that wait for their time while requests are processed; the earliest is taken first."""
 

@@ -16,8 +16,6 @@ import pyarrow as pa
 from kafkasniff.enrich.sessions import SessionStep
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PROBLEMS, RECORDS, TRANSPORT
 
-__all__ = ["DECODED", "SORT_KEYS", "STAGED", "UNDATED", "StagedParts", "date_of", "day_of", "place_name"]
-
 DAY_NS: Final = 86_400 * 10**9
 UNDATED: Final = 0
 """The day of rows without a time, and of rows whose date has no partition (`exports.finalise`): 1970-01-01."""

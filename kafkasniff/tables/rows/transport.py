@@ -19,8 +19,6 @@ from kafkasniff.native.links import OPENINGS, UNKNOWN, Links
 from kafkasniff.tables.rows.schemas import STALL
 from kafkasniff.tables.rows.staged import STAGED
 
-__all__ = ["TABLE", "TransportRows", "transport_rows"]
-
 TABLE: Final = "transport"
 
 _SIDES: Final = ("client", "broker")

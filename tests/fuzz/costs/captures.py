@@ -8,8 +8,6 @@ from tests.capture import files
 from tests.fuzz.costs.streams import heartbeat
 from tests.fuzz.costs.wire import Wire
 
-__all__ = ["fragments_datagrams", "interfaces_options", "records_connections", "tunnels_packets"]
-
 HELLO = b"\x16\x03\x01\0\x2f\x01\0\0\x2b\x03\x03" + bytes(32) + b"\0\0\2\x13\1\1\0\0\0"
 """A TLS record with a ClientHello of one cipher suite."""
 

@@ -12,19 +12,6 @@ from tests.fuzz.costs.streams import LAST_ID, exchange, heartbeat
 from tests.fuzz.costs.wire import Talk, Wire
 from tests.kafka.records_craft import COMPRESSORS, Record, batch, message, record, wrapper
 
-__all__ = [
-    "elements_messages",
-    "headers_records",
-    "names_requests",
-    "nested_records",
-    "problems_exchanges",
-    "ratio_messages",
-    "sessions_partitions",
-    "tags_messages",
-    "topics_fetches",
-    "topics_names",
-]
-
 MOST_BYTES: Final = 64 << 20
 """Records before compression: a second makes that much, several times the bound of a value's ratio."""
 

@@ -22,19 +22,6 @@ from tests.fuzz.costs.pairs import PAIRS, Pair
 from tests.fuzz.costs.trial import OUTPUTS, Base, Cost, Trial, base_of
 from tests.fuzz.costs.trial import run as run_trial
 
-__all__ = [
-    "MAX_MEMORY",
-    "MAX_MICROSECONDS",
-    "Found",
-    "Plan",
-    "climb",
-    "is_excess",
-    "replay",
-    "run",
-    "search",
-    "section",
-]
-
 SECONDS: Final = 1_800
 """CPU seconds of a run of all pairs."""
 MAX_MICROSECONDS: Final = 36.0

@@ -11,17 +11,6 @@ from tests.fuzz.costs.streams import exchange
 from tests.fuzz.costs.wire import Talk, Wire
 from tests.kafka.records_craft import Record, batch, record
 
-__all__ = [
-    "attempts_endpoints",
-    "clients_errors",
-    "leaders_topics",
-    "members_groups",
-    "producers_batches",
-    "segments_overlaps",
-    "topics_errors",
-    "unanswered_connections",
-]
-
 TOPIC_ERRORS: Final = (3, 6, 7, 1, 5, 19, 29, 56)
 """Error codes of partitions, from UNKNOWN_TOPIC_OR_PARTITION on."""
 ONE_RECORD: Final = record(Record(0, 0, None, b""))

@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 
 from tests.fuzz.costs import captures, contents, findings, streams
 
-__all__ = ["PAIRS", "Pair", "Quantity"]
-
 
 class Quantity(NamedTuple):
     """A number that a capture is made of, lowest to highest."""

@@ -6,18 +6,6 @@ from tests.craft import kafka_bytes as kafka
 from tests.craft.packet import SYN
 from tests.fuzz.costs.wire import Talk, Wire
 
-__all__ = [
-    "dates_rows",
-    "early_requests",
-    "gaps_outstanding",
-    "overhead_connections",
-    "repeats_segments",
-    "segments_candidates",
-    "segments_holes",
-    "tokens_connections",
-    "unfinished_connections",
-]
-
 HEARTBEAT = 12
 LAST_ID = 1 << 31
 CLOCK_SECONDS = 75 * 365 * 86_400

@@ -15,8 +15,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["OUTPUTS", "Base", "Cost", "Trial", "base_of", "run"]
-
 MEMORY: Final = 4 << 30
 """Bytes of memory of a trial that it may write to. Not its address space, of which V8 reserves far more than it uses
 for the charts of `report`."""

@@ -9,8 +9,6 @@ from tests.craft.conversation import START_NS, Conversation, Side
 from tests.craft.packet import ACK, SYN, Packet
 from tests.craft.write import pcap_bytes
 
-__all__ = ["SEGMENT", "Talk", "Wire"]
-
 SEGMENT: Final = 1448
 """Payload bytes of a full segment on Ethernet with TCP time stamps."""
 

@@ -10,8 +10,6 @@ from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.oracle.kafka.exchange import Pending
 
-__all__ = ["Turns"]
-
 MAX_CLIENT_IDS = 16
 _OPTIONS = DecodeOptions(records="skip")
 
