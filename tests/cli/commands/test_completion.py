@@ -64,7 +64,7 @@ def test_what_follows(line: str, found: list[str]) -> None:
 
 
 FREE_TEXT = (
-    "ADDRESS[:PORT], BYTES, DETECTOR.FIELD=VALUE, DURATION, HEX|BASE64|-, ID, MIB, N, NAME, NAME=VALUE, "
+    "ADDRESS[:PORT], BYTES, CMD, DETECTOR.FIELD=VALUE, DURATION, HEX|BASE64|-, ID, MIB, N, NAME, NAME=VALUE, "
     "NAME[:GROUP], PLACE, S, SIZE, TEXT, TIME, TOPIC[/key]=FILE, URL, X, [BPF FILTER], [HOST]:PORT, [SECTION]"
 )
 FREE = frozenset(FREE_TEXT.split(", "))
