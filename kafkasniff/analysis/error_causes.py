@@ -51,6 +51,8 @@ class Cause(msgspec.Struct, frozen=True):
     """It belongs to one partition."""
     index: int | None = None
     """The partition's number."""
+    code_field: str = CODE
+    """Name of the field with the code; a partition of ShareFetch has a second one."""
 
 
 @lru_cache(maxsize=1024)  # keys come from the wire
@@ -103,7 +105,7 @@ def _causes(api_key: int, body: Any) -> Iterator[Cause]:
                 index = None if plan.index is None else node.get(plan.index)
                 index = index if isinstance(index, int) else None
                 name = None if named is None else node[named]
-                yield Cause(node[field], topic, named, name, _words(message), index is not None, index)
+                yield Cause(node[field], topic, named, name, _words(message), index is not None, index, field)
         below = dict(plan.children)
         for field, value in reversed(node.items()):
             # Fields that kafkasniff adds (`_value` …) repeat the wire's fields and are not part of the response.

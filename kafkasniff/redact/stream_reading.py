@@ -397,7 +397,9 @@ class StreamReading:
                 continue
             data, body, flags, client_id = _bytes_at(int(row["at"]), int(row["size"])), int(row["body"]), ARENA, -1
             if row["kind"] == RowKind.REQUEST:
-                flags, client_id = ARENA | REQUEST, int.from_bytes(data[8:10], "big", signed=True)
+                flags |= REQUEST
+                if request_plan(int(row["key"]), int(row["version"])).header:
+                    client_id = int.from_bytes(data[8:10], "big", signed=True)
             elif response_plan(int(row["key"]), int(row["version"])).header:
                 if data[4:5] != b"\0":
                     continue

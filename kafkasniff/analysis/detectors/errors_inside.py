@@ -41,7 +41,7 @@ from kafkasniff.analysis.detectors.tally import (
     clusters,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, shortened, some
-from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, carries_messages, causes_of
+from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, CODE, Cause, carries_messages, causes_of
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.kafka.apis.dissectors import api_by_name
@@ -625,7 +625,7 @@ def _is_elsewhere(api: str | None, cause: Cause) -> bool:
     return (
         api in _LOGINS
         or code in _ANYWHERE
-        or (cause.partition and code in _OF_PARTITIONS)
+        or (cause.partition and cause.code_field == CODE and code in _OF_PARTITIONS)
         or code in _ELSEWHERE.get(api or "", ())
     )
 

@@ -40,6 +40,7 @@ class Case(NamedTuple):
 SHOWN = [
     Case("late-answers", "later than the timeout", scenes.late, ("late-answers.timeout=3s",)),
     Case("hidden-errors", "hostile message", scenes.hostile_message),
+    Case("hidden-errors", "acknowledgements refused", scenes.acknowledged_elsewhere),
     Case("hidden-errors", "one cause", scenes.one_cause),
     Case("hidden-errors", "two clients and two codes", scenes.two_causes),
     Case("hidden-errors", "40 clients, each with a group of its own", scenes.joins(26, clients=40)),

@@ -376,6 +376,17 @@ def two_causes() -> list[Talk]:
     return [one.ended(), other.ended()]
 
 
+def acknowledged_elsewhere() -> list[Talk]:
+    """Acknowledgements of share fetches that the broker refuses: it does not lead the partition."""
+    talk = Talk()
+    part = {"partition_index": 0, "error_code": 0, "acknowledge_error_code": 6, "acquired_records": []}
+    answer = {"responses": [{"topic_id": ORDERS[0], "partitions": [part]}]}
+    asked = {"group_id": "sharers", "member_id": "one", "max_wait_ms": 500, "topics": []}
+    for _ in range(3):
+        talk.ask("ShareFetch", 1, asked, answer, then=1)
+    return [talk.ended()]
+
+
 def refused_by_id_and_name() -> list[Talk]:
     """A topic refused by its id before any message maps it to the name, and by its name."""
     talk = Talk()
