@@ -281,7 +281,7 @@ def _findings(
             finding=_cut(finding),
             time=_span(finding, days=days),
             subject=_pairs(finding.subject),
-            values=_pairs(finding.values),
+            values=_pairs(_more(finding)),
             evidence=[
                 _evidence(one, anchors, contents.witnesses, numbers, days=days)
                 for one in _without_repeats(finding.evidence)
@@ -289,6 +289,20 @@ def _findings(
         )
         for number, finding in enumerate(findings, 1)
     ]
+
+
+def _more(finding: Finding) -> dict[str, Any]:
+    """The values of a finding that neither its subject nor its count says."""
+    said = {str(value) for value in finding.subject.values()}
+    known: list[Any] = [finding.count, 1, True]
+
+    def is_new(value: Any) -> bool:
+        if isinstance(value, list | tuple):
+            return len(value) > 1 or any(str(one) not in said for one in value)
+        return value not in known if isinstance(value, int | float) else str(value) not in said
+
+    who = {"worst_clients"} if finding.values.get("clients") == 1 else set()
+    return {name: value for name, value in finding.values.items() if name not in who and is_new(value)}
 
 
 def _cut(finding: Finding) -> Finding:
@@ -308,9 +322,12 @@ def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
     return [_labelled(word(name), value) for name, value in said[:MAX_VALUES]]
 
 
+_LABELS: Final = {"settles": "to be solved by", "worst_clients": "clients with most of them"}
+
+
 def _labelled(name: str, value: Any) -> tuple[str, str]:
     """A name without its unit, and the value with it."""
-    label, (stem, _, unit) = name.replace("_", " "), name.rpartition("_")
+    label, (stem, _, unit) = _LABELS.get(name, name.replace("_", " ")), name.rpartition("_")
     if value is True:
         return label, ""
     if isinstance(value, int | float):

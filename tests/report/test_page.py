@@ -193,7 +193,7 @@ def test_it_opens_with_what_happened() -> None:
 def test_values_have_units_and_no_empty_ones() -> None:
     values = {"lasted_ms": 1500.0, "idle_s": 3, "bytes": 2_000, "share": 0.25, "leaders_moved": {"1": 2}, "refused": 0}
     text = page_with(found_here("error", "x", back=True, controller=False, absences=[], before=None, **values)).text
-    assert "back · lasted 1.50 s · idle 3.00 s · bytes 2.0 kB · share 25% · leaders moved 1: 2 · refused 0" in text
+    assert "lasted 1.50 s · idle 3.00 s · bytes 2.0 kB · share 25% · leaders moved 1: 2 · refused 0" in text
     assert "partition 0" in text
     assert not {"controller", "absences", "before"} & set(text.split())
 
