@@ -21,7 +21,7 @@ from kafkasniff.analysis.audit import AuditedClient, AuditFinding, BetweenBroker
 from kafkasniff.analysis.comparison import answer as diff
 from kafkasniff.analysis.comparison.inference import Thresholds
 from kafkasniff.analysis.detectors import Evidence, Finding, detector_names, find_detector
-from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
+from kafkasniff.analysis.detectors.connections import ClientIdentity, Transport
 from kafkasniff.analysis.follow import Consumer, RecordWay, WayStep
 from kafkasniff.analysis.overview import answer as stats
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic

@@ -8,8 +8,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Finding
-from kafkasniff.analysis.detectors.identities import (
+from kafkasniff.analysis.detectors.connections import (
     LOGINS,
     ClientIdentity,
     Identities,
@@ -17,6 +16,7 @@ from kafkasniff.analysis.detectors.identities import (
     identities_of,
     logins_shape,
 )
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Finding
 from kafkasniff.analysis.detectors.registry import SECURITY
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.partials import Shape

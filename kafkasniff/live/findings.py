@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_first
-from kafkasniff.analysis.detectors.running import tables_for
-from kafkasniff.analysis.detectors.together import Detectors
+from kafkasniff.analysis.detectors.registry import Detectors, tables_for
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.catalog import LearnedFacts

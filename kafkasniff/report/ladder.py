@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, column, first_of_each, in_any, integers, only
 from kafkasniff.analysis.detectors import Evidence, Finding
-from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview.counts import NOT_ANSWERED, TEXT, api_labels
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, may_have_waited, work_us

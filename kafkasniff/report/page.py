@@ -15,8 +15,8 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.analysis.detectors import SEVERITIES, Evidence, Finding
-from kafkasniff.analysis.detectors.numbers import Numbers
-from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
+from kafkasniff.analysis.detectors.finding import Numbers
+from kafkasniff.analysis.detectors.undecoded import all_clear, visibility_lines
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.enrich.hosts import Hosts
 from kafkasniff.errors import MissingExtraError

@@ -15,7 +15,7 @@ import pytest
 
 from kafkasniff.analysis.accumulator import Known
 from kafkasniff.analysis.clusters import MAX_NAME, Clusters, ListedBroker
-from kafkasniff.analysis.detectors import broker_facts, listeners
+from kafkasniff.analysis.detectors import broker_history, listeners
 from tests.choice import one_in
 
 A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
@@ -111,7 +111,7 @@ def test_neither_order_nor_merging_matters() -> None:
 
 
 HUGE = 9223372036854775808
-UNUSABLE = ("", "{", '{"brokers":[}', '{"brokers":[', "x" * (broker_facts.MAX_BODY + 1))
+UNUSABLE = ("", "{", '{"brokers":[}', '{"brokers":[', "x" * (broker_history.MAX_BODY + 1))
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_an_entry(entry: dict[str, Any], node: int | None, endpoint: str | None)
 def test_bodies_without_facts_of_brokers() -> None:
     leader = f'{{"brokers":[],"topics":[{{"name":"t","partitions":[{{"partition_index":0,"leader_id":{HUGE}}}]}}]}}'
     for body in (*UNUSABLE, leader):
-        assert broker_facts._read(body) == broker_facts._Metadata()
-        assert broker_facts._parse(broker_facts._REQUEST, body or None) in (None, broker_facts._BrokerRequest())
-    assert broker_facts._parse(broker_facts._REQUEST, f'{{"broker_id":1,"broker_epoch":{HUGE}}}') is None
+        assert broker_history._read(body) == broker_history._Metadata()
+        assert broker_history._parse(broker_history._REQUEST, body or None) in (None, broker_history._BrokerRequest())
+    assert broker_history._parse(broker_history._REQUEST, f'{{"broker_id":1,"broker_epoch":{HUGE}}}') is None
     odd = '{"brokers":[{"node_id":"x"},{"node_id":3},{"node_id":true},{"node_id":4294967296},{"node_id":-1},{}]}'
-    assert [one.node for one in broker_facts._read(odd).brokers] == [None, 3, None, None, None, None]
+    assert [one.node for one in broker_history._read(odd).brokers] == [None, 3, None, None, None, None]
 
 
 def test_bodies_without_listeners() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.detectors.running import run
+from kafkasniff.analysis.detectors.registry import run
 from kafkasniff.cli.environment import Exit
 from tests.choice import ALL
 from tests.cli.console import kafkasniff

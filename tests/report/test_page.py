@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Evidence, Finding
+from kafkasniff.analysis.detectors.connections import ClientIdentity, Transport
 from kafkasniff.analysis.detectors.finding import Severity
-from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.report import contents as contents_module
 from kafkasniff.report.contents import Contents, Gathering

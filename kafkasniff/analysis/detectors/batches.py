@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Parameters, TableReading
+from kafkasniff.analysis.accumulator import Parameters, TableReading, united
 from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
-from kafkasniff.analysis.detectors.attempts import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
-from kafkasniff.analysis.detectors.detector import Detector, united
+from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.producers import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.analysis.partials import Shape

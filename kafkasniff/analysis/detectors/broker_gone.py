@@ -26,8 +26,7 @@ from kafkasniff.analysis.detectors.absences import (
     links_by_broker,
     links_shape,
 )
-from kafkasniff.analysis.detectors.broker_facts import BODIES, EXCHANGES, add_facts, fact_shapes
-from kafkasniff.analysis.detectors.broker_history import BrokerHistory
+from kafkasniff.analysis.detectors.broker_history import BODIES, EXCHANGES, BrokerHistory, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.tally import BROKER

@@ -1,15 +1,248 @@
-"""The facts of `broker_facts`, indexed by broker and time, since many absences may look them up."""
+"""Facts that brokers report about each other: addresses, leaders, cluster members and broker epochs.
+
+A broker gets a new epoch each time it registers with the controller (KIP-500, KIP-631), which it does when it starts.
+Epochs are in BrokerRegistration and BrokerHeartbeat, and in fetches of replicas (KIP-903). Metadata names the brokers
+that are registered and not fenced, and the leader of each partition. `BrokerHistory` indexes these facts by broker and
+time, since many absences may look them up.
+"""
 
 from __future__ import annotations
 
 import itertools
+import re
 from bisect import bisect_left
 from operator import itemgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.clusters import ListedBroker
+from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.detector import Detector
+from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.analysis.partials import Shape
+from kafkasniff.engine.wanted_bodies import Bodies
+
+MAX_BODY: Final = 1 << 20
+"""Maximum number of characters of a body that is parsed."""
+MAX_LEADERS: Final = 1 << 17
+"""Partitions by leader; also lists of brokers, by the second."""
+MAX_NODES: Final = 1 << 14
+"""Endpoints of brokers; also epochs of brokers."""
+_BODY: Final = re.compile(r'"brokers":\[')
+_REPLICA: Final = r'"replica_state":\{"replica_id":(?P<node>[0-9]{1,9}),"replica_epoch":(?P<epoch>[0-9]{1,18})\}'
+_LEADER: Final = ("topic", "partition", "leader", "leader_epoch", "count", "first", "last")
+_APIS: Final = ("Metadata", "BrokerRegistration", "BrokerHeartbeat", "Fetch")
+
+
+BODIES: Final[Bodies] = {
+    ("response", "Metadata"): None,
+    ("request", "BrokerRegistration"): None,
+    ("response", "BrokerRegistration"): None,
+    ("request", "BrokerHeartbeat"): None,
+    # Replicas send their epoch.
+    ("request", "Fetch"): ("replica_state",),
+}
+EXCHANGES: Final = TableReading(
+    ("time_ns", "api", "status", "error_code", *CLUSTER_COLUMNS, "request_body", "response_body"), _APIS
+)
+
+
+def fact_shapes() -> dict[str, Shape]:
+    """For `Detector.shapes`."""
+    count: Any = (("count", pa.int64(), "sum"),)
+    seen: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+    partition = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()))
+    leader = (("leader", pa.int64()), ("leader_epoch", pa.int64()))
+    node = ("node", pa.int64())
+    return {
+        "nodes": Shape(keys=(node, *BROKER), measures=count, weight="count", bound=MAX_NODES),
+        "leaders": Shape(keys=(*partition, *leader), measures=(*count, *seen), weight="count", bound=MAX_LEADERS),
+        "listed": Shape(
+            keys=(*CLUSTER, *BROKER, ("nodes", pa.string()), ("second", pa.int64())),
+            measures=(*count, *seen),
+            weight="count",
+            bound=MAX_LEADERS,
+        ),
+        "short": Shape(
+            keys=(*CLUSTER, node, ("topic", pa.string()), ("partition", pa.int64())),
+            measures=(*count, *seen),
+            weight="count",
+            bound=MAX_LEADERS,
+        ),
+        "controllers": Shape(keys=BROKER, measures=count, weight="count", bound=MAX_NODES),
+        "epochs": Shape(
+            keys=(*CLUSTER, node, ("epoch", pa.int64())),
+            measures=(*count, *seen),
+            weight="count",
+            bound=MAX_NODES,
+        ),
+    }
+
+
+def add_facts(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Add rows of the table `exchanges` with the columns of `EXCHANGES`."""
+    _metadata(detector, only(batch, in_any(batch, "api", ("Metadata",))))
+    _registrations(detector, only(batch, in_any(batch, "api", ("BrokerRegistration", "BrokerHeartbeat"))))
+    _replicas(detector, only(batch, in_any(batch, "api", ("Fetch",))))
+
+
+def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    batch = only(batch, pc.is_valid(column(batch, "response_body")))
+    if not batch.num_rows:
+        return
+    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
+    listed: dict[str, list[Any]] = {
+        name: [] for name in ("cluster", "broker", "nodes", "second", "count", "first", "last")
+    }
+    leaders: dict[str, list[Any]] = {name: [] for name in ("cluster", *_LEADER)}
+    short: dict[str, list[Any]] = {
+        name: [] for name in ("cluster", "node", "topic", "partition", "count", "first", "last")
+    }
+    time = column(batch, "time_ns")
+    second = floor_divided(time, 1_000_000_000)
+    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")})
+    # Many requests get the same answer, so each text is parsed only once.
+    known: dict[str, _Metadata] = {}
+    times = [("time", "min"), ("time", "max"), ([], "count_all")]
+    for row in rows.group_by(["cluster", "body", "second"]).aggregate(times).to_pylist():
+        body = known.get(row["body"])
+        if body is None:
+            body = known[row["body"]] = _read(row["body"])
+        seen = row["count_all"], row["time_min"], row["time_max"]
+        numbers = {number for one in body.brokers if (number := one.node) is not None}
+        if numbers:
+            _append(listed, row["cluster"], row["cluster"], ",".join(map(str, sorted(numbers))), row["second"], *seen)
+        for one in body.brokers:
+            if one.node is not None and one.endpoint is not None:
+                _append(nodes, one.node, one.endpoint, row["count_all"])
+        for topic in body.topics:
+            for partition in topic.partitions:
+                name = topic.name or topic.topic_id
+                leads = partition.leader_id, partition.leader_epoch
+                _append(leaders, row["cluster"], name, partition.partition_index, *leads, *seen)
+                if numbers and partition.isr_nodes:
+                    for node in {*partition.replica_nodes} - {*partition.isr_nodes} - numbers:
+                        _append(short, row["cluster"], node, name, partition.partition_index, *seen)
+    detector.parts["nodes"].add(nodes)
+    detector.parts["listed"].add(listed)
+    detector.parts["leaders"].add(leaders)
+    detector.parts["short"].add(short)
+
+
+def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    epochs: dict[str, list[Any]] = {name: [] for name in ("cluster", "node", "epoch", "count", "first", "last")}
+    nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
+    # Only the active controller accepts registrations and heartbeats of brokers (KIP-631).
+    accepted = only(batch, pc.and_(in_any(batch, "status", ("answered",)), pc.equal(column(batch, "error_code"), 0)))
+    ones = np.ones(accepted.num_rows, np.int64)
+    detector.parts["controllers"].add({"broker": broker_endpoint(accepted), "count": ones})
+    brokers = broker_endpoint(batch).to_pylist()
+    rows = batch.select(["time_ns", "api", "request_body", "response_body"]).to_pylist()
+    for row, broker in zip(rows, brokers, strict=True):
+        asked = _parse(_REQUEST, row["request_body"])
+        if asked is None:
+            continue
+        epoch = asked.broker_epoch
+        if row["api"] == "BrokerRegistration":
+            answer = _parse(_REGISTERED, row["response_body"])
+            epoch = -1 if answer is None or answer.error_code else answer.broker_epoch
+            for one in asked.listeners:
+                if asked.broker_id >= 0 and one.endpoint is not None:
+                    _append(nodes, asked.broker_id, one.endpoint, 1)
+        if asked.broker_id >= 0 and epoch >= 0:
+            _append(epochs, broker, asked.broker_id, epoch, 1, row["time_ns"], row["time_ns"])
+    detector.parts["nodes"].add(nodes)
+    detector.parts["epochs"].add(epochs)
+
+
+def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
+    """Epochs in fetches of replicas. Fetches of consumers, the vast majority, have none."""
+    text = column(batch, "request_body")
+    batch = only(batch, pc.fill_null(pc.match_substring_regex(text, _REPLICA), False))
+    if not batch.num_rows:
+        return
+    found = pc.extract_regex(column(batch, "request_body"), _REPLICA)
+    time = column(batch, "time_ns")
+    detector.parts["epochs"].add(
+        {
+            **clusters(batch),
+            "node": pc.struct_field(found, "node").cast(pa.int64()),
+            "epoch": pc.struct_field(found, "epoch").cast(pa.int64()),
+            "count": np.ones(batch.num_rows, np.int64),
+            "first": time,
+            "last": time,
+        }
+    )
+
+
+_Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+
+
+class _Partition(msgspec.Struct):
+    partition_index: _Int32 = -1
+    leader_id: _Int32 = -1
+    leader_epoch: _Int32 = -1
+    """Tells a leader that leads again from one that stayed; -1 before Kafka 2.1."""
+    replica_nodes: list[_Int32] = []
+    isr_nodes: list[_Int32] = []
+
+
+class _Topic(msgspec.Struct):
+    name: str | None = None
+    topic_id: str | None = None
+    partitions: list[_Partition] = []
+
+
+class _Metadata(msgspec.Struct):
+    brokers: list[ListedBroker] = []
+    topics: list[_Topic] = []
+
+
+class _BrokerRequest(msgspec.Struct):
+    """The body of a BrokerRegistration or BrokerHeartbeat request."""
+
+    broker_id: _Int32 = -1
+    broker_epoch: _Int64 = -1
+    listeners: list[ListedBroker] = []
+
+
+class _Registered(msgspec.Struct):
+    error_code: _Int32 = 0
+    broker_epoch: _Int64 = -1
+
+
+_DECODER: Final = msgspec.json.Decoder(_Metadata)
+_REQUEST: Final = msgspec.json.Decoder(_BrokerRequest)
+_REGISTERED: Final = msgspec.json.Decoder(_Registered)
+
+
+def _read(body: str) -> _Metadata:
+    """Brokers and leaders of a response; none if the body is too long or has another form."""
+    if _BODY.search(body) is None:
+        return _Metadata()
+    return _parse(_DECODER, body) or _Metadata()
+
+
+def _parse(decoder: Any, body: str | None) -> Any:
+    """The needed fields of a body; None if it is too long or has another form."""
+    if body is None or len(body) > MAX_BODY:
+        return None
+    try:
+        return decoder.decode(body)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _append(columns: dict[str, list[Any]], *values: Any) -> None:
+    for name, value in zip(columns, values, strict=True):
+        columns[name].append(value)
+
 
 MAX_LOOKUPS: Final = 1 << 21
 """Maximum number of partitions searched for a new leader in one run: those that a broker led, once per absence."""

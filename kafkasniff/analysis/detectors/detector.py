@@ -38,8 +38,6 @@ from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.wanted_bodies import Bodies
 
-__all__ = ["Detector", "Effect", "evidence_columns", "evidence_shape", "united"]
-
 MAX_WITNESSES: Final = 1 << 17
 """Maximum number of exchanges that a detector keeps as evidence for all its subjects, the earliest."""
 

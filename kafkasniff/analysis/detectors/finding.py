@@ -1,11 +1,16 @@
-"""A finding of a detector, and the exchanges that show it."""
+"""A finding of a detector, and the exchanges that show it, with their numbers as `decode` shows them."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 import msgspec
+import numpy as np
+
+from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.model import Connection, Exchange
 
 MAX_EVIDENCE: Final = 10
 """Maximum number of exchanges or connections that a finding names; the earliest ones."""
@@ -99,3 +104,93 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
             one.title,
         ),
     )
+
+
+MAX_NUMBERED: Final = 1 << 24
+"""The highest number of an exchange that is kept, at four bytes each: of the earliest ones in any batches."""
+MAX_CONNECTIONS: Final = 1 << 18
+"""Maximum number of connections whose numbers are kept."""
+
+
+class Numbers:
+    """Numbers by the key of the tables."""
+
+    def __init__(self) -> None:
+        self._connections: dict[int, int] = {}
+        self._exchanges: dict[int, array[int]] = {}
+
+    def feed(self, events: Iterable[Any]) -> None:
+        """Collect the numbers in an inspector's events, and in exchanges that are columns."""
+        for event in events:
+            if type(event) is Exchange:
+                self._exchange(event)
+            elif type(event) is PairColumns:
+                self._columns(event)
+            elif type(event) is Connection:
+                self.note(event.connection_id, event.connection)
+
+    def note(self, connection_id: int, connection: int) -> None:
+        """Keep the number of a connection, but not of its exchanges."""
+        if len(self._connections) < MAX_CONNECTIONS:
+            self._connections[connection_id] = connection
+
+    def __bool__(self) -> bool:
+        """Whether any number is known."""
+        return bool(self._connections)
+
+    def connection(self, connection_id: int) -> int | None:
+        """The number of a connection, if it is known."""
+        return self._connections.get(connection_id)
+
+    def exchange(self, connection_id: int, exchange_id: int | None) -> int | None:
+        """The number of an exchange, if it is known."""
+        found = self._exchanges.get(connection_id, ())
+        number = found[exchange_id] if exchange_id is not None and 0 <= exchange_id < len(found) else 0
+        return number or None
+
+    def _exchange(self, event: Exchange) -> None:
+        if event.exchange <= MAX_NUMBERED:
+            found = self._room(event.connection_id, event.connection, event.exchange_id + 1)
+            if found is not None:
+                found[event.exchange_id] = event.exchange
+
+    def _columns(self, found: PairColumns) -> None:
+        asked = found.asked.compress(found.asked["number"] <= MAX_NUMBERED)
+        if not len(asked):
+            return
+        asked = asked.take(np.lexsort((asked["ordinal"], asked["connection"])))
+        connections, ordinals, numbers = asked["connection"], asked["ordinal"], asked["number"].astype(np.uint32)
+        starts = np.flatnonzero(np.append(True, connections[1:] != connections[:-1]))
+        stops = np.append(starts[1:], len(asked))
+        runs = (connections[starts], starts, stops, ordinals[stops - 1] + 1)
+        for connection, start, stop, count in zip(*(one.tolist() for one in runs), strict=True):
+            owner = found.owners[connection]
+            assert owner is not None
+            kept = self._room(owner.identify(), owner.number, count)
+            if kept is not None:
+                np.frombuffer(kept, np.uint32)[ordinals[start:stop]] = numbers[start:stop]
+
+    def _room(self, connection_id: int, connection: int, count: int) -> array[int] | None:
+        """The numbers of a connection's first exchanges, `count` at least; None if there are too many connections."""
+        found = self._exchanges.get(connection_id)
+        if found is None:
+            if len(self._exchanges) >= MAX_CONNECTIONS:
+                return None
+            found = self._exchanges[connection_id] = array("I")
+            self._connections[connection_id] = connection
+        found.extend([0] * (count - len(found)))
+        return found
+
+    def numbered(self, findings: Iterable[Finding]) -> list[Finding]:
+        """The findings with numbers in their evidence, where known."""
+        return [
+            msgspec.structs.replace(one, evidence=tuple(self._numbered(each) for each in one.evidence))
+            for one in findings
+        ]
+
+    def _numbered(self, evidence: Evidence) -> Evidence:
+        return msgspec.structs.replace(
+            evidence,
+            connection=self.connection(evidence.connection_id),
+            exchange=self.exchange(evidence.connection_id, evidence.exchange_id),
+        )

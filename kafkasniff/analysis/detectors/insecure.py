@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import column, in_any
+from kafkasniff.analysis.detectors.connections import LOGINS, ClientIdentity, add_logins, identities_of, logins_shape
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.analysis.detectors.identities import LOGINS, ClientIdentity, add_logins, identities_of, logins_shape
 from kafkasniff.analysis.detectors.wording import some
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.text.printable import printable

@@ -1,8 +1,9 @@
-"""Advertised broker addresses that clients cannot reach."""
+"""Addresses at which clients do not find the broker they need: unreachable, a controller, or of another cluster."""
 
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Final
@@ -14,17 +15,20 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, only
+from kafkasniff.analysis.between_brokers import is_broker
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
-from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
+from kafkasniff.analysis.questions.versions import is_controller, offered_in
 from kafkasniff.engine.wanted_bodies import Bodies
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import printable, word
+from kafkasniff.text.times import clock_time
 
 MAX_BROKERS: Final = 1000
 """Maximum number of brokers of one answer that are examined."""
@@ -449,3 +453,179 @@ def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def _ones(batch: pa.RecordBatch) -> Any:
     return np.ones(batch.num_rows, np.int64)
+
+
+_ASKING: Final = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
+"""APIs that clients use before they know what a listener offers."""
+MAX_PAIRS: Final = 1 << 17
+"""Maximum number of pairs of client and listener, the busiest."""
+
+
+class ClientsAtControllersThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `ClientsAtControllers`."""
+
+    attempts: Annotated[int, Meta(ge=1, description="Report a client that asked a controller this often …")] = 3
+    patience: Annotated[
+        Duration, Meta(ge=0, description="… or once, if the capture continues for this long after that.")
+    ] = 3_000_000_000
+
+
+class ClientsAtControllers(Detector[ClientsAtControllersThresholds]):
+    """Clients that reach a controller's listener: it offers neither Produce nor Metadata.
+
+    Such a client asks for versions (ApiVersions), learns that the listener is of no use, and waits or asks again. Nodes
+    of the cluster and tools for controllers (`bootstrap.controllers`) send other requests.
+
+    Caveats: a health check that only asks for versions looks the same.
+    """
+
+    name: ClassVar[str] = "clients-at-controllers"
+    summary: ClassVar[str] = "Clients that connect to a controller instead of a broker."
+    parameters_type = ClientsAtControllersThresholds
+    bodies: ClassVar[Bodies] = {("response", "ApiVersions"): None}
+
+    _asked = Tally("asked", (*CLIENT, *BROKER), bound=MAX_PAIRS)
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")
+        return {
+            "exchanges": TableReading((*ORDER, *own)),
+            "connections": TableReading(("end_time_ns",), optional=True),
+        }
+
+    def shapes(self) -> Mapping[str, Shape]:
+        count: Any = (("count", pa.int64(), "sum"),)
+        return {
+            **super().shapes(),
+            "served": Shape(keys=(*CLIENT, *BROKER), measures=count, weight="count", bound=MAX_PAIRS),
+            "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
+        }
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            self.parts["whole"].add({"one": [0], "end_ns": [pc.max(column(batch, "end_time_ns")).as_py()]})
+            return
+        asking = in_any(batch, "api", _ASKING)
+        other = only(batch, pc.invert(asking))
+        self.parts["served"].add({**clients(other, broker=True), "count": np.ones(other.num_rows, np.int64)})
+        batch = only(batch, pc.and_(asking, pc.is_valid(column(batch, "response_body"))))
+        found = looked_up(batch, "response_body", lambda text: is_controller(offered_in(text)), pa.bool_())
+        batch = only(batch, found)
+        self._asked.add(self, batch, clients(batch, broker=True))
+
+    def findings(self) -> Iterator[Finding]:
+        end = pc.max(self.parts["whole"].table().column("end_ns")).as_py()
+        pair = (*CLIENT_COLUMNS, "broker")
+        served = {tuple(row[name] for name in pair) for row in self.parts["served"].table().to_pylist()}
+        for row, evidence in self._asked.rows(self):
+            if tuple(row[name] for name in pair) in served or _is_node(row["client_id"]):
+                continue
+            waited = end is not None and row["first"] is not None and end - row["first"] >= self.thresholds.patience
+            if row["count"] < self.thresholds.attempts and not waited:
+                continue
+            yield self.row_finding(
+                row,
+                evidence,
+                "error",
+                f"{client(row)} connects to {row['broker']}, which is a controller and serves no clients",
+                meaning=(
+                    "The listener belongs to a controller of the quorum. It serves brokers and administrative tools; "
+                    "it names no brokers and takes no records. The client can do nothing there."
+                ),
+                advice=(
+                    "Set the client's bootstrap.servers to the listeners of brokers, not to the port of "
+                    "controller.listener.names. If brokers sent it there, correct their advertised.listeners; if a "
+                    "load balancer or a Kubernetes service did, correct its targets. Administrative tools take "
+                    "controllers with --bootstrap-controller."
+                ),
+                subject=pair,
+                values={"attempts": row["count"]},
+            )
+
+
+def _is_node(client_id: str | None) -> bool:
+    """Whether a node of the cluster has this name, which may only have asked for versions so far."""
+    return client_id is not None and (client_id.isdecimal() or is_broker(client_id, ()))
+
+
+_APIS: Final = ("Metadata", "DescribeCluster")
+_ID: Final = r'"cluster_id":"(?P<id>[^"\\]{1,256})"'
+
+
+class OtherClusterThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `OtherClusters`."""
+
+    clusters: Annotated[
+        int, Meta(ge=2, description="Report an address at which a client meets this many clusters.")
+    ] = 2
+
+
+class OtherClusters(Detector[OtherClusterThresholds]):
+    """Addresses at which the same client meets different clusters: cluster ids differ between its connections.
+
+    Caveats: two programs with one client id at one address count as one client. A cluster that was deleted and made
+    again at the same address has another id, too.
+    """
+
+    name: ClassVar[str] = "other-clusters"
+    summary: ClassVar[str] = "Addresses that lead clients to different clusters."
+    parameters_type = OtherClusterThresholds
+    bodies: ClassVar[Bodies] = {("response", api): None for api in _APIS}
+
+    _met = Tally("met", (*CLIENT, *BROKER, ("cluster_id", pa.string())))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")
+        return {"exchanges": TableReading((*ORDER, *own), _APIS)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        found = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ID), "id")
+        known = pc.is_valid(found)
+        batch, found = only(batch, known), found.filter(known)
+        notes = pc.binary_join_element_wise("cluster ", found, "")
+        self._met.add(self, batch, {**clients(batch, broker=True), "cluster_id": found}, notes)
+
+    def findings(self) -> Iterator[Finding]:
+        met: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
+        for row, evidence in self._met.rows(self):
+            met.setdefault(tuple(row[name] for name in (*CLIENT_COLUMNS, "broker")), []).append((row, evidence))
+        for some_clusters in met.values():
+            if len(some_clusters) >= self.thresholds.clusters:
+                yield self._finding(sorted(some_clusters, key=lambda one: (one[0]["first"] or 0, one[0]["cluster_id"])))
+
+    def _finding(self, met: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
+        rows = [row for row, _ in met]
+        row, ids = rows[0], [one["cluster_id"] for one in rows]
+        times = [one[name] for one in rows for name in ("first", "last") if one[name] is not None]
+        first, last = min(times, default=None), max(times, default=None)
+        changes = [one["first"] for one in rows[1:] if one["first"] is not None]
+        since = f", the second since {clock_time(changes[0])[:-3]}" if changes else ""
+        mixed = any(
+            one["last"] is not None and other["first"] is not None and one["last"] > other["first"]
+            for one, other in itertools.pairwise(rows)
+        )
+        # The first exchanges of each cluster show it.
+        each = max(MAX_EVIDENCE // len(met), 1)
+        evidence = sorted((one for _, some in met for one in some[:each]), key=lambda one: one.time_ns or 0)
+        return self.finding(
+            "error",
+            f"{client(row)} meets {len(rows):,} clusters at {row['broker']}: {some(ids)}{since}",
+            meaning=(
+                "The address leads to brokers of different clusters"
+                + (", in turns" if mixed else "")
+                + ": a name that resolves to other machines, a load balancer or a port forwarding that was changed, or "
+                "a cluster that was made again. Clients find other topics, offsets and groups there, and write records "
+                "where nobody reads them."
+            ),
+            advice=(
+                "Compare what the bootstrap name resolves to with the brokers of the cluster, and the targets of load "
+                "balancers. Restart clients that still use the wrong cluster, and look for records and offsets that "
+                "they have written there."
+            ),
+            subject={name: row[name] for name in (*CLIENT_COLUMNS, "broker")},
+            count=sum(one["count"] for one in rows),
+            first=first,
+            last=last,
+            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            values={"clusters": ids, "mixed": mixed},
+        )

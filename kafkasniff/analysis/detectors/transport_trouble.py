@@ -15,9 +15,21 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.analysis.detectors.outages import Outage, add_stalls, outages, stalls_shapes
+from kafkasniff.analysis.detectors.paths import (
+    FAR_NS,
+    PAIR,
+    WAY_COLUMNS,
+    Outage,
+    Way,
+    add_stalls,
+    add_ways,
+    outages,
+    round_trips,
+    stalls_shapes,
+    ways,
+    ways_shapes,
+)
 from kafkasniff.analysis.detectors.tally import Tally
-from kafkasniff.analysis.detectors.ways import FAR_NS, PAIR, WAY_COLUMNS, Way, add_ways, round_trips, ways, ways_shapes
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape

@@ -71,8 +71,8 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     captures, folders = divided
     capture_arguments, sources = divided.capture_arguments(sources), tuple(map(name_of, sources))
 
-    from kafkasniff.analysis.detectors.numbers import Numbers
-    from kafkasniff.analysis.detectors.running import tables_for
+    from kafkasniff.analysis.detectors.finding import Numbers
+    from kafkasniff.analysis.detectors.registry import tables_for
     from kafkasniff.analysis.export import Export
     from kafkasniff.cli.running.sources import CountedCaptures, say_notes
 

@@ -53,7 +53,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
         raise UsageError("the report cannot be written to a terminal: name a file with -o")
     _need_parts()
 
-    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.finding import Numbers
     from kafkasniff.cli.output import Output, WholeFile
     from kafkasniff.cli.running.sources import CountedCaptures, say_notes
     from kafkasniff.report.contents import Gathering

@@ -47,9 +47,8 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
 
     from kafkasniff.analysis.detectors import Detectors
     from kafkasniff.analysis.detectors.causes import effects_of
-    from kafkasniff.analysis.detectors.numbers import Numbers
-    from kafkasniff.analysis.detectors.registry import SECURITY
-    from kafkasniff.analysis.detectors.running import tables_for
+    from kafkasniff.analysis.detectors.finding import Numbers
+    from kafkasniff.analysis.detectors.registry import SECURITY, tables_for
     from kafkasniff.analysis.security import SecurityView
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.running.sources import CountedCaptures, Together

@@ -23,7 +23,7 @@ from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.analysis.detectors import Detectors, Finding
-    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.finding import Numbers
     from kafkasniff.analysis.overview import Overview, OverviewAnswer
     from kafkasniff.analysis.security import SecurityView
 
@@ -58,7 +58,7 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     output, colour = options.pop("output"), options.pop("color")
 
     from kafkasniff.analysis.detectors import Detectors
-    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.finding import Numbers
     from kafkasniff.analysis.overview import Overview
     from kafkasniff.analysis.security import SecurityView, security_findings
     from kafkasniff.cli.output import Output

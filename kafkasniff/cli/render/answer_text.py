@@ -14,9 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.analysis.detectors import SEVERITIES, Detectors, Evidence, Finding
-from kafkasniff.analysis.detectors.numbers import Numbers
-from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
-from kafkasniff.analysis.detectors.visible_wording import all_clear, visibility_lines
+from kafkasniff.analysis.detectors.finding import Numbers
+from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic, all_clear, visibility_lines
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.analysis.overview.answer import ConnectionTotals, ErrorStats, OverviewAnswer
 from kafkasniff.analysis.parameters import parameters_of

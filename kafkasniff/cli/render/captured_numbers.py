@@ -17,7 +17,7 @@ from kafkasniff.text.printable import printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.finding import Numbers
     from kafkasniff.engine.inspector import Output
 
 
@@ -62,7 +62,7 @@ def read_numbers(
 
     `options`: those of framing. Raises CaptureError, UsageError, Interrupted.
     """
-    from kafkasniff.analysis.detectors.numbers import Numbers
+    from kafkasniff.analysis.detectors.finding import Numbers
 
     numbers = Numbers()
     if captures and reads_twice(None, captures):

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview.answer import EncryptedStats
 from kafkasniff.analysis.overview.connections import Encrypted
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows

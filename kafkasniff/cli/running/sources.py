@@ -423,7 +423,7 @@ class CountedCaptures(CaptureRun):
 
 def say_notes(environment: Environment, notes: Iterable[str], visible: VisibleTraffic) -> None:
     """Write notes on an answer on stderr, and a line for each kind of traffic that could not be decoded."""
-    from kafkasniff.analysis.detectors.visible_wording import undecoded_line
+    from kafkasniff.analysis.detectors.undecoded import undecoded_line
 
     for note in (*notes, *map(undecoded_line, visible.unmeasured)):
         environment.say(note)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.detectors.damaged import DamagedRecords, MalformedMessages
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Finding
+from kafkasniff.analysis.detectors.records import DamagedRecords, MalformedMessages
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.forgotten import ForgottenConnections
+from kafkasniff.analysis.detectors.middleboxes import ForgottenConnections
 from tests.analysis.tables import SECOND, START_NS, Row, batch_of, exchange, partition
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from kafkasniff.analysis.detectors import identities
-from kafkasniff.analysis.detectors.identities import Identities, identities_of
+from kafkasniff.analysis.detectors import connections
+from kafkasniff.analysis.detectors.connections import Identities, Transport, identities_of
 from kafkasniff.analysis.security import SecurityView
 from kafkasniff.model import Connection, Endpoint, TlsHandshake
 from kafkasniff.tables.rows.connections import ConnectionRows, Login
@@ -35,13 +35,13 @@ def _with(**changes: Any) -> Connection:
 
 
 def test_the_number_of_identities_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "MAX_IDENTITIES", 2)
+    monkeypatch.setattr(connections, "MAX_IDENTITIES", 2)
     counted = _counted(*(_with(client_ids=(str(number),)) for number in (1, 2, 3, 1)))
     assert (len(counted.found), counted.beyond) == (2, 1)
 
 
 def test_handshakes() -> None:
-    def of(seen: TlsHandshake) -> identities.Transport:
+    def of(seen: TlsHandshake) -> Transport:
         (one,) = _counted(_with(tls=seen)).found.values()
         return one.transport
 

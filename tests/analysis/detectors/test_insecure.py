@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from kafkasniff.analysis.detectors import Finding, find_detector
-from kafkasniff.analysis.detectors.identities import ClientIdentity, Transport
+from kafkasniff.analysis.detectors.connections import ClientIdentity, Transport
 from kafkasniff.analysis.detectors.registry import SECURITY
 from kafkasniff.tls.descriptions import ShownCertificate
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.analysis.detectors.outages import outages
+from kafkasniff.analysis.detectors.paths import outages
 from kafkasniff.analysis.detectors.transport_trouble import TransportTrouble
 from tests.analysis.tables import batch_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkasniff.analysis.detectors.finding import Finding
-from kafkasniff.analysis.detectors.overwritten import OverwrittenRecords
+from kafkasniff.analysis.detectors.records import OverwrittenRecords
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.refusals import SaslFailures
+from kafkasniff.analysis.detectors.authentication import SaslFailures
 from tests.analysis.tables import Row, batch_of, connection, exchange
 
 USERS = ("alice", "bob", "carol")

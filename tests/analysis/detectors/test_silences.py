@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.detectors.late_answers import LateAnswers
 from kafkasniff.analysis.detectors.silences import Silence, without_leaders
+from kafkasniff.analysis.detectors.unanswered import LateAnswers
 from tests.analysis.detectors.scenes import produce, records
 from tests.analysis.detectors.talks import Talk, checked
 from tests.analysis.tables import batch_of, connection, exchange

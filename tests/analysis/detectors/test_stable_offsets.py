@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.stable_offsets import StuckStableOffsets
+from kafkasniff.analysis.detectors.transactions import StuckStableOffsets
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkasniff.analysis.detectors.still_members import StillMembers
+from kafkasniff.analysis.detectors.groups import StillMembers
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
 

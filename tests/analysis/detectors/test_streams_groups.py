@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkasniff.analysis.detectors.finding import Finding
-from kafkasniff.analysis.detectors.streams_groups import BlockedStreamsGroups
+from kafkasniff.analysis.detectors.groups import BlockedStreamsGroups
 from tests.analysis.tables import Row, batch_of, exchange
 
 

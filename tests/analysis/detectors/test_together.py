@@ -161,7 +161,7 @@ def test_other_states_cannot_be_merged() -> None:
 
 
 def test_findings_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.analysis.detectors.together.MAX_FINDINGS", 2)
+    monkeypatch.setattr("kafkasniff.analysis.detectors.registry.MAX_FINDINGS", 2)
     detectors = Detectors(["acks-zero"])
     detectors.update(pa.RecordBatch.from_pylist(silent_producers(3), schema=TABLES["exchanges"]))
     assert [one.subject["client_id"] for one in detectors.findings()] == ["p0", "p1"]
@@ -271,10 +271,10 @@ def test_evidence_has_the_numbers_of_decode() -> None:
 
 def test_more_exchanges_than_numbers_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound, evidence carries the key used in the tables."""
-    monkeypatch.setattr("kafkasniff.analysis.detectors.numbers.MAX_NUMBERED", 3)
+    monkeypatch.setattr("kafkasniff.analysis.detectors.finding.MAX_NUMBERED", 3)
     (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
     assert [one.exchange for one in found.evidence] == [1, 2, 3, None, None, None]
     assert [one.exchange_id for one in found.evidence] == sorted(one.exchange_id or 0 for one in found.evidence)
-    monkeypatch.setattr("kafkasniff.analysis.detectors.numbers.MAX_CONNECTIONS", 0)
+    monkeypatch.setattr("kafkasniff.analysis.detectors.finding.MAX_CONNECTIONS", 0)
     (found,) = checked(tmp_path / "many.pcap", scenes.late(), "late-answers").findings
     assert {(one.connection, one.exchange) for one in found.evidence} == {(None, None)}

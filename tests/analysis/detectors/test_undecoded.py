@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kafkasniff.analysis.detectors import run
-from kafkasniff.analysis.detectors.visible_wording import all_clear
+from kafkasniff.analysis.detectors.undecoded import all_clear
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector

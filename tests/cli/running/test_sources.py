@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff import read
-from kafkasniff.analysis.detectors.running import run
+from kafkasniff.analysis.detectors.registry import run
 from kafkasniff.capture.timeline.locations import divided
 from kafkasniff.cli.running.sources import Sources
 from kafkasniff.errors import CaptureError

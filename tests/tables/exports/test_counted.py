@@ -15,7 +15,7 @@ import pytest
 from benchmarks import small_messages
 from benchmarks.trouble_messages import write_trouble
 from kafkasniff.analysis.detectors import Detectors
-from kafkasniff.analysis.detectors.numbers import Numbers
+from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.pair_columns import PairColumns

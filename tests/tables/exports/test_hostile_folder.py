@@ -157,7 +157,7 @@ METHODS = {"mkdir", "rename", "unlink", "rmdir", "write_bytes", "write_text", "t
 }
 ALLOWED = {
     "analysis/compaction.py": "a temporary folder for DuckDB, and an export, which opens its files confined",
-    "analysis/detectors/running.py": "the same captures",
+    "analysis/detectors/registry.py": "the same captures",
     "analysis/sql/database.py": "texts of the package",
     "analysis/sql/question.py": "texts of the package, and a temporary folder for DuckDB",
     "tables/exports/captures.py": "captures, which the user names",
