@@ -31,7 +31,7 @@ from kafkasniff.sinks.json_keys import JSON_KEYS
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from kafkasniff.tls.descriptions import ShownCertificate
-from tests.analysis.detectors.kinds import kinds
+from tests.analysis.detectors.faults import kinds
 
 ROOT = Path(__file__).resolve().parents[1]
 FAULTS = ROOT / "captures" / "faults"

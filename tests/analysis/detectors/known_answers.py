@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkasniff.analysis.detectors import Checked, Finding, detector_names
-from tests.analysis.detectors import cluster_scenes as clusters
-from tests.analysis.detectors import encrypted_scenes as encrypted
 from tests.analysis.detectors import network_scenes as network
 from tests.analysis.detectors import scenes
 from tests.analysis.detectors.talks import checked
@@ -68,10 +66,10 @@ SHOWN = [
     Case("repeated-sequences", "out of order", scenes.repeated(45)),
     Case("repeated-sequences", "out of order, sent again", scenes.concurrent(3)),
     Case("repeated-sequences", "out of order, not all sent again", scenes.concurrent(2)),
-    Case("repeated-sequences", "one cluster", partial(clusters.sequences, "one", "one")),
+    Case("repeated-sequences", "one cluster", partial(network.sequences, "one", "one")),
     Case("acks-zero", "acks 0", scenes.produced(3, scenes.records(2), acks=0)),
     Case("hanging-transactions", "late and open", scenes.hanging),
-    Case("hanging-transactions", "ends in another cluster", partial(clusters.transactions, "other")),
+    Case("hanging-transactions", "ends in another cluster", partial(network.transactions, "other")),
     Case("throttled-clients", "throttled", scenes.produced(2, scenes.records(), throttle=600)),
     Case("empty-fetches", "empty", scenes.fetches(210, 0.01)),
     Case("unreached-listeners", "in a container", network.in_a_container),
@@ -80,16 +78,16 @@ SHOWN = [
     Case("broker-gone", "restarted unseen", network.restarted_unseen),
     Case("broker-gone", "listed again", network.listed_again),
     Case("broker-gone", "restarted by its fetches", network.restarted_by_its_fetches),
-    Case("broker-gone", "leader in another cluster", partial(clusters.moved_leader, "other")),
+    Case("broker-gone", "leader in another cluster", partial(network.moved_leader, "other")),
     Case("mixed-broker-versions", "one cluster", network.upgraded),
     Case("mixed-broker-versions", "clusters without ids", network.of_clusters_without_ids),
     Case("connection-churn", "short-lived", partial(network.short_lived, 25, 0.01), ("connection-churn.every=60s",)),
     Case("sasl-failures", "closed after a token", network.closed_after_a_token),
     Case("wrong-protocol", "always closed", network.nothing_but_closed),
-    Case("encrypted-trouble", "three clients give up", encrypted.stalled(3, 30)),
-    Case("encrypted-trouble", "one client gives up", encrypted.stalled(1, 30)),
-    Case("encrypted-trouble", "resets", encrypted.cut(3)),
-    Case("encrypted-trouble", "slow handshakes", encrypted.slow(1.2)),
+    Case("encrypted-trouble", "three clients give up", network.stalled(3, 30)),
+    Case("encrypted-trouble", "one client gives up", network.stalled(1, 30)),
+    Case("encrypted-trouble", "resets", network.cut(3)),
+    Case("encrypted-trouble", "slow handshakes", network.slow(1.2)),
     Case("slow-broker", "one of three", partial(network.brokers, (10, 60, 12))),
     Case("transport-trouble", "closed window", network.slow_reader),
     Case("skewed-partitions", "hot partition", partial(network.produced_to, 1, 16, 1, 2, known=6)),
@@ -114,10 +112,10 @@ LOOK_ALIKES = [
         ("uncompressed-batches.size=1", "uncompressed-batches.batch=0"),
     ),
     Case("repeated-sequences", "in order", scenes.in_order),
-    Case("repeated-sequences", "two clusters", partial(clusters.sequences, "one", "other")),
+    Case("repeated-sequences", "two clusters", partial(network.sequences, "one", "other")),
     Case("acks-zero", "acks 1", scenes.produced(3, scenes.records(2), acks=1)),
     Case("hanging-transactions", "in time", scenes.in_time),
-    Case("hanging-transactions", "ends at another broker", partial(clusters.transactions, "one")),
+    Case("hanging-transactions", "ends at another broker", partial(network.transactions, "one")),
     Case("throttled-clients", "not throttled", scenes.produced(2, scenes.records())),
     Case("empty-fetches", "long waits", scenes.fetches(25, 0.5)),
     Case("empty-fetches", "with records", scenes.fetches(210, 0.01, scenes.records())),
@@ -128,10 +126,10 @@ LOOK_ALIKES = [
     Case("connection-churn", "staying", partial(network.short_lived, 25, 30)),
     Case("sasl-failures", "right password", network.right_password),
     Case("wrong-protocol", "old version that others use", network.old_version_that_others_use),
-    Case("encrypted-trouble", "long polls", encrypted.stalled(3, 0.5)),
-    Case("encrypted-trouble", "quick handshakes", encrypted.slow(0.1)),
+    Case("encrypted-trouble", "long polls", network.stalled(3, 0.5)),
+    Case("encrypted-trouble", "quick handshakes", network.slow(0.1)),
     Case("slow-broker", "alike", partial(network.brokers, (10, 14, 12))),
-    Case("slow-broker", "another cluster", partial(clusters.peers, "other")),
+    Case("slow-broker", "another cluster", partial(network.peers, "other")),
     Case("transport-trouble", "a single loss", partial(network.lossy, 40, 0.25)),
     Case("skewed-partitions", "spread", partial(network.produced_to, 4, 8, 4, 4)),
 ]

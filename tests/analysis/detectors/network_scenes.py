@@ -1,15 +1,18 @@
-"""Scenes for the tests of detectors: trouble between clients and brokers, and harmless look-alikes."""
+"""Scenes for the tests of detectors: trouble between clients and brokers, in several clusters, and with TLS."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import ssl
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tests.analysis.detectors.scenes import heartbeat, produce, records
 from tests.analysis.detectors.talks import SECOND, Talk
-from tests.craft.conversation import Conversation
+from tests.craft.conversation import START_NS, Conversation
 from tests.craft.packet import ACK, RST, SYN
 from tests.craft.samples import BROKER
+from tests.tls.endpoints import Flight, Pair
 
 OTHER = ("10.0.0.10", 9092)
 TOPICS = {"topics": [{"name": "orders"}]}
@@ -349,3 +352,137 @@ def produced_to(*counts: int, known: int | None = None) -> list[Conversation]:
             answer = {"responses": [{"name": "orders", "partition_responses": [{"index": partition}]}]}
             talk.ask("Produce", 5, asked, answer)
     return [talk.ended()]
+
+
+# -- brokers of one or two clusters
+
+
+A, B, C = ("10.0.0.1", 9092), ("10.0.0.2", 9092), ("10.0.0.3", 9092)
+
+
+def cluster(talk: Talk, name: str | None) -> None:
+    """Metadata that names a cluster, if there is a name."""
+    if name is not None:
+        talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name})
+
+
+def sequences(*clusters: str | None) -> list[Conversation]:
+    """An idempotent producer at two brokers, with the same producer id and sequence numbers."""
+    talks: list[Conversation] = []
+    for number, (broker, name) in enumerate(zip((A, B), clusters, strict=True)):
+        talk = Talk(port=50_000 + number, after=number, broker=broker)
+        cluster(talk, name)
+        for base in (0, 10):
+            produce(talk, records(10, producer=(1000, 0, base)))
+        talks.append(talk.ended())
+    return talks
+
+
+def transactions(other: str) -> list[Conversation]:
+    """A transaction that begins in the cluster `one`, and the end of one with the same id in `other`."""
+    asked = {"transactional_id": "ledger", "producer_id": 1, "producer_epoch": 0}
+    begun, ended, later = (
+        Talk(port=50_001 + number, after=after, broker=broker)
+        for number, (after, broker) in enumerate(((0, A), (30, B), (100, A)))
+    )
+    for talk, name in ((begun, "one"), (ended, other), (later, "one")):
+        cluster(talk, name)
+    begun.ask("AddPartitionsToTxn", 1, {f"v3_and_below_{name}": value for name, value in asked.items()}, {})
+    ended.ask("EndTxn", 1, {**asked, "committed": True}, {})
+    return [talk.ended() for talk in (begun, ended, later)]
+
+
+def peers(other: str) -> list[Conversation]:
+    """Two fast brokers of the cluster `one`, and a slow one of `other`."""
+    talks: list[Conversation] = []
+    places: Sequence[tuple[tuple[str, int], str, float]] = ((A, "one", 0.001), (B, "one", 0.001), (C, other, 0.2))
+    for number, (broker, name, wait) in enumerate(places):
+        talk = Talk(port=50_001 + number, broker=broker)
+        for _ in range(25):
+            talk.ask("Metadata", 2, {"topics": []}, {"brokers": [], "topics": [], "cluster_id": name}, wait=wait)
+        talks.append(talk.ended())
+    return talks
+
+
+def leads(talk: Talk, name: str, broker: tuple[str, int], node: int) -> None:
+    brokers = [{"node_id": node, "host": broker[0], "port": broker[1]}]
+    topics = [{"name": "orders", "partitions": [{"partition_index": 0, "leader_id": node}]}]
+    talk.ask("Metadata", 2, {"topics": []}, {"brokers": brokers, "topics": topics, "cluster_id": name}, then=1)
+
+
+def moved_leader(other: str) -> list[Conversation]:
+    """A leader of the cluster `one` dies; a broker of `other` leads a partition of the same name afterwards."""
+    dying = Talk(port=50_001, broker=A)
+    leads(dying, "one", A, 1)
+    dying.reset()
+    refused = [Attempt(after, refused=True, broker=A) for after in (2, 3, 4)]
+    later = Talk(port=50_002, after=6, broker=B)
+    leads(later, other, B, 2)
+    return [dying, *refused, later.ended()]
+
+
+# -- TLS that nobody can decrypt
+
+
+@functools.cache
+def _shaken() -> list[Flight]:
+    """A handshake of OpenSSL."""
+    return Pair(version=ssl.TLSVersion.TLSv1_3, kind="ecdsa").talk([], ends=False).flights
+
+
+def _sealed(size: int) -> bytes:
+    return b"\x17\x03\x03" + size.to_bytes(2) + bytes(size)
+
+
+def _talk(number: int, *, slow: float = 0, answers: int = 3) -> Conversation:
+    """A client that shakes hands for `slow` seconds, asks some times, and once more without an answer."""
+    talk = Conversation(("10.0.0.5", 51_000 + number), ("10.0.0.9", 9093), start_ns=START_NS + number * SECOND)
+    talk.handshake()
+    for place, (side, data) in enumerate(_shaken()):
+        talk.wait(round(slow * SECOND) if place == 1 else 0)
+        talk.send(side, data)
+    for _ in range(answers):
+        talk.send("client", _sealed(300))
+        talk.wait(SECOND // 100)
+        talk.send("broker", _sealed(60))
+    talk.send("client", _sealed(300))
+    return talk
+
+
+def stalled(count: int, silent: float) -> Callable[[], Sequence[Conversation]]:
+    """Clients that leave after waiting for an answer."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number) for number in range(count)]
+        for talk in talks:
+            talk.wait(round(silent * SECOND))
+            talk.send("client", _sealed(19))
+            talk.close()
+        return talks
+
+    return scene
+
+
+def cut(count: int) -> Callable[[], Sequence[Conversation]]:
+    """Connections that the broker resets while it owes an answer."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number) for number in range(count)]
+        for talk in talks:
+            talk.reset("broker")
+        return talks
+
+    return scene
+
+
+def slow(seconds: float) -> Callable[[], Sequence[Conversation]]:
+    """Six handshakes; each connection is answered to its end."""
+
+    def scene() -> list[Conversation]:
+        talks = [_talk(number, slow=seconds) for number in range(6)]
+        for talk in talks:
+            talk.send("broker", _sealed(60))
+            talk.close()
+        return talks
+
+    return scene

@@ -1,4 +1,4 @@
-"""Crafted conversations, exchange by exchange, and the findings of detectors about them."""
+"""Crafted conversations, exchange by exchange, and the findings of detectors about them and about rows."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from kafkasniff.analysis.detectors import Checked, run
+from kafkasniff.analysis.detectors import Checked, Finding, find_detector, run
 from kafkasniff.kafka.apis.dissectors import api_by_name
+from tests.analysis.tables import Row, batch_of
 from tests.craft.conversation import START_NS, Conversation, interleaved
 from tests.craft.from_layout import request_bytes, response_bytes
 from tests.craft.write import write_pcap
@@ -65,3 +66,19 @@ def capture_of(path: Path, talks: Iterable[Conversation]) -> Path:
 def checked(path: Path, talks: Sequence[Conversation], *only: str, **options: Any) -> Checked:
     """Findings of some detectors in a capture of these conversations."""
     return run([str(capture_of(path, talks))], only=only, **options)
+
+
+def findings_of(
+    name: str, exchanges: Sequence[Row] = (), *, size: int = 1 << 16, **tables: Sequence[Row]
+) -> list[Finding]:
+    """Findings of a detector for rows of `exchanges` and other tables, in batches of `size` rows."""
+    detector = find_detector(name)()
+    for table, rows in {"exchanges": exchanges, **tables}.items():
+        for start in range(0, len(rows), size):
+            detector.update(batch_of(rows[start : start + size], table), table)
+    return list(detector.findings())
+
+
+def numbered(*rows: Row) -> list[Row]:
+    """Rows of `exchanges` that are different exchanges."""
+    return [{**row, "exchange_id": place} for place, row in enumerate(rows)]

@@ -10,8 +10,17 @@ import pytest
 
 from kafkasniff.analysis.detectors import Detectors, run
 from kafkasniff.analysis.export import Export
-from tests.analysis.detectors.faults import CAPTURES, FOLDER, ROOT, answer_file, answers, captures
-from tests.analysis.detectors.kinds import LAYERS, MANNERS, kinds
+from tests.analysis.detectors.faults import (
+    CAPTURES,
+    FOLDER,
+    LAYERS,
+    MANNERS,
+    ROOT,
+    answer_file,
+    answers,
+    captures,
+    kinds,
+)
 from tests.cli.console import kafkasniff
 
 CAUSES = [

@@ -20,7 +20,7 @@ ELSEWHERE = {
     *(detector for _, detector, _ in CAUSES),
     *SECURITY,
 }
-"""Detectors with captures of both kinds (`test_faults`), or known answers for rows (`test_damaged`, …)."""
+"""Detectors with captures of both kinds (`test_faults`), or known answers for rows (`test_records`, …)."""
 
 
 def test_every_detector_has_both_kinds_of_scenes() -> None:

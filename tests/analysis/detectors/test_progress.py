@@ -10,13 +10,12 @@ import pytest
 from kafkasniff.analysis.accumulator import Known
 from kafkasniff.analysis.detectors import find_detector
 from kafkasniff.analysis.detectors.finding import Finding
+from tests.analysis.detectors.talks import findings_of, numbered
 from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange, partition
 
 
 def found(name: str, *rows: Row) -> list[Finding]:
-    detector = find_detector(name)()
-    detector.update(batch_of([{**row, "exchange_id": place} for place, row in enumerate(rows)]))
-    return list(detector.findings())
+    return findings_of(name, numbered(*rows))
 
 
 def fetch(at: float, offset: int, end: int = 0, **values: Any) -> Row:
@@ -62,7 +61,7 @@ def unread(rows: list[Row], *, brokers: dict[str, str] = ONE, until: float = 9) 
     """Severities for a member of a group whose broker is in the capture, and `brokers` that others list."""
     detector = find_detector("offsets-out-of-range")()
     detector.clusters = Known(brokers)
-    detector.update(batch_of([{**row, "exchange_id": place} for place, row in enumerate(rows)]))
+    detector.update(batch_of(numbered(*rows)))
     own = {"broker_ip": "10.0.0.9", "broker_port": 9092}
     detector.update(batch_of([{**connection(lived=until), **own}], "connections"), "connections")
     return [one.severity for one in detector.findings()]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkasniff.analysis.detectors import find_detector
-from tests.analysis.tables import Row, batch_of, exchange
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import Row, exchange
 
 
 def metadata(at: float, leader: int, epoch: int | None = None, *, port: int = 9092) -> Row:
@@ -38,7 +38,4 @@ LATER = [metadata(at + 0.1, 1 if at < 3 else 2, port=9093) for at in range(6)]
 )
 def test_moves_of_leaders(rows: Sequence[Row], moves: int | None) -> None:
     for order in (rows, rows[::-1]):
-        detector = find_detector("not-leader")()
-        for row in order:
-            detector.update(batch_of([row]))
-        assert [one.count for one in detector.findings()] == ([] if moves is None else [moves])
+        assert [one.count for one in findings_of("not-leader", order, size=1)] == ([] if moves is None else [moves])

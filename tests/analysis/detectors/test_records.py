@@ -1,14 +1,15 @@
-"""Fate of batches that failed: stored by a later attempt, lost, or still unknown."""
+"""Records: damaged ones, the fate of batches that failed, offsets that two leaders have given."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from kafkasniff.analysis.detectors import find_detector
-from kafkasniff.analysis.detectors.finding import Finding
-from tests.analysis.tables import Row, batch_of, connection, exchange, partition
+from kafkasniff.analysis.detectors import Finding
+from tests.analysis.detectors.talks import findings_of, numbered
+from tests.analysis.tables import Row, connection, exchange, partition
 
 
 def produce(
@@ -28,14 +29,8 @@ def produce(
     return exchange("Produce", at, acks=-1, status=status, partitions=[facts], **more)
 
 
-def found(name: str, *rows: Row) -> list[Finding]:
-    detector = find_detector(name)()
-    detector.update(batch_of(rows))
-    return detector.findings()
-
-
 def lost(*rows: Row) -> list[Finding]:
-    return found("lost-records", *rows)
+    return findings_of("lost-records", rows)
 
 
 UNANSWERED = produce(1, 0, status="unanswered")
@@ -65,10 +60,8 @@ def test_a_partition_without_further_batches() -> None:
 @pytest.mark.parametrize(("lived", "severity"), [(1.5, "warning"), (9, "error")])
 def test_a_batch_that_is_too_large_just_before_the_end(lived: float, severity: str) -> None:
     """Its producer may still split it."""
-    detector = find_detector("oversized-messages")()
-    detector.update(batch_of([produce(1, 0, error=10)]))
-    detector.update(batch_of([connection(lived=lived)], "connections"), "connections")
-    assert [one.severity for one in detector.findings()] == [severity]
+    found = findings_of("oversized-messages", [produce(1, 0, error=10)], connections=[connection(lived=lived)])
+    assert [one.severity for one in found] == [severity]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +109,78 @@ def test_which_batches_are_lost(rows: list[Row], count: int) -> None:
     ],
 )
 def test_batches_that_are_too_large(rows: list[Row], severity: str, fate: tuple[str, int] | None) -> None:
-    (one,) = found("oversized-messages", *rows)
+    (one,) = findings_of("oversized-messages", rows)
     assert one.severity == severity
     assert fate is None or fate in one.values.items()
+
+
+def message(api: str, *problems: str, topic: str = "orders", client_id: str = "app") -> Row:
+    """One with an empty partition, and one with records."""
+    places = [partition("idle", record_count=0), partition(topic, record_count=3)]
+    return exchange(api, partitions=places, problems=list(problems), client_id=client_id)
+
+
+def damaged(*rows: Row) -> list[Finding]:
+    return findings_of("damaged-records", rows)
+
+
+@pytest.mark.parametrize(("api", "who"), [("Produce", "of app at 10.0.0.5 to"), ("Fetch", "of 10.0.0.9:9092 to app")])
+def test_a_wrong_checksum(api: str, who: str) -> None:
+    (one,) = damaged(message(api), message(api, "tag-unknown", "crc-mismatch"), message(api, "crc-mismatch"))
+    assert (one.severity, one.count, one.subject["topic"]) == ("error", 2, "orders")
+    assert who in one.title
+
+
+def test_problems_that_are_no_damage() -> None:
+    assert damaged(message("Fetch", "tag-unknown"), message("Produce")) == []
+
+
+def test_damage_by_topic_and_client() -> None:
+    rows = [message("Fetch", "crc-mismatch", topic=topic, client_id=name) for topic in "ab" for name in "xy"]
+    assert len(damaged(*rows)) == 4
+
+
+def test_malformed_messages() -> None:
+    """Those that a capture has cut are not malformed, nor is what a tolerant reader understands."""
+    rows = [
+        message("Fetch", "body-truncated"),
+        message("Fetch", "trailing-bytes", "array-too-long", "length-negative"),
+        message("Fetch", "frame-incomplete", "body-truncated"),
+        message("Fetch", "trailing-bytes"),
+        message("Metadata", "varint-too-long", client_id="other"),
+    ]
+    several, one = sorted(findings_of("malformed-messages", rows), key=lambda finding: -finding.count)
+    assert several.title.startswith("2 Fetch v18 exchanges of app at 10.0.0.5 with 10.0.0.9:9092 have a malformed ")
+    assert [entry.note for entry in several.evidence] == ["array-too-long", "body-truncated"]
+    assert (several.severity, one.count, one.subject["client_id"]) == ("warning", 1, "other")
+
+
+def stored(broker: int, first_second: int, offsets: Iterable[int], topic_id: str | None = None) -> list[Row]:
+    """Produce requests with a record each, one a second, and the offsets that a broker gave."""
+    return [
+        exchange(
+            "Produce",
+            first_second + place,
+            broker_port=9090 + broker,
+            partitions=[partition(offset=offset, record_count=1, topic_id=topic_id)],
+        )
+        for place, offset in enumerate(offsets)
+    ]
+
+
+def overwritten(*rows: Row) -> list[Finding]:
+    return findings_of("overwritten-records", numbered(*rows))
+
+
+def test_offsets_given_twice() -> None:
+    (one,) = overwritten(*stored(1, 0, range(20)), *stored(2, 30, range(12, 30)))
+    assert (one.severity, one.count, one.subject["partition"]) == ("error", 8, 0)
+    assert (one.values["high"], one.values["low"]) == (19, 12)
+
+
+def test_offsets_that_only_look_given_twice() -> None:
+    """A leader that continues, a retry of a batch that the former leader had stored, and a topic created again."""
+    assert overwritten(*stored(1, 0, range(20)), *stored(2, 30, range(20, 40))) == []
+    assert overwritten(*stored(1, 0, range(20)), *stored(2, 30, [12, *range(20, 40)])) == []
+    assert overwritten(*stored(1, 0, range(20), "old"), *stored(2, 30, range(20), "new")) == []
+    assert overwritten(*stored(1, 0, range(20)), *stored(1, 30, range(20))) == [], "one broker: order may differ"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.authentication import SaslFailures
-from tests.analysis.tables import Row, batch_of, connection, exchange
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import Row, connection, exchange
 
 USERS = ("alice", "bob", "carol")
 
@@ -26,10 +26,8 @@ def attempts(*tries: tuple[str, bool], mechanism: str = "PLAIN", by_token: bool 
         if not accepted:
             own = {"connection_id": number, "client_id": app}
             refused.append({**exchange("SaslAuthenticate", at=number + 0.5, error_code=58), **own})
-    detector = SaslFailures()
-    detector.update(batch_of(connections, "connections"), "connections")
-    detector.update(batch_of(refused))
-    return [f"{one.title} {one.meaning} {one.advice}" for one in detector.findings()]
+    found = findings_of("sasl-failures", refused, connections=connections)
+    return [f"{one.title} {one.meaning} {one.advice}" for one in found]
 
 
 @pytest.mark.parametrize(

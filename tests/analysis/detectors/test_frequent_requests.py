@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors import find_detector
-from tests.analysis.tables import batch_of, connection
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import connection
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,5 @@ from tests.analysis.tables import batch_of, connection
 def test_short_connections(ids: int, count: int, ended: str, expected: str | None) -> None:
     """Those that the end of the capture cut are not short."""
     rows = [connection(lived=1, client_ids=[f"app-{number % ids}"], ended=ended) for number in range(count)]
-    detector = find_detector("connection-churn")()
-    detector.update(batch_of(rows, "connections"), "connections")
-    assert [one.title.partition(" within")[0] for one in detector.findings()] == ([expected] if expected else [])
+    found = findings_of("connection-churn", connections=rows)
+    assert [one.title.partition(" within")[0] for one in found] == ([expected] if expected else [])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.middleboxes import ForgottenConnections
-from tests.analysis.tables import SECOND, START_NS, Row, batch_of, exchange, partition
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import SECOND, START_NS, Row, exchange, partition
 
 
 def produce(connection: int, at: float, *, producer: int = 7, client_ip: str = "10.0.0.5") -> Row:
@@ -18,13 +18,6 @@ def ended(connection: int, until: float, *, closed: bool = False) -> Row:
     end = START_NS + round(until * SECOND)
     times = {"time_ns": START_NS, "end_time_ns": end, "ended_ns": end if closed else None}
     return {"connection_id": connection, **times}
-
-
-def severities(requests: list[Row], connections: list[Row]) -> list[str]:
-    detector = ForgottenConnections()
-    detector.update(batch_of(requests))
-    detector.update(batch_of(connections, "transport"), "transport")
-    return [one.severity for one in detector.findings()]
 
 
 USED = [produce(1, 0), produce(2, 20), produce(3, 40)]
@@ -46,4 +39,5 @@ USED = [produce(1, 0), produce(2, 20), produce(3, 40)]
 def test_a_producer_goes_on_with_another_connection(
     requests: list[Row], connections: list[Row], expected: list[str]
 ) -> None:
-    assert severities(requests, connections) == expected
+    found = findings_of("forgotten-connections", requests, transport=connections)
+    assert [one.severity for one in found] == expected

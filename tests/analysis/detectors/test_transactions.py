@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkasniff.analysis.detectors.transactions import StuckStableOffsets
-from tests.analysis.tables import Row, batch_of, exchange, partition
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import Row, exchange, partition
 
 
 def fetch(at: float, stable: int, *, end: int = 40, records: int = 0, offset: int | None = None) -> Row:
@@ -36,16 +36,13 @@ def waits(since: float, until: float, stable: int) -> list[Row]:
     ids=["stuck", "short", "moved", "usual", "longer", "uncommitted", "with-records", "at-the-end"],
 )
 def test_waits(rows: list[Row], expected: list[tuple[str, bool]]) -> None:
-    detector = StuckStableOffsets()
-    detector.update(batch_of(rows))
-    assert [(one.severity, one.values["moved"]) for one in detector.findings()] == expected
+    found = findings_of("stuck-stable-offsets", rows)
+    assert [(one.severity, one.values["moved"]) for one in found] == expected
 
 
 def test_the_transaction_is_named() -> None:
     """By the first batch of it, at the last stable offset."""
     written = exchange("Produce", transactional_id="ledger", partitions=[partition(offset=5)], client_id="writer")
-    detector = StuckStableOffsets()
-    detector.update(batch_of([written, *waits(1, 9, 5)]))
-    (found,) = detector.findings()
+    (found,) = findings_of("stuck-stable-offsets", [written, *waits(1, 9, 5)])
     assert (found.subject["transactional_id"], found.subject["client_id"]) == ("ledger", "writer")
     assert found.values["records"] == 35
