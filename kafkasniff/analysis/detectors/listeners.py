@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
+from kafkasniff.analysis.columns import ORDER, column, in_any, looked_up, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, pairs
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -104,8 +104,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
 
     _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
     _same = Tally("same", _SAME_ADDRESS)
-    _failed = Tally("failed", (("client_ip", pa.string()), *BROKER, ("opening", pa.string())))
-    _blocked = Tally("blocked", (("client_ip", pa.string()), *BROKER))
+    _failed = Tally("failed", (*PAIR, ("opening", pa.string())))
+    _blocked = Tally("blocked", PAIR)
     """Connects that were sent again. A single SYN may be all that was captured of a connection that works."""
 
     def reads(self) -> Mapping[str, TableReading]:
@@ -123,7 +123,6 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     def shapes(self) -> Mapping[str, Shape]:
         one: Any = (("count", pa.int64(), "sum"),)
         keys = (*CLIENT, ("host", pa.string()), ("port", pa.int32()))
-        pair: Any = (("client_ip", pa.string()), *BROKER)
         return {
             **self._asks.shapes(),
             **self._failed.shapes(),
@@ -133,8 +132,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             "registered": Shape(keys=(("host", pa.string()), ("port", pa.int32()), ("controller", pa.bool_()))),
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
-            "reached": Shape(keys=pair, measures=(*one, ("until", pa.int64(), "max")), weight="count"),
-            "opened": Shape(keys=pair, measures=(*one, ("last", pa.int64(), "max")), weight="count"),
+            "reached": Shape(keys=PAIR, measures=(*one, ("until", pa.int64(), "max")), weight="count"),
+            "opened": Shape(keys=PAIR, measures=(*one, ("last", pa.int64(), "max")), weight="count"),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
@@ -144,22 +143,22 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             nothing = pc.and_(pc.greater(column(batch, "requests"), 0), pc.equal(column(batch, "responses"), 0))
             silent = only(batch, pc.and_(nothing, in_any(batch, "captured", ["both"])))
             opening = pa.array(["silent"] * silent.num_rows, pa.string())
-            self._failed.add(self, silent, {**_pair(silent), "opening": opening})
+            self._failed.add(self, silent, {**pairs(silent), "opening": opening})
             batch = only(batch, pc.and_(pc.greater(column(batch, "broker_bytes"), 0), pc.invert(nothing)))
-            self.parts["reached"].add({**_pair(batch), "count": _ones(batch), "until": column(batch, "end_time_ns")})
+            self.parts["reached"].add({**pairs(batch), "count": _ones(batch), "until": column(batch, "end_time_ns")})
         elif table == TABLE:
             opened = only(batch, in_any(batch, "opening", ["answered"]))
-            self.parts["opened"].add({**_pair(opened), "count": _ones(opened), "last": column(opened, "time_ns")})
+            self.parts["opened"].add({**pairs(opened), "count": _ones(opened), "last": column(opened, "time_ns")})
             batch = only(batch, in_any(batch, "opening", tuple(_NEVER)))
             # Data follows an answer, though only the client's packets may have been captured.
             sent = pc.fill_null(pc.greater(column(batch, "client_data"), 0), False)
             some = only(batch, sent)
-            self.parts["reached"].add({**_pair(some), "count": _ones(some), "until": column(some, "end_time_ns")})
+            self.parts["reached"].add({**pairs(some), "count": _ones(some), "until": column(some, "end_time_ns")})
             batch = only(batch, pc.invert(sent))
-            self._failed.add(self, batch, {**_pair(batch), "opening": column(batch, "opening")})
+            self._failed.add(self, batch, {**pairs(batch), "opening": column(batch, "opening")})
             again = pc.and_(in_any(batch, "opening", ["unanswered"]), pc.greater(column(batch, "syns"), 1))
             batch = only(batch, again)
-            self._blocked.add(self, batch, _pair(batch))
+            self._blocked.add(self, batch, pairs(batch))
         else:
             self._exchanges(batch)
 
@@ -447,10 +446,6 @@ def _is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
-def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
-
-
 def _ones(batch: pa.RecordBatch) -> Any:
     return np.ones(batch.num_rows, np.int64)
 
@@ -548,7 +543,6 @@ def _is_node(client_id: str | None) -> bool:
     return client_id is not None and (client_id.isdecimal() or is_broker(client_id, ()))
 
 
-_APIS: Final = ("Metadata", "DescribeCluster")
 _ID: Final = r'"cluster_id":"(?P<id>[^"\\]{1,256})"'
 
 
@@ -570,13 +564,13 @@ class OtherClusters(Detector[OtherClusterThresholds]):
     name: ClassVar[str] = "other-clusters"
     summary: ClassVar[str] = "Addresses that lead clients to different clusters."
     parameters_type = OtherClusterThresholds
-    bodies: ClassVar[Bodies] = {("response", api): None for api in _APIS}
+    bodies: ClassVar[Bodies] = {("response", api): None for api in NAMING}
 
     _met = Tally("met", (*CLIENT, *BROKER, ("cluster_id", pa.string())))
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *CLIENT_COLUMNS, "broker_ip", "broker_port", "response_body")
-        return {"exchanges": TableReading((*ORDER, *own), _APIS)}
+        return {"exchanges": TableReading((*ORDER, *own), NAMING)}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         found = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ID), "id")

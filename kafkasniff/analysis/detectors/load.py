@@ -18,8 +18,8 @@ from kafkasniff.analysis.detectors.tally import (
     BROKER,
     CLIENT,
     CLIENT_COLUMNS,
-    CLUSTER,
     CLUSTER_COLUMNS,
+    PARTITION,
     Tally,
     clients,
     clusters,
@@ -174,7 +174,6 @@ def _waits(api: str) -> bool:
 
 MAX_PARTITIONS: Final = 1 << 18
 """Maximum number of partitions whose traffic is counted; those with the least are dropped first."""
-_KEYS: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 METADATA: Final = ("Metadata", "DescribeTopicPartitions")
 """These show which partitions a topic has, including those without traffic."""
 
@@ -209,8 +208,8 @@ class SkewedPartitions(Detector[SkewThresholds]):
         sums: Any = (("records", pa.int64(), "sum"), ("bytes", pa.int64(), "sum"))
         times: Any = (("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
         return {
-            "partitions": Shape(keys=_KEYS, measures=(*sums, *times), weight="records", bound=MAX_PARTITIONS),
-            "evidence": evidence_shape(_KEYS),
+            "partitions": Shape(keys=PARTITION, measures=(*sums, *times), weight="records", bound=MAX_PARTITIONS),
+            "evidence": evidence_shape(PARTITION),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:

@@ -35,9 +35,11 @@ from kafkasniff.analysis.detectors.tally import (
     CLIENT_COLUMNS,
     CLUSTER,
     CLUSTER_COLUMNS,
+    PARTITION,
     Tally,
     clients,
     clusters,
+    partition_of,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
 from kafkasniff.analysis.parameters import Duration
@@ -51,7 +53,6 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 NO_OFFSET: Final = -1
 """In the response of OffsetFetch."""
-_PARTITION: Final = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _GROUP_ID: Final = ("group_id", pa.string())
 _WHO: Final = (*CLIENT_COLUMNS, "group_id")
 MAX_COMMITS: Final = 1 << 17
@@ -157,8 +158,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     bodies: ClassVar[Bodies] = {("request", "ListOffsets"): None, ("request", "ConsumerGroupHeartbeat"): None}
     parts_clusters = True
 
-    _refused = Tally("refused", (*CLIENT, *_PARTITION, ("offset", pa.int64())))
-    _absent = Tally("absent", (*CLIENT, *_PARTITION, _GROUP_ID))
+    _refused = Tally("refused", (*CLIENT, *PARTITION, ("offset", pa.int64())))
+    _absent = Tally("absent", (*CLIENT, *PARTITION, _GROUP_ID))
     """Answers that a group has no committed offset."""
 
     def reads(self) -> Mapping[str, TableReading]:
@@ -172,18 +173,18 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
 
     def shapes(self) -> Mapping[str, Shape]:
         number = pa.int64()
-        answers = (*CLIENT, *_PARTITION, *((name, number) for name in (*ORDER, "timestamp", "offset")))
+        answers = (*CLIENT, *PARTITION, *((name, number) for name in (*ORDER, "timestamp", "offset")))
         return {
             **super().shapes(),
             "answers": Shape(keys=answers, order=ORDER, keep="earliest", bound=MAX_ANSWERS),
-            "ends": Shape(keys=_PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
+            "ends": Shape(keys=PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
             "read": Shape(keys=CLIENT, measures=(("last", number, "max"),)),
             "members": Shape(keys=(*CLIENT, _GROUP_ID), measures=(("left", number, "max"),)),
             "brokers": Shape(keys=BROKER),
             "gaps": Shape(keys=(("client_ip", pa.string()),)),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end", number, "max"),)),
             "commits": Shape(
-                keys=(_GROUP_ID, *_PARTITION, ("connection_id", number)),
+                keys=(_GROUP_ID, *PARTITION, ("connection_id", number)),
                 measures=tuple((name, number, "last") for name in ("time_ns", "exchange_id", "offset")),
                 order=ORDER,
                 bound=MAX_COMMITS,
@@ -250,22 +251,22 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         self.parts["answers"].add({**clusters(rows), **columns, "timestamp": pa.array(timestamps, pa.int64())})
 
     def findings(self) -> Iterator[Finding]:
-        ends = {_place(row): row["end"] for row in self.resolved("ends").to_pylist()}
+        ends = {partition_of(row): row["end"] for row in self.resolved("ends").to_pylist()}
         starts: dict[tuple[Any, ...], int] = {}
         answers: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         of_any_topic: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.resolved("answers").sort_by([(name, "ascending") for name in ORDER]).to_pylist():
             who = row["client_id"], row["client_ip"]
             if row["time_ns"] is not None:
-                answers.setdefault((*who, *_place(row)), []).append(row)
+                answers.setdefault((*who, *partition_of(row)), []).append(row)
                 of_any_topic.setdefault((*who, row["cluster"], row["partition"]), []).append(row)
             if row["timestamp"] == EARLIEST:
-                starts[_place(row)] = max(starts.get(_place(row), 0), row["offset"])
+                starts[partition_of(row)] = max(starts.get(partition_of(row), 0), row["offset"])
             if row["timestamp"] == LATEST:
-                ends[_place(row)] = max(ends.get(_place(row), 0), row["offset"])
+                ends[partition_of(row)] = max(ends.get(partition_of(row), 0), row["offset"])
         found: dict[tuple[Any, ...], list[_Refusal]] = {}
         for row, evidence in [*self._refused.rows(self), *self._lost()]:
-            who, place = (row["client_id"], row["client_ip"]), _place(row)
+            who, place = (row["client_id"], row["client_ip"]), partition_of(row)
             asked = answers.get((*who, *place), ())
             if not asked and _ID.fullmatch(row["topic"] or ""):
                 # ListOffsets names the topic, but what its name is was not captured.
@@ -349,11 +350,11 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         """Groups without the offset that they had committed before."""
         commits: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for row in self.resolved("commits").to_pylist():
-            commits.setdefault((row["group_id"], *_place(row)), []).append(row)
+            commits.setdefault((row["group_id"], *partition_of(row)), []).append(row)
         for row, evidence in self._absent.rows(self):
             before = [
                 one
-                for one in commits.get((row["group_id"], *_place(row)), ())
+                for one in commits.get((row["group_id"], *partition_of(row)), ())
                 if row["last"] is not None and one["time_ns"] < row["last"]
             ]
             if before:
@@ -435,10 +436,6 @@ def _is_name(endpoint: str) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name, _ in _PARTITION)
 
 
 def _timestamps(body: str | None) -> dict[tuple[Any, int | None], int | None]:

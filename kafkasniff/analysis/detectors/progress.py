@@ -24,7 +24,16 @@ from kafkasniff.analysis.columns import (
 )
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
-from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.analysis.detectors.tally import (
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    PARTITION,
+    Row,
+    clusters,
+    partition_of,
+)
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, span, subject
 from kafkasniff.analysis.group_history import MEMBER_APIS, MEMBER_SHAPE, groups_by_client, member_rows
 from kafkasniff.analysis.parameters import Duration
@@ -32,7 +41,6 @@ from kafkasniff.analysis.partials import Shape
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 
-_PARTITION: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _COMMITS: Final = ("OffsetCommit", "TxnOffsetCommit")
 MAX_SESSIONS: Final = 1 << 17
 """Maximum number of partitions of connections whose first records are remembered, the earliest."""
@@ -49,8 +57,6 @@ _TWICE: Final = 2
 """As many starts say something if nothing else came of them."""
 _STOPPED: Final = 3
 """A position that has not moved for this many times its longest pause has stopped: the lag grows until the end."""
-
-Row = dict[str, Any]
 
 
 class RepeatedStartThresholds(Parameters, frozen=True, kw_only=True):
@@ -91,7 +97,7 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         }
 
     def shapes(self) -> Mapping[str, Shape]:
-        keys = (*CLIENT, *_PARTITION, ("connection_id", pa.int64()))
+        keys = (*CLIENT, *PARTITION, ("connection_id", pa.int64()))
         first: Any = tuple((name, pa.int64(), "first") for name in ("time_ns", "exchange_id", "offset"))
         return {
             "starts": Shape(keys=keys, measures=first, order=ORDER, keep="earliest", bound=MAX_SESSIONS),
@@ -107,7 +113,7 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
                 bound=MAX_SESSIONS,
             ),
             "committed": Shape(
-                keys=(("group_id", pa.string()), *_PARTITION),
+                keys=(("group_id", pa.string()), *PARTITION),
                 measures=(("time_ns", pa.int64(), "max"),),
                 bound=MAX_SESSIONS,
             ),
@@ -148,7 +154,9 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
             if group is not None:
                 starts.setdefault((row["cluster"], group, row["topic"], row["partition"]), []).append(row)
         found: dict[tuple[Any, ...], list[list[Row]]] = {}
-        committed = {(row["group_id"], *_place(row)): row["time_ns"] for row in self.resolved("committed").to_pylist()}
+        committed = {
+            (row["group_id"], *partition_of(row)): row["time_ns"] for row in self.resolved("committed").to_pylist()
+        }
         ended = {row["connection_id"]: row["ended_ns"] for row in self.parts["ended"].table().to_pylist()}
         for (*place, _, _), rows in starts.items():
             rows.sort(key=lambda row: (row["time_ns"], row["connection_id"]))
@@ -156,7 +164,7 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
             longest = max(runs, key=len)
             if len(longest) < self.thresholds.at_least:
                 longest = runs[-1]
-                commits = committed.get((place[1], *_place(longest[0]))) or 0
+                commits = committed.get((place[1], *partition_of(longest[0]))) or 0
                 if len(longest) < _TWICE or commits > longest[0]["time_ns"] or not _one_by_one(longest, ended):
                     continue
             found.setdefault(tuple(place), []).append(longest)
@@ -205,7 +213,7 @@ class RepeatedStarts(Detector[RepeatedStartThresholds]):
         if not pc.any(pc.greater_equal(fetched.column("count"), self.thresholds.returns)).as_py():
             return
         for row in fetched.to_pylist():
-            key = (row["client_id"], row["client_ip"], row["connection_id"], *_place(row))
+            key = (row["client_id"], row["client_ip"], row["connection_id"], *partition_of(row))
             if key not in last or (row["last"], row["offset"]) > (last[key]["last"], last[key]["offset"]):
                 last[key] = row
             if row["count"] >= self.thresholds.returns:
@@ -319,23 +327,23 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         highest: Any = (("offset", pa.int64(), "max"),)
         # The exchange that a sample is shown by.
         shown: Any = (*((name, pa.int64(), "first") for name in ORDER), *highest)
-        group = tuple(name for name, _ in _PARTITION)
+        group = tuple(name for name, _ in PARTITION)
         return {
             "ends": Shape(
-                keys=(*_PARTITION, *spans),
+                keys=(*PARTITION, *spans),
                 measures=(*highest, ("lowest", pa.int64(), "min")),
                 group=group,
                 bound=MAX_SPANS,
             ),
             "commits": Shape(
-                keys=(("group_id", pa.string()), *_PARTITION, *spans),
+                keys=(("group_id", pa.string()), *PARTITION, *spans),
                 measures=shown,
                 order=ORDER,
                 group=group,
                 bound=MAX_SPANS,
             ),
             "fetches": Shape(
-                keys=(*CLIENT, *_PARTITION, *spans), measures=shown, order=ORDER, group=group, bound=MAX_SPANS
+                keys=(*CLIENT, *PARTITION, *spans), measures=shown, order=ORDER, group=group, bound=MAX_SPANS
             ),
             "members": MEMBER_SHAPE,
             "alive": Shape(
@@ -388,20 +396,20 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         ends: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         before: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         for row in self.resolved("ends").to_pylist():
-            ends.setdefault(_place(row), []).append((row["span"], row["offset"]))
-            before.setdefault(_place(row), []).append((row["span"], row["lowest"]))
+            ends.setdefault(partition_of(row), []).append((row["span"], row["offset"]))
+            before.setdefault(partition_of(row), []).append((row["span"], row["lowest"]))
         groups = groups_by_client(self.parts["members"])
         commits: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.resolved("commits").to_pylist():
-            commits.setdefault((row["group_id"], None, *_place(row)), []).append(row)
+            commits.setdefault((row["group_id"], None, *partition_of(row)), []).append(row)
         series = dict(commits)
         read: dict[tuple[Any, ...], int] = {}
         for row in self.resolved("fetches").to_pylist():
             group = groups.get((row["client_id"], row["client_ip"]))
             read[group, row["cluster"]] = max(row["span"], read.get((group, row["cluster"]), row["span"]))
             who = None if group is not None else (row["client_id"], row["client_ip"])
-            if (group, who, *_place(row)) not in commits:
-                series.setdefault((group, who, *_place(row)), []).append(row)
+            if (group, who, *partition_of(row)) not in commits:
+                series.setdefault((group, who, *partition_of(row)), []).append(row)
         alive = {(row["group_id"], row["cluster"]): row for row in self.resolved("alive").to_pylist()}
         found: dict[tuple[Any, ...], list[tuple[bool, list[Row]]]] = {}
         for key, positions in series.items():
@@ -574,7 +582,3 @@ def _when(row: Row) -> int:
 
 def _name(row: Row) -> str:
     return f"{word(row['topic'])}-{row['partition']}"
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name, _ in _PARTITION)

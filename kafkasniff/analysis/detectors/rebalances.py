@@ -19,6 +19,7 @@ from kafkasniff.analysis.detectors.tally import (
     CLIENT_COLUMNS,
     CLUSTER,
     CLUSTER_COLUMNS,
+    Row,
     Tally,
     clients,
     clusters,
@@ -46,7 +47,6 @@ FENCED_INSTANCE_ID: Final = 82
 _LEAVE: Final = -1
 """Member epoch of a heartbeat that leaves for good; static members that may return send -2."""
 
-Row = dict[str, Any]
 GroupKey = tuple[str | None, str]
 """Its cluster, if there are several, and its id."""
 

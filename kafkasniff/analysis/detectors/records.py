@@ -48,6 +48,7 @@ from kafkasniff.analysis.detectors.tally import (
     CLIENT_COLUMNS,
     CLUSTER,
     CLUSTER_COLUMNS,
+    Row,
     Tally,
     clients,
     clusters,
@@ -453,8 +454,6 @@ _LOG: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("topic_id", pa.string()),
 _SPAN_NS: Final = 10_000_000_000
 MAX_SPANS: Final = 1 << 17
 """Maximum number of time spans of partitions that are kept; partitions with the fewest are dropped first."""
-
-Row = dict[str, Any]
 
 
 class OverwrittenThresholds(Parameters, frozen=True, kw_only=True):

@@ -27,7 +27,6 @@ from kafkasniff.analysis.columns import (
 from kafkasniff.analysis.detectors.connections import add_gaps, gap_shapes, gaps_of
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.paths import (
-    PAIR,
     WAY_COLUMNS,
     add_stalls,
     add_ways,
@@ -36,7 +35,7 @@ from kafkasniff.analysis.detectors.paths import (
     ways,
     ways_shapes,
 )
-from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, clients
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, clients, pairs
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.waits import WAIT_COLUMNS, Integers, excused_us, may_have_waited, with_sender, work_us
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
@@ -498,7 +497,7 @@ def held_shapes() -> dict[str, Shape]:
 def add_held(detector: OwedResponses[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`."""
     batch = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "time_ns"))))
-    pair = {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
+    pair = pairs(batch)
     replicas = pc.fill_null(pc.equal(column(batch, "waits_for"), "replicas"), False)
     kind = {"api": with_sender(batch), "replicas": replicas}
     detector.parts["fastest"].add({**pair, **kind, "fastest_us": column(batch, "latency_us")})

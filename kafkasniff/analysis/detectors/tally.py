@@ -20,10 +20,16 @@ CLIENT: Final[Keys] = (("client_id", pa.string()), ("client_ip", pa.string()))
 """The client: a client id at an address."""
 BROKER: Final[Keys] = (("broker", pa.string()),)
 """`address:port`, since broker numbers may become known late."""
+PAIR: Final[Keys] = (("client_ip", pa.string()), *BROKER)
+"""A client's address and a broker."""
 CLIENT_COLUMNS: Final = ("client_id", "client_ip")
 CLUSTER: Final[Keys] = (("cluster", pa.string()),)
 """Endpoint of the broker, which `Detector.resolved` replaces with its cluster; for detectors with `parts_clusters`."""
 CLUSTER_COLUMNS: Final = ("broker_ip", "broker_port")
+PARTITION: Final[Keys] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
+
+Row = dict[str, Any]
+"""A row of a partial answer."""
 
 
 def clients(batch: pa.RecordBatch, *, broker: bool = False) -> dict[str, pa.Array]:
@@ -32,9 +38,19 @@ def clients(batch: pa.RecordBatch, *, broker: bool = False) -> dict[str, pa.Arra
     return {**found, "broker": broker_endpoint(batch)} if broker else found
 
 
+def pairs(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The key columns of `PAIR`."""
+    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
+
+
 def clusters(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The key column of `CLUSTER`."""
     return {"cluster": broker_endpoint(batch)}
+
+
+def partition_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values of `PARTITION`."""
+    return tuple(row[name] for name, _ in PARTITION)
 
 
 class Tally:

@@ -29,9 +29,12 @@ from kafkasniff.analysis.detectors.tally import (
     CLIENT_COLUMNS,
     CLUSTER,
     CLUSTER_COLUMNS,
+    PARTITION,
+    Row,
     Tally,
     clients,
     clusters,
+    partition_of,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
@@ -322,14 +325,11 @@ class FencedProducers(Detector[FencedThresholds]):
             )
 
 
-_PARTITION: Final[Any] = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int32()))
 _STABLE: Final = ("last_stable_offset", pa.int64())
 MAX_WRITTEN: Final = 1 << 17
 """Maximum number of batches of transactions that are remembered, the earliest."""
 _LIKE: Final = 0.5
 """A wait is usual if the partition has seen one of at least this fraction of it, after which the offset moved."""
-
-Row = dict[str, Any]
 
 
 class StuckThresholds(Parameters, frozen=True, kw_only=True):
@@ -354,7 +354,7 @@ class StuckStableOffsets(Detector[StuckThresholds]):
     parameters_type = StuckThresholds
     parts_clusters = True
 
-    _blocked = Tally("blocked", (*_PARTITION, _STABLE), highs=("high_watermark",))
+    _blocked = Tally("blocked", (*PARTITION, _STABLE), highs=("high_watermark",))
 
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", *ORDER, *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "transactional_id", "partitions")
@@ -365,9 +365,9 @@ class StuckStableOffsets(Detector[StuckThresholds]):
         place: Any = tuple((name, pa.int64(), "first") for name in ORDER)
         return {
             **super().shapes(),
-            "highest": Shape(keys=_PARTITION, measures=(("last_stable_offset", pa.int64(), "max"),)),
+            "highest": Shape(keys=PARTITION, measures=(("last_stable_offset", pa.int64(), "max"),)),
             "written": Shape(
-                keys=(*_PARTITION, ("offset", pa.int64())),
+                keys=(*PARTITION, ("offset", pa.int64())),
                 measures=(*first, *place),
                 order=ORDER,
                 keep="earliest",
@@ -410,18 +410,18 @@ class StuckStableOffsets(Detector[StuckThresholds]):
         stuck = [one for one in blocked if _lasted(one[0]) >= self.thresholds.at_least]
         if not stuck:
             return
-        highest = {_place(row): row["last_stable_offset"] for row in self.resolved("highest").to_pylist()}
-        written = {(*_place(row), row["offset"]): row for row in self.resolved("written").to_pylist()}
+        highest = {partition_of(row): row["last_stable_offset"] for row in self.resolved("highest").to_pylist()}
+        written = {(*partition_of(row), row["offset"]): row for row in self.resolved("written").to_pylist()}
         # The longest wait of each partition after which the offset moved.
         usual: dict[tuple[Any, ...], int] = {}
         for row, _ in blocked:
-            row["moved"] = highest[_place(row)] > row["last_stable_offset"]
+            row["moved"] = highest[partition_of(row)] > row["last_stable_offset"]
             if row["moved"]:
-                usual[_place(row)] = max(usual.get(_place(row), 0), _lasted(row))
+                usual[partition_of(row)] = max(usual.get(partition_of(row), 0), _lasted(row))
         found: dict[tuple[Any, ...], list[tuple[Row, tuple[Evidence, ...], Row | None]]] = {}
         for row, evidence in stuck:
-            is_usual = usual.get(_place(row), 0) >= _lasted(row) * _LIKE
-            writer = written.get((*_place(row), row["last_stable_offset"]))
+            is_usual = usual.get(partition_of(row), 0) >= _lasted(row) * _LIKE
+            writer = written.get((*partition_of(row), row["last_stable_offset"]))
             name = None if writer is None else writer["transactional_id"]
             found.setdefault((row["cluster"], name, is_usual), []).append((row, evidence, writer))
         for (cluster, name, is_usual), rows in found.items():
@@ -491,10 +491,6 @@ class StuckStableOffsets(Detector[StuckThresholds]):
                 "partitions": [_label(row) for row, _, _ in rows[:MAX_EVIDENCE]],
             },
         )
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name, _ in _PARTITION)
 
 
 def _lasted(row: Row) -> int:

@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, integers, only
+from kafkasniff.analysis.columns import ORDER, column, in_any, integers, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.paths import (
     FAR_NS,
-    PAIR,
     WAY_COLUMNS,
     Outage,
     Way,
@@ -29,7 +28,7 @@ from kafkasniff.analysis.detectors.paths import (
     ways,
     ways_shapes,
 )
-from kafkasniff.analysis.detectors.tally import Tally
+from kafkasniff.analysis.detectors.tally import PAIR, Tally, pairs
 from kafkasniff.analysis.detectors.wording import elapsed, percent, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -162,7 +161,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             batch = only(batch, in_any(batch, "verdict", ["kafka"]))
             counts = {"packets": integers(column(batch, "packets")), "again": integers(column(batch, "retransmits"))}
             none = np.zeros(batch.num_rows, np.int64)
-            self.parts["packets"].add({**_pair(batch), **counts, "lost": none, "missing_us": none})
+            self.parts["packets"].add({**pairs(batch), **counts, "lost": none, "missing_us": none})
         elif table == TABLE:
             add_stalls(self, batch)
             lost = integers(column(batch, "client_lost")) + integers(column(batch, "broker_lost"))
@@ -170,16 +169,16 @@ class TransportTrouble(Detector[TransportThresholds]):
             none = np.zeros(late.num_rows, np.int64)
             missing = column(late, "lost_longest_us")
             counts = {"packets": none, "again": none, "lost": lost[lost > 0], "missing_us": missing}
-            self.parts["packets"].add({**_pair(late), **counts})
+            self.parts["packets"].add({**pairs(late), **counts})
             add_ways(self, batch)
             took = round_trips(batch)
             is_slow = pc.fill_null(pc.greater_equal(took, FAR_NS // 1000), False)
             slow, took = only(batch, is_slow), took.filter(is_slow)
             notes = [f"round trip of at least {elapsed(us * 1000)}" for us in took.to_pylist()]
-            self._slow.add(self, slow, _pair(slow), pa.array(notes, pa.string()))
+            self._slow.add(self, slow, pairs(slow), pa.array(notes, pa.string()))
             shut = pc.greater(pc.add(column(batch, "client_closed"), column(batch, "broker_closed")), 0)
             batch = only(batch, shut)
-            keys = {**_pair(batch), "whole_id": column(batch, "connection_id")}
+            keys = {**pairs(batch), "whole_id": column(batch, "connection_id")}
             self._shut.add(self, batch, keys, **{name: integers(column(batch, name)) for name in _CLOSED})
         else:
             self._exchanges(batch)
@@ -194,7 +193,7 @@ class TransportTrouble(Detector[TransportThresholds]):
         )
         waits = may_have_waited(batch)
         answered = only(batch, pc.and_(pc.is_valid(column(batch, "latency_us")), pc.invert(waits)))
-        self.parts["latencies"].add(distribution_rows(_pair(answered), column(answered, "latency_us")))
+        self.parts["latencies"].add(distribution_rows(pairs(answered), column(answered, "latency_us")))
         self._passing(batch)
         took = integers(column(batch, "duration_us"))
         lost = in_any(batch, "status", ("unanswered", "open")).to_numpy(zero_copy_only=False)
@@ -208,7 +207,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             for count, unanswered, us in zip(retransmits[hit], lost[hit], took[hit], strict=True)
         ]
         measures = {"again": retransmits[hit], "unanswered": lost[hit].astype(np.int64), "worst_us": took[hit]}
-        self._hit.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
+        self._hit.add(self, batch, pairs(batch), pa.array(notes, pa.string()), **measures)
 
     def _passing(self, batch: pa.RecordBatch) -> None:
         """How long the bytes of large messages are on their way, without the time in which the broker works."""
@@ -216,13 +215,13 @@ class TransportTrouble(Detector[TransportThresholds]):
         known = pc.is_valid(column(batch, "latency_us")).to_numpy(zero_copy_only=False)
         large = known & (size >= LARGE)
         batch, size = only(batch, pa.array(large)), size[large]
-        self.parts["large"].add({**_pair(batch), "count": np.ones(batch.num_rows, np.int64)})
+        self.parts["large"].add({**pairs(batch), "count": np.ones(batch.num_rows, np.int64)})
         took = integers(column(batch, "duration_us")) - integers(column(batch, "latency_us"))
         slow = (took * 1000 >= self.thresholds.slow) & (size * 1_000_000 < took * self.thresholds.narrow)
         batch, size, took = only(batch, pa.array(slow)), size[slow], took[slow]
         notes = [f"{amount(int(one))} in {elapsed(int(us) * 1000)}" for one, us in zip(size, took, strict=True)]
         measures = {"bytes": size, "took_us": took, "worst_us": took}
-        self._narrow.add(self, batch, _pair(batch), pa.array(notes, pa.string()), **measures)
+        self._narrow.add(self, batch, pairs(batch), pa.array(notes, pa.string()), **measures)
 
     def findings(self) -> list[Finding]:
         found = outages(self, self.thresholds.stalled)
@@ -605,7 +604,3 @@ def _paths(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
                 path += by_end.pop((name, other[name]), [])
         if path:
             yield list({id(one): one for one in path}.values())
-
-
-def _pair(batch: pa.RecordBatch) -> dict[str, pa.Array]:
-    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
