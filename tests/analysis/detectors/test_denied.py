@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.detectors import Detectors
+from kafkasniff.analysis.detectors.finding import worst_first
+from tests.analysis.detectors.talks import findings_of
 from tests.analysis.tables import batch_of, connection, exchange, partition
 
 DENIED = 29
@@ -71,11 +73,9 @@ def refused(*who: tuple[int, str, str], group: str = "g") -> list[dict[str, Any]
 def test_who_is_denied_the_same_things_is_one_case() -> None:
     rows = refused((1, "a", "10.0.0.1"), (2, "b", "10.0.0.2"), (3, "a", "10.0.0.1"), (4, "c", "10.0.0.3"))
     other = refused((5, "d", "10.0.0.4"), group="h")
-    detectors = Detectors(only=["denied"])
-    detectors.update(batch_of([*rows, *other]))
-    people = [connection(connection_id=number, principal=name) for number, name in enumerate("AB", 1)]
-    detectors.update(batch_of([*people, connection(connection_id=3, principal="A")], "connections"), "connections")
-    assert [(one.title, one.count, one.values["clients"]) for one in detectors.findings()] == [
+    people = [connection(connection_id=number, principal=name) for number, name in enumerate("ABA", 1)]
+    denials = worst_first(findings_of("denied", [*rows, *other], connections=people))
+    assert [(one.title, one.count, one.values["clients"]) for one in denials] == [
         ("A, B may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, 3 times", 3, 2),
         ("c at 10.0.0.3 may not use group g: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
         ("d at 10.0.0.4 may not use group h: GROUP_AUTHORIZATION_FAILED for JoinGroup, once", 1, 1),
@@ -89,16 +89,12 @@ def test_many_clients_and_many_topics_are_one_finding() -> None:
         denied("Metadata", body, 60, topics=topics, connection_id=number, exchange_id=number, client_id=f"app-{number}")
         for number in range(1, 301)
     ]
-    detectors = Detectors(only=["denied"])
-    detectors.update(batch_of(rows))
-    [one] = detectors.findings()
+    [one] = findings_of("denied", rows)
     assert one.title.startswith("300 clients may not use topics t000, t001, t002")
     assert (one.severity, one.count, one.values["clients"]) == ("error", 300, 300)
 
 
 def test_administration_that_is_denied_is_a_warning() -> None:
-    detectors = Detectors(only=["denied"])
-    detectors.update(batch_of([denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)]))
-    [one] = detectors.findings()
+    [one] = findings_of("denied", [denied("CreateAcls", {"error_code": 31, "error_message": "Nope."}, code=31)])
     assert one.severity == "warning"
     assert one.title.endswith('may not use the cluster: CLUSTER_AUTHORIZATION_FAILED for CreateAcls, once: "Nope."')

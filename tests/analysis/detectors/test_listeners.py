@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkasniff.analysis.detectors.finding import Finding
-from kafkasniff.analysis.detectors.listeners import UnreachedListeners
-from tests.analysis.tables import SECOND, START_NS, Row, batch_of, connection, exchange
+from tests.analysis.detectors.talks import findings_of
+from tests.analysis.tables import SECOND, START_NS, Row, connection, exchange
 
 
 def metadata(*brokers: tuple[int, str, int]) -> Row:
@@ -23,12 +23,8 @@ def silent(port: int, *, lasting: int, responses: int = 0, client_ip: str = "10.
 
 
 def found(asked: Row, *connections: Row) -> list[Finding]:
-    detector = UnreachedListeners()
-    detector.update(batch_of([asked]))
-    if connections:
-        rows = [{**row, "connection_id": place} for place, row in enumerate(connections)]
-        detector.update(batch_of(rows, "connections"), "connections")
-    return detector.findings()
+    rows = [{**row, "connection_id": place} for place, row in enumerate(connections)]
+    return findings_of("unreached-listeners", [asked], connections=rows)
 
 
 def test_brokers_with_one_address() -> None:
@@ -79,10 +75,8 @@ def test_connects_that_get_no_answer_although_a_connection_works() -> None:
         rows += (
             [{**rows[-1], "connection_id": 9, "time_ns": START_NS + 9 * SECOND, "opening": "answered"}] if later else []
         )
-        detector = UnreachedListeners()
-        detector.update(batch_of(rows, "transport"), "transport")
-        detector.update(batch_of(list(others), "connections"), "connections")
-        return [one.severity for one in detector.findings()]
+        found = findings_of("unreached-listeners", transport=rows, connections=others)
+        return [one.severity for one in found]
 
     working = silent(9092, lasting=9, responses=1)
     assert severities(working) == ["error"]

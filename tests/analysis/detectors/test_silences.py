@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.analysis.detectors.silences import Silence, without_leaders
-from kafkasniff.analysis.detectors.unanswered import LateAnswers
 from tests.analysis.detectors.scenes import produce, records
-from tests.analysis.detectors.talks import Talk, checked
-from tests.analysis.tables import batch_of, connection, exchange
+from tests.analysis.detectors.talks import Talk, checked, findings_of
+from tests.analysis.tables import connection, exchange
 from tests.craft.conversation import Conversation
 
 OTHER = ("10.0.0.10", 9092)
@@ -152,16 +151,12 @@ def test_a_request_behind_one_that_lets_the_broker_wait() -> None:
     """It was not due before the broker answered the earlier one."""
 
     def severities(wait_us: int) -> list[str]:
-        detector = LateAnswers()
         waits = {"wait_us": wait_us, "waits_for": "members", "latency_us": 17_500_000}
         leave = exchange("LeaveGroup", 12, status="unanswered", latency_us=None, exchange_id=2)
         last = exchange("Metadata", 17.6, connection_id=2)
-        detector.update(
-            batch_of([exchange("Metadata", -1, connection_id=2), exchange("JoinGroup", **waits), leave, last])
-        )
-        ended = connection(lived=17.6, unanswered=1)
-        detector.update(batch_of([ended, connection(lived=20, connection_id=2)], "connections"), "connections")
-        return [one.severity for one in detector.findings()]
+        rows = [exchange("Metadata", -1, connection_id=2), exchange("JoinGroup", **waits), leave, last]
+        connections = [connection(lived=17.6, unanswered=1), connection(lived=20, connection_id=2)]
+        return [one.severity for one in findings_of("late-answers", rows, connections=connections)]
 
     assert severities(300_000_000) == []
     assert severities(0) == ["warning"]
