@@ -11,10 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.connection_stats import FollowedConnection
+from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, LEAST_HELD, InspectorState, MemoryBudget
 from kafkasniff.engine.lines_ahead import LineOutput
-from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.message_table import LOSS, Collected, Keyed, Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages

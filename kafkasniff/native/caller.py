@@ -28,22 +28,6 @@ from kafkasniff.native.calls import (
 )
 from kafkasniff.native.library import Kernel
 
-__all__ = [
-    "MAX_BATCHES",
-    "MAX_OUTPUT",
-    "NOTE",
-    "Caller",
-    "Code",
-    "ControlType",
-    "Made",
-    "Noted",
-    "Program",
-    "WantedBatch",
-    "control_rows",
-    "listed",
-    "read_notes",
-]
-
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 16 << 20
 """Maximum size of the JSON of one body; larger ones are left to Python."""

@@ -18,22 +18,6 @@ from kafkasniff.native.line_problems import CAREFUL, Careful, LineWordings
 from kafkasniff.native.names import LineNames
 from kafkasniff.native.rows import grown
 
-__all__ = [
-    "CONNECTION_TEXT",
-    "LEFT",
-    "MAX_CAPTURES",
-    "RAW",
-    "READ",
-    "REDACTED",
-    "WRITTEN",
-    "JsonLines",
-    "LineBatch",
-    "LineFacts",
-    "LineKind",
-    "LineSource",
-    "texts_of",
-]
-
 CONNECTION_TEXT: Final = 128
 """Maximum size of a connection's text; lines of others are left to Python."""
 MAX_CAPTURES: Final = 1 << 20

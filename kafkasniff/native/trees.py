@@ -10,8 +10,6 @@ import numpy as np
 
 from kafkasniff.native.calls import address_of
 
-__all__ = ["ERROR_CODE", "FIRST_ENUM", "MAX_ENUMS", "TIME", "TIMES", "Colours", "EnumName", "TreeStyle"]
-
 TIME, ERROR_CODE, FIRST_ENUM = 1, 2, 3
 """Roles of ops in programs of trees: times in milliseconds, error codes, and from here on the values of enums."""
 TIMES: Final = 0x80

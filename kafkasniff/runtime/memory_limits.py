@@ -1,6 +1,6 @@
 """The memory of a process (`--memory`), and bounds that are in proportion to it.
 
-What an inspector holds is measured in bytes (`memory_budget`). Caches besides it (fetch sessions, names, links of
+What an inspector holds is measured in bytes (`MemoryBudget`). Caches besides it (fetch sessions, names, links of
 `timing`) are bounded by number; these bounds apply to a budget of 1 GiB or more and are proportionally smaller below it
 (`in_proportion`). Their oldest entries are dropped, never connections of the inspector.
 """

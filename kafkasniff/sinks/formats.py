@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
+    from kafkasniff.engine.lines import Ends, LineMaker, MakeLines
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.model import Exchange, Lines, Message, Problem, SaslToken

@@ -23,16 +23,6 @@ from kafkasniff.sinks.lines import ByteOutput, LineWriter
 from kafkasniff.text.printable import visible_json
 from kafkasniff.text.times import rfc3339
 
-__all__ = [
-    "BytesForm",
-    "JsonSink",
-    "body_json",
-    "json_default",
-    "message_object",
-    "plain",
-    "plain_text",
-]
-
 ENDPOINTS_KEPT: Final = 4096
 """Maximum number of endpoints cached as text."""
 

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.versions import version_of
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import version_of
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import Wait, WaitReason, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import NO_TIME, Direction, Exchange, Message

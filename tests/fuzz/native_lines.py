@@ -12,8 +12,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.roles import ExchangeKinds
-from kafkasniff.engine.wanted_bodies import EVERY_BODY
+from kafkasniff.engine.roles import EVERY_BODY, ExchangeKinds
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing, teaches
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions

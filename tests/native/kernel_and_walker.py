@@ -25,7 +25,8 @@ from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
 from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.sinks.jsonl import BytesForm, body_json
+from kafkasniff.sinks.json_pieces import BytesForm
+from kafkasniff.sinks.jsonl import body_json
 
 
 @contextmanager

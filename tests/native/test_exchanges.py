@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kafkasniff.engine.roles import ExchangeKinds
-from kafkasniff.engine.wanted_bodies import EVERY_BODY, NO_BODY, WantedBodies
+from kafkasniff.engine.roles import EVERY_BODY, NO_BODY, ExchangeKinds, WantedBodies
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native import exchanges as module
 from kafkasniff.native import kernel

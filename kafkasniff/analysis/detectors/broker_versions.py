@@ -17,7 +17,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Findin
 from kafkasniff.analysis.detectors.tally import BROKER, Tally
 from kafkasniff.analysis.detectors.wording import plural
 from kafkasniff.analysis.questions.versions import is_controller, offered_in
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.apis.dissectors import api
 from kafkasniff.kafka.apis.releases import releases, spoken_by
 from kafkasniff.text.printable import word

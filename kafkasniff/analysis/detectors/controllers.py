@@ -20,7 +20,7 @@ from kafkasniff.analysis.detectors.wording import client
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.versions import is_controller, offered_in
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 
 _ASKING: Final = ("ApiVersions", "SaslHandshake", "SaslAuthenticate")
 """APIs that clients use before they know what a listener offers."""

@@ -21,7 +21,7 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.printable import printable, word

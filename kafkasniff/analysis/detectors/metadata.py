@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subje
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters, MetadataStorms
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
-from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.message_table import PairColumns
 from kafkasniff.model import Connection, Exchange
 
 MAX_NUMBERED: Final = 1 << 24

@@ -30,7 +30,7 @@ from kafkasniff.analysis.detectors.tally import (
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, subject
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.text.printable import word
 
 OFFSET_OUT_OF_RANGE: Final = 1

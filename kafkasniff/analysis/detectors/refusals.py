@@ -34,7 +34,7 @@ from kafkasniff.analysis.detectors.problems_known import (
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, Tally, clients
 from kafkasniff.analysis.detectors.wording import client, plural, some
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time

@@ -24,7 +24,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Findin
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 
 _CONNECTION: Final[Any] = (("connection_id", pa.int64()),)
 _WITHOUT_ANSWER: Final = ("unanswered", "no_response")

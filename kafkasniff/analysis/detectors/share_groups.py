@@ -16,7 +16,7 @@ from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import CLUSTER, CLUSTER_COLUMNS, Tally, clusters
 from kafkasniff.analysis.detectors.wording import in_cluster, plural
 from kafkasniff.analysis.share_bodies import REJECT, RELEASE, SHARE_APIS, ShareBody, SharePart, topic_names
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.text.printable import word
 
 _SUMS: Final = ("again", "last_time", "released", "rejected")

@@ -24,7 +24,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subje
 from kafkasniff.analysis.group_history import HEARTBEATS, MEMBER_APIS, MEMBER_SHAPE, member_rows
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time
 

@@ -18,7 +18,7 @@ from kafkasniff.analysis.detectors.tally import CLUSTER, CLUSTER_COLUMNS, Tally,
 from kafkasniff.analysis.detectors.wording import in_cluster, quoted
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.text.printable import word
 
 _API: Final = "StreamsGroupHeartbeat"

@@ -313,7 +313,7 @@ class Held:
     @property
     def has_columns(self) -> bool:
         """Whether columns can have all that the filters ask for."""
-        from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS
+        from kafkasniff.engine.selection import BODY_FIELDS, HEADER_FIELDS
         from kafkasniff.filters import fields_of
 
         return fields_of(self._predicate) <= HEADER_FIELDS | BODY_FIELDS

@@ -21,9 +21,9 @@ from kafkasniff.kafka.records.record_sets import decode_held
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redacted_content
 from kafkasniff.model import Exchange, Message
-from kafkasniff.native import Kernel
 from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
 from kafkasniff.native.exchanges import ExchangeColumns
+from kafkasniff.native.library import Kernel
 from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.schemas import HEADER

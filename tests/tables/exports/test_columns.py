@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import small_messages
-from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.message_table import PairColumns
 from kafkasniff.engine.roles import exchange_kind
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.apis.dissectors import api, api_keys
