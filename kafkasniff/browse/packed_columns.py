@@ -19,7 +19,7 @@ from kafkasniff.engine.roles import distinct, version_of
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import PACKET_NUMBER, Exchange
-from kafkasniff.native.exchanges import ExchangeColumns
+from kafkasniff.native.columns import ExchangeColumns
 from kafkasniff.native.feed import NONE
 from kafkasniff.text.printable import WORDS, word
 

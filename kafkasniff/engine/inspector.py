@@ -28,7 +28,7 @@ from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary
 from kafkasniff.native.library import kernel
-from kafkasniff.native.links import Follows, Links, Networks
+from kafkasniff.native.streams import Follows, Links, Networks
 from kafkasniff.packets import Key, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tls.keylog import KeyLog

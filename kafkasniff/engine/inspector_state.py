@@ -16,7 +16,7 @@ from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, 
 from kafkasniff.kafka.connection.events import Detail, VerdictEvent
 from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS, RenderedBody
 from kafkasniff.model import NO_TIME, PACKET_SHIFT, Message, Problem, Summary
-from kafkasniff.native.links import Follows
+from kafkasniff.native.streams import Follows
 from kafkasniff.packets import End, PacketBatch, end_index, index_of
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, size_text
 from kafkasniff.tls.keylog import KeyLog

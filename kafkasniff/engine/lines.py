@@ -18,9 +18,8 @@ from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import DecidedRequest, Endpoint, Lines, Problem
-from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS
+from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS, joined
 from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
-from kafkasniff.native.rows import joined
 
 # -- writers -----------------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ from kafkasniff.engine.roles import client_id_text
 from kafkasniff.kafka.connection.events import Event, MessageEvent
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
-from kafkasniff.native.feed import ARENA, NONE, REQUEST
-from kafkasniff.native.rows import joined
+from kafkasniff.native.feed import ARENA, NONE, REQUEST, joined
 
 HEADER: Final = 10
 """Bytes of a request's header before its client id; the last two are the client id's length."""

@@ -23,10 +23,10 @@ from kafkasniff.kafka.messages.rendered import careful, program_for
 from kafkasniff.kafka.schema.definition import EntityChoice, Field, Struct
 from kafkasniff.model import Direction, Message
 from kafkasniff.native.caller import Program
-from kafkasniff.native.exchanges import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
+from kafkasniff.native.columns import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
 from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.line_problems import CAREFUL
+from kafkasniff.native.lines import CAREFUL
 
 # -- versions as numbers -----------------------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class ExchangeKinds:
         self.known: dict[int, ExchangeKind] = {}
         """Those of `of` so far that are not Python's."""
         self.programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
-        """Their programs' addresses (`native.exchanges.ExchangeReader`)."""
+        """Their programs' addresses (`native.columns.ExchangeReader`)."""
         self.bodies = np.zeros(2 * KEYS * VERSIONS, np.uint8)
         """Whether their bodies are wanted, likewise."""
         self.careful = np.zeros(2 * KEYS * VERSIONS, CAREFUL)
@@ -307,7 +307,7 @@ def exchange_kind(
 
 
 def settle_choices(rows: NDArray[np.void], codes: NDArray[np.int64], kinds: Mapping[int, ExchangeKind]) -> None:
-    """Correct names that the kernel has read as groups; `rows`: of `native.exchanges.ROW`, with these codes."""
+    """Correct names that the kernel has read as groups; `rows`: of `native.columns.ROW`, with these codes."""
     for code in distinct(codes) if len(codes) else ():
         kind = kinds[code]
         if kind.choice is None:

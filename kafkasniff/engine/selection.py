@@ -26,7 +26,7 @@ from kafkasniff.filters.columns import TRUE, FieldColumn, column_test
 from kafkasniff.filters.fields import capture_text
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT, Endpoint
-from kafkasniff.native.exchanges import (
+from kafkasniff.native.columns import (
     HAS_GROUPS,
     HAS_RECORDS,
     HAS_THROTTLE,

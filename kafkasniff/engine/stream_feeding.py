@@ -19,10 +19,9 @@ from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.model import Problem
+from kafkasniff.native.feed import joined
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.links import Follows, Links, Networks
-from kafkasniff.native.rows import joined
-from kafkasniff.native.streams import EngineRows
+from kafkasniff.native.streams import EngineRows, Follows, Links, Networks
 from kafkasniff.packets import Key, PacketBatch, index_of
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
 

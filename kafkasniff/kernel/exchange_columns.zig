@@ -1,6 +1,6 @@
 //! The memory of a call for exchanges as columns: its inputs, its rows and the texts that they share.
 //!
-//! `kafkasniff/native/exchanges.py` has the same structures.
+//! `kafkasniff/native/columns.py` has the same structures.
 
 const calls = @import("call.zig");
 const columns = @import("columns.zig");

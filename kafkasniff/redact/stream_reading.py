@@ -31,9 +31,8 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.blanking import PIECE, PLACE, PREFIX, MessageBlanks, StreamPieces, patch
 from kafkasniff.native.caller import Program
-from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS, joined
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.redact.message import BLANK, Blanker
 from kafkasniff.tls.keylog import KeyLog

@@ -23,8 +23,7 @@ from kafkasniff.model import Direction, Endpoint, Lines, Problem
 from kafkasniff.native.caller import Program, WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import RAW, REDACTED, JsonLines, LineBatch, LineKind
-from kafkasniff.native.names import LineNames
-from kafkasniff.native.sessions import KnownSessions
+from kafkasniff.native.names import KnownSessions, LineNames
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
 from kafkasniff.sinks.lines import BLOCK_BYTES

@@ -17,8 +17,7 @@ from kafkasniff.model import Endpoint
 from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.names import MessageSession
-from kafkasniff.native.sessions import KnownSessions
+from kafkasniff.native.names import KnownSessions, MessageSession
 from kafkasniff.sinks.session_follower import SessionFollower, SessionSteps, SessionText, session_json
 
 _NOTHING: Final = MessageSession(-1, None)

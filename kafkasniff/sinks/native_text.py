@@ -19,10 +19,8 @@ from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.caller import WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.names import LineNames
-from kafkasniff.native.sessions import KnownSessions
-from kafkasniff.native.summaries import SummaryPaint, SummaryTable
-from kafkasniff.native.text_lines import TextLines, TextTable
+from kafkasniff.native.names import KnownSessions, LineNames
+from kafkasniff.native.text_lines import SummaryPaint, SummaryTable, TextLines, TextTable
 from kafkasniff.sinks.native_lines import Ends
 from kafkasniff.sinks.native_names import AddedNames
 from kafkasniff.sinks.native_trees import NativeTrees

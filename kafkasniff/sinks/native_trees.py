@@ -18,7 +18,7 @@ from kafkasniff.kafka.schema.definition import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.trees import ERROR_CODE, TIME, TIMES, Colours, EnumName, TreeStyle
+from kafkasniff.native.text_lines import ERROR_CODE, TIME, TIMES, Colours, EnumName, TreeStyle
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
 from kafkasniff.text.printable import Paint, shown_characters
 

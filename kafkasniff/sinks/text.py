@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkasniff.kafka.schema.context import LargeBody
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
-from kafkasniff.native.text_columns import LAST, column_mark, day_mark
+from kafkasniff.native.text_lines import LAST, column_mark, day_mark
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
 from kafkasniff.sinks.summaries import summary

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kafkasniff.model import Endpoint
 from kafkasniff.native.library import kernel
-from kafkasniff.native.text_columns import TextPadding, capture_mark, column_mark
+from kafkasniff.native.text_lines import TextPadding, capture_mark, column_mark
 from kafkasniff.sinks.lines import ByteOutput
 from kafkasniff.text.printable import Paint, printable, word
 

@@ -23,12 +23,11 @@ from kafkasniff.kafka.schema.codes import uuid_text
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Direction, Endpoint
 from kafkasniff.native import kernel
-from kafkasniff.native.exchanges import ExchangeReader
+from kafkasniff.native.columns import ExchangeReader
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
-from kafkasniff.native.summaries import SummaryTable
-from kafkasniff.native.text_lines import TABLE
+from kafkasniff.native.names import KnownSession, KnownSessions, NativeSessions
+from kafkasniff.native.text_lines import TABLE, SummaryTable
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_trees import NativeTrees

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from kafkasniff.native import kernel
-from kafkasniff.native.columns import BATCH, ColumnReader, address_of
+from kafkasniff.native.columns import BATCH, ColumnReader, buffer_address
 from tests.kafka import records_craft as craft
 from tests.kafka.records_craft import Record
 from tests.native.kernel_columns import Given, read
@@ -75,7 +75,7 @@ def test_timestamps_out_of_range_are_null() -> None:
 def test_columns_that_are_too_small_are_never_overrun() -> None:
     """The sizes of a batch that say less than it holds: nothing is written beyond them."""
     data = b"".join(craft.record(Record(at, 0, b"key", b"value", (("h", b"v"),))) for at in range(10))
-    given_batch = (address_of(data), len(data), 0, 0, 0, 100, 100, -1, 2, 0, *(0,) * 10)
+    given_batch = (buffer_address(data), len(data), 0, 0, 0, 100, 100, -1, 2, 0, *(0,) * 10)
     reader = ColumnReader(kernel(), marks=(), headers=(), times=(0, 1))
     for name in ("rows", "headers", "key_bytes", "value_bytes", "header_key_bytes", "header_value_bytes"):
         batches = np.array([given_batch], BATCH)

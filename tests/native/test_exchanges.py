@@ -14,9 +14,9 @@ import pytest
 
 from kafkasniff.engine.roles import EVERY_BODY, NO_BODY, ExchangeKinds, WantedBodies
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.native import exchanges as module
+from kafkasniff.native import columns as module
 from kafkasniff.native import kernel
-from kafkasniff.native.exchanges import PAIR, ExchangeColumns, ExchangeReader, Strings
+from kafkasniff.native.columns import PAIR, ExchangeColumns, ExchangeReader, Strings
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
 from tests.craft import kafka_bytes as kafka
 

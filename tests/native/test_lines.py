@@ -18,7 +18,7 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.definition import FORMATS, Field
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel
-from kafkasniff.native.summaries import SummaryTable
+from kafkasniff.native.text_lines import SummaryTable
 from kafkasniff.packets import PacketBatch
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks.summaries import templates

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.native import text_columns
+from kafkasniff.native import text_lines
 from kafkasniff.native.library import kernel
-from kafkasniff.native.text_columns import LAST, TextPadding, capture_mark, column_mark, day_mark
+from kafkasniff.native.text_lines import LAST, TextPadding, capture_mark, column_mark, day_mark
 from tests.choice import examples
 
 WIDTHS = {"ends": 0, "api": 3, "exchange": 4, "correlation": 7, "client": 8}
@@ -65,7 +65,7 @@ def test_lines_are_padded_in_any_pieces(
     some: list[tuple[int, str | None, list[tuple[str, int]], str]], at: int, blocks: int, room: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_columns, "OUTPUT", room)
+        patch.setattr(text_lines, "OUTPUT", room)
         padding = TextPadding(kernel(), (b"", b""), WIDTHS)
     for line in CAPTURES[1:]:
         padding.add_capture(line.encode())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Compare, Predicate
     from kafkasniff.model import Connection, Exchange, Summary
-    from kafkasniff.native.links import Links
+    from kafkasniff.native.streams import Links
 
 MAX_PACKETS: Final = 1_000_000
 """Packets of the captures that are read again: an explanation must not take as long as an answer."""
@@ -348,7 +348,7 @@ class Held:
         if not len(links):
             return
         from kafkasniff.engine.connection_stats import endpoint
-        from kafkasniff.native.links import OPENINGS
+        from kafkasniff.native.streams import OPENINGS
 
         brokers = zip(*(links.rows[name][:, 1].tolist() for name in ("high", "low", "port")), strict=True)
         for number, broker in zip(links.rows["opening"].tolist(), brokers, strict=True):

@@ -18,7 +18,7 @@ import msgspec
 
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Body, ErrorCode, Problem
-from kafkasniff.native.calls import Hiding
+from kafkasniff.native.library import Hiding
 
 
 class LargeBody(dict[str, Any]):
@@ -114,7 +114,7 @@ class RecordsRenderer(Protocol):
     """Makes JSON of `records` fields (`rendered.Renderer`)."""
 
     wants: int
-    """How the kernel writes such fields: bits of `native.calls`."""
+    """How the kernel writes such fields: bits of `native.library`."""
     hiding: Hiding
     """How payload in them is shown."""
 

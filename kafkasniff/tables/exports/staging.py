@@ -19,7 +19,7 @@ from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Connection, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel
-from kafkasniff.native.links import Links
+from kafkasniff.native.streams import Links
 from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, checked_memory

@@ -20,7 +20,7 @@ from kafkasniff.kafka.connection.waits import WaitPlan
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.kafka.schema.walker import NUMBERED
 from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT
-from kafkasniff.native.exchanges import (
+from kafkasniff.native.columns import (
     CODECS,
     HAS_BATCHES,
     HAS_CODE,

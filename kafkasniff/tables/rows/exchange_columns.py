@@ -20,12 +20,7 @@ from kafkasniff.engine.message_table import Messages, PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, WantedBodies, distinct, settle_choices, version_of
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.native.exchanges import (
-    PAIR,
-    ExchangeColumns,
-    ExchangeReader,
-    Strings,
-)
+from kafkasniff.native.columns import PAIR, ExchangeColumns, ExchangeReader, Strings
 from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
