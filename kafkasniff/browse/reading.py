@@ -26,7 +26,7 @@ from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Exchange, Summary
 from kafkasniff.native.library import kernel
 from kafkasniff.runtime.memory_limits import release_freed_memory
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 

@@ -25,7 +25,7 @@ from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
 
 
 class Facts(Protocol):
-    """The names that an enricher adds to bodies (`sinks.native_names.AddedNames`)."""
+    """The names that an enricher adds to bodies (`sinks.native_lines.AddedNames`)."""
 
     @property
     def learned(self) -> int:
@@ -36,7 +36,7 @@ class Facts(Protocol):
 
 
 class FactsAhead(Facts, Protocol):
-    """The same for a separate thread; changes no shared state (`sinks.native_names.NamesAhead`)."""
+    """The same for a separate thread; changes no shared state (`sinks.native_lines.NamesAhead`)."""
 
     requests: set[int]
     """Messages that were skipped because they may belong to a session."""
@@ -56,7 +56,7 @@ class LineMaker(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """The names added to bodies; a `sinks.native_names.NamesAhead` if lines are written ahead."""
+        """The names added to bodies; a `sinks.native_lines.NamesAhead` if lines are written ahead."""
 
     def use(self, detail: Detail) -> None:
         """Use the current level of `detail` from now on."""

@@ -314,7 +314,7 @@ Answers = NDArray[np.uint8]
 
 
 class RoomForNames(NameFacts, Protocol):
-    """Names of topic ids (`sinks.native_names.AddedNames`)."""
+    """Names of topic ids (`sinks.native_lines.AddedNames`)."""
 
     @property
     def room(self) -> int:

@@ -14,8 +14,7 @@ from typing import Final
 from kafkasniff.kafka.records.record_sets import decode_records
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.sinks.json_pieces import BytesForm
-from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.sinks.jsonl import BytesForm, body_json
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan

@@ -30,7 +30,7 @@ from kafkasniff.native.names import KnownSession, KnownSessions, NativeSessions
 from kafkasniff.native.text_lines import TABLE, SummaryTable
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.native_lines import NativeLines
-from kafkasniff.sinks.native_trees import NativeTrees
+from kafkasniff.sinks.native_text import NativeTrees
 from kafkasniff.sinks.session_follower import known_session, session_json, topics_of
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.printable import PLAIN

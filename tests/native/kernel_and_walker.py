@@ -25,8 +25,7 @@ from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Made, Program
 from kafkasniff.native.library import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
 from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.sinks.json_pieces import BytesForm
-from kafkasniff.sinks.jsonl import body_json
+from kafkasniff.sinks.jsonl import BytesForm, body_json
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import ops_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.walker import NOT_TEXT, NUMBERED, Span, Template
-from kafkasniff.sinks.json_pieces import BytesForm
+from kafkasniff.sinks.jsonl import BytesForm
 from tests.choice import DEEP, fewer
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.kafka.encode import Encoder, Plan

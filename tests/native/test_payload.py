@@ -18,7 +18,7 @@ from kafkasniff.kafka.schema.program import ops_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
 from kafkasniff.redact.payload import SALT_BYTES, Payload
-from kafkasniff.sinks.json_pieces import BytesForm
+from kafkasniff.sinks.jsonl import BytesForm
 from tests import invented
 from tests.kafka import records_craft as craft
 from tests.kafka.encode import Encoder, Plan

@@ -20,8 +20,7 @@ from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, Render
 from kafkasniff.kafka.schema.secrets import withhold_secrets
 from kafkasniff.native import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
-from kafkasniff.sinks.json_pieces import BytesForm
-from kafkasniff.sinks.jsonl import json_default
+from kafkasniff.sinks.jsonl import BytesForm, json_default
 from tests.choice import examples, fewer
 from tests.kafka import records_craft as craft
 from tests.native.kernel_and_walker import hidden_records, records_by_python

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.sinks.terminal import MAX_LINE, MIN_SUMMARY, TerminalOutput, folded
+from kafkasniff.sinks.lines import MAX_LINE, MIN_SUMMARY, TerminalOutput, folded
 from kafkasniff.text.printable import display_width
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.model import Endpoint, ErrorCode, Problem, SaslToken
-from kafkasniff.sinks import text_columns
+from kafkasniff.sinks import text as module
 from kafkasniff.sinks.lines import TextWriter
-from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
-from kafkasniff.sinks.text_columns import NAME_WIDTH, EncodedOutput, EndsTexts
+from kafkasniff.sinks.text import CLIENT_WIDTH, NAME_WIDTH, EncodedOutput, EndsTexts, TextSink
 from kafkasniff.text.printable import PLAIN
 from kafkasniff.text.times import clock_time
 from tests.sinks.messages import PRODUCED, TIME_NS, message
@@ -71,7 +70,7 @@ ARROWS = ("→", "←")
 
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_columns, "LINE_CACHE", 5)
+    monkeypatch.setattr(module, "LINE_CACHE", 5)
     ends = EndsTexts({}, PLAIN, ARROWS)
     for number in range(50):
         ends.of(number, ONE_END, OTHER_END)

@@ -19,7 +19,7 @@ from kafkasniff.model import NO_TIME
 from kafkasniff.native import kernel
 from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.timing import PARTS, ExchangeNetwork, ExchangeTimes, Timed, TimedColumns
 from kafkasniff.timing.exchanges import DurationRange, Vantages, unknown_of

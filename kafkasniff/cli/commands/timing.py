@@ -189,7 +189,7 @@ class _Captures(CaptureRun):
         from kafkasniff.filters import Selector, needs_records, needs_topic_names
         from kafkasniff.model import Connection, Exchange, Problem
         from kafkasniff.native.library import kernel
-        from kafkasniff.sinks.native_names import AddedNames
+        from kafkasniff.sinks.native_lines import AddedNames
         from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
         from kafkasniff.timing import ExchangeTimes
 

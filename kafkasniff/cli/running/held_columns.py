@@ -17,7 +17,7 @@ from kafkasniff.filters.tree import Predicate
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import kernel
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 
 _SHOWN_ENDS: Final = {"client": (0,), "broker": (1,), "host": (0, 3)}
 """The columns of ends that are named (`engine.selection`): clients by address, since their ports change with each

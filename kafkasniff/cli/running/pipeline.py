@@ -62,7 +62,7 @@ def begin_lines(
         make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)
         return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.engine.selection import Selection, asks_columns
-    from kafkasniff.sinks.native_names import AddedNames
+    from kafkasniff.sinks.native_lines import AddedNames
 
     if not asks_columns(filtered[0]):
         return False

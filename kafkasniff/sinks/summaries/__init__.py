@@ -7,11 +7,9 @@ nested messages are shown in the same way for all.
 from __future__ import annotations
 
 from kafkasniff.model import Message
-from kafkasniff.sinks.names import nested_field
-from kafkasniff.sinks.summaries.envelope import envelope
-from kafkasniff.sinks.summaries.general import general
 from kafkasniff.sinks.summaries.phrases import error_phrase
-from kafkasniff.sinks.summaries.templates import render_of
+from kafkasniff.sinks.summaries.templates import envelope, general, render_of
+from kafkasniff.sinks.tree import nested_field
 from kafkasniff.text.printable import Paint
 
 __all__ = ["summary"]
