@@ -27,7 +27,7 @@ from kafkasniff.tls.keylog import KeyLog
 # input that opens endless connections, or begins something large on each and never ends it. It is far above what real
 # traffic needs, every loss is reported as a problem, and nothing else in an inspector depends on other connections.
 #
-# Memory is estimated by kind of object, with constants that tests/engine/test_memory_budget.py compares with Python's
+# Memory is estimated by kind of object, with constants that tests/engine/test_inspector_state.py compares with Python's
 # allocations: segments after holes, unfinished frames, frames that wait, requests without a response with their bodies,
 # connections themselves, and the enricher's knowledge (names, fetch sessions). In this order memory is released:
 #
