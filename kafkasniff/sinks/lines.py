@@ -1,4 +1,4 @@
-"""Output of lines: collected, written in blocks, in places of their own, and folded to fit a terminal."""
+"""Output of lines: collected, written in blocks, and folded to fit a terminal."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from kafkasniff.native.library import kernel
 from kafkasniff.native.text_lines import LAST, TextPadding, capture_mark, column_mark, day_mark
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload
 from kafkasniff.sinks.lines import ByteOutput, TextWriter, joined
-from kafkasniff.sinks.summaries import summary
 from kafkasniff.sinks.summaries.phrases import amount, message_phrase
+from kafkasniff.sinks.summaries.templates import summary
 from kafkasniff.sinks.tree import body_tree, bytes_dump
 from kafkasniff.text.printable import COLOUR, PLAIN, Paint, display_width, printable, word
 from kafkasniff.text.times import clock_time, date_of, duration

@@ -16,9 +16,10 @@ from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
 from kafkasniff.model import ErrorCode
-from kafkasniff.sinks.summaries import summary, syntax, templates
+from kafkasniff.sinks.summaries import syntax, templates
 from kafkasniff.sinks.summaries.interpreter import interpreter
 from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions, rate
+from kafkasniff.sinks.summaries.templates import summary
 from kafkasniff.sinks.tree import body_tree
 from kafkasniff.text.printable import PLAIN
 from tests.choice import fewer

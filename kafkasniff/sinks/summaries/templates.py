@@ -1,4 +1,7 @@
-"""The templates of `dissectors/summaries.txt`, each parsed on first use, and summaries of what has none."""
+"""Summaries of messages: the templates of `dissectors/summaries.txt`, each parsed on first use, and what has none.
+
+APIs without a template get `general`. Errors, throttling and nested messages are shown in the same way for all.
+"""
 
 from __future__ import annotations
 
@@ -112,15 +115,15 @@ def _fields(body: Body, layout: Struct | None) -> str:
 # -- messages that a broker forwards -----------------------------------------------------------------------------------
 
 
-def envelope(message: Message, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
-    """The `summary` of the message in an Envelope, preceded by its API, and in a request by its sender."""
+def envelope(message: Message, paint: Paint) -> str:
+    """The summary of the message in an Envelope, preceded by its API, and in a request by its sender."""
     body = message.body or {}
     outer = [error for error in message.errors if not error.path.startswith("_response.")]
     errors = error_phrase(msgspec.structs.replace(message, errors=tuple(outer)), paint) if outer else ""
     request = message.type == "request"
     inside = body.get("_request" if request else "_response")
     if isinstance(inside, dict) and inside.get("api_key") is not None:
-        text = _inside(message, inside, paint, summary)
+        text = _inside(message, inside, paint)
         return f"{errors}; {text}" if errors else text
     value = body.get(nested_field(message) or "")
     if isinstance(value, dict) and "redacted" in value:
@@ -128,7 +131,7 @@ def envelope(message: Message, paint: Paint, summary: Callable[[Message, Paint],
     return errors or (amount(len(value)) if isinstance(value, bytes) else "")
 
 
-def _inside(message: Message, inside: Body, paint: Paint, summary: Callable[[Message, Paint], str]) -> str:
+def _inside(message: Message, inside: Body, paint: Paint) -> str:
     api = inside.get("api")
     name = f"API {inside.get('api_key')}" if api is None else word(api)
     head = f"{paint.api}{name} v{inside.get('api_version')}{paint.reset}"
@@ -234,3 +237,29 @@ def render_of(api_key: int, direction: Direction) -> Callable[[Body, int], str] 
         return None
     found = template(api.name, direction)
     return None if found is None else interpreter(found, api.definition.message(direction).fields)
+
+
+# -- summaries ---------------------------------------------------------------------------------------------------------
+
+
+def summary(message: Message, paint: Paint) -> str:
+    """The end of a message's line, escaped; "" if there is nothing to show. Hot."""
+    body, key = message.body, message.api_key
+    if body is None or key is None:
+        return ""
+    render = render_of(key, message.type)
+    if render is not None:
+        text = render(body, message.api_version or 0)
+    elif nested_field(message) is not None:
+        return envelope(message, paint)
+    else:
+        text = general(message)
+    if message.type == "request":
+        return text
+    if message.errors:
+        errors = error_phrase(message, paint)
+        text = f"{errors}; {text}" if text else errors
+    throttle = body.get("throttle_time_ms")
+    if throttle:
+        text = f"{text or 'ok'}, {paint.warn}throttled {throttle} ms{paint.reset}"
+    return text or "ok"
