@@ -30,7 +30,7 @@ from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.cli.running.browsing import collect_often
-from kafkasniff.native.allocation import keep_freed_memory, release_freed_memory
+from kafkasniff.runtime.memory_limits import keep_freed_memory, release_freed_memory
 
 REPEATS = 20
 KEYS = ("j", "space", "G", "k", "g", "]", "n", "s", "r", "t", "l", "h", "b")

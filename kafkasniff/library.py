@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkasniff.capture import CaptureSource
-    from kafkasniff.engine.inspector import Inspector, Output
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.engine.message_table import Output
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.packets import PacketBatch

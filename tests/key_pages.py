@@ -27,7 +27,7 @@ from kafkasniff.analysis.overview import answer as stats
 from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTraffic
 from kafkasniff.cli.render.audit_text import _Counts, _Json
 from kafkasniff.filters.fields import FIELDS, OTHER_NAMES
-from kafkasniff.sinks.json_keys import JSON_KEYS
+from kafkasniff.sinks.formats import JSON_KEYS
 from kafkasniff.tables.rows.schemas import COLUMNS, ROWS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from kafkasniff.tls.descriptions import ShownCertificate

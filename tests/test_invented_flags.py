@@ -13,7 +13,7 @@ import pytest
 from kafkasniff.analysis.between_brokers import is_between_brokers
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.memory_budget import message_bytes
+from kafkasniff.engine.inspector_state import message_bytes
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.apis.weight import BODY_RATIO, RECORD_BYTES, body_bytes, likely_bytes

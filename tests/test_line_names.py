@@ -18,7 +18,7 @@ from kafkasniff.kafka.connection.events import Level
 from kafkasniff.kafka.schema.codes import uuid_text
 from kafkasniff.kafka.schema.definition import Struct, topic_fields
 from kafkasniff.native import names
-from kafkasniff.native import sessions as native_sessions
+from kafkasniff.native import names as native_names
 from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import Shown, shown, threads_of
@@ -158,7 +158,7 @@ def test_the_same_as_one_by_one(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(names, "FIRST_PLACES", case.bounds[0])
         patched.setattr(names, "MAX_PLACES", case.bounds[1])
-        patched.setattr(native_sessions, "MAX_SESSIONS", case.bounds[2])
+        patched.setattr(native_names, "MAX_SESSIONS", case.bounds[2])
         patched.setattr(lines_ahead, "TASK_BYTES", 700)
         found, sessions = _run(Inspector, case.form, batches, small=case.small, levels=case.levels, threads=threads)
     expected, theirs = _run(ByPython, case.form, batches, small=case.small, levels=case.levels)

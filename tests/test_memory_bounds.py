@@ -1,6 +1,6 @@
 """Input that tries to exhaust memory meets a bound, and the losses are reported.
 
-Bounds of single parsers are tested with the parsers, the budget of the process in test_memory_budget.py, and those of
+Bounds of single parsers are tested with the parsers, the budget of the process in test_inspector_state.py, and those of
 connections here.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine import inspector_state
-from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.connection_stats import FollowedConnection
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output
 from kafkasniff.model import Problem
 from kafkasniff.packets import Note
 from kafkasniff.tls import gate as gate_module

@@ -21,7 +21,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.filters.expression import RECORDS
 from kafkasniff.filters.fields import FIELDS
 from kafkasniff.sinks.csv import COLUMNS
-from kafkasniff.sinks.json_keys import JSON_KEYS
+from kafkasniff.sinks.formats import JSON_KEYS
 from kafkasniff.text.problem_kinds import PROBLEM_KINDS
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Known, Parameters, TableReading
 from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.model import Direction, Endpoint
 

@@ -20,7 +20,7 @@ from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Finding
 from kafkasniff.analysis.detectors.registry import SECURITY
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import NO_BODY, WantedBodies
+from kafkasniff.engine.roles import NO_BODY, WantedBodies
 from kafkasniff.errors import UsageError
 
 __all__ = ["ClientIdentity", "SecurityView", "security_findings"]

@@ -14,9 +14,8 @@ from typing import Any, Final, NamedTuple
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Exchange, Problem
 from kafkasniff.sinks.hex_view import HexRow, HexView
-from kafkasniff.sinks.names import field_at, layout_of
-from kafkasniff.sinks.summaries import summary
-from kafkasniff.sinks.tree import VALUE_WIDTH, is_nested, scalar_text, value_note
+from kafkasniff.sinks.summaries.templates import summary
+from kafkasniff.sinks.tree import VALUE_WIDTH, field_at, is_nested, layout_of, scalar_text, value_note
 from kafkasniff.text.printable import PLAIN, printable
 from kafkasniff.text.times import duration, rfc3339
 

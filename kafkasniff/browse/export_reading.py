@@ -21,7 +21,7 @@ from kafkasniff.filters import Candidate, Predicate, compiled, fields_of
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Direction, Endpoint, ErrorCode, Exchange, Message, Problem
-from kafkasniff.sinks.names import layout_of
+from kafkasniff.sinks.tree import layout_of
 
 KEY: Final = ("connection_id", "exchange_id")
 LISTED: Final = (

@@ -27,8 +27,8 @@ from kafkasniff.browse.packed_columns import (
     pack,
     sort_keys,
 )
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.versions import distinct
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import distinct
 from kafkasniff.model import Endpoint, Exchange
 
 MAX_EXCHANGES: Final = 10_000_000

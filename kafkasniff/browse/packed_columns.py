@@ -14,12 +14,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import distinct, version_of
 from kafkasniff.kafka.apis.entities import mentions
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import PACKET_NUMBER, Exchange
-from kafkasniff.native.exchanges import ExchangeColumns
+from kafkasniff.native.columns import ExchangeColumns
 from kafkasniff.native.feed import NONE
 from kafkasniff.text.printable import WORDS, word
 

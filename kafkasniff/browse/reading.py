@@ -16,18 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.message_table import Messages
-from kafkasniff.engine.pair_columns import PairColumns, PairFinder
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Messages, Output, PairColumns, PairFinder
 from kafkasniff.engine.selection import Selection, asks_columns
 from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Exchange, Summary
-from kafkasniff.native import kernel
-from kafkasniff.native.allocation import release_freed_memory
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.native.library import kernel
+from kafkasniff.runtime.memory_limits import release_freed_memory
+from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.column_rows import Bools
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 

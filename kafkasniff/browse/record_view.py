@@ -14,8 +14,7 @@ from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Exchange
 from kafkasniff.sinks.hex_view import hex_rows
 from kafkasniff.sinks.jsonl import body_json
-from kafkasniff.sinks.names import layout_of
-from kafkasniff.sinks.tree import scalar_text
+from kafkasniff.sinks.tree import layout_of, scalar_text
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import milliseconds_date
 

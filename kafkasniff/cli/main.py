@@ -231,7 +231,7 @@ def command_line() -> None:
     `kafkasniff FILE` and `kafkasniff -r FILE` decode a capture, `kafkasniff -i INTERFACE` captures live. `--json` is
     short for `--format json`.
     """
-    from kafkasniff.native.allocation import keep_freed_memory
+    from kafkasniff.runtime.memory_limits import keep_freed_memory
 
     keep_freed_memory()
 

@@ -4,7 +4,7 @@ The stages of a connection produce its events. The inspector merges the events o
 the packet at which each became known, then by connection). It adds what only the merge can provide: connection and
 exchange numbers, and reports on connections that are not Kafka although their endpoint spoke Kafka before.
 
-Packets become ordered events in `stream_feeding`, and those become outputs in `emitting`, or lines in `line_windows`.
+Packets become ordered events in `stream_feeding`, and those become outputs in `emitting`, or lines (`LineWindows`).
 What all of them share between two batches is an `InspectorState`.
 """
 
@@ -16,24 +16,19 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.emitting import Emitter
-from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.line_makers import MakeLines
-from kafkasniff.engine.line_windows import LineWindows
+from kafkasniff.engine.connection_stats import FollowedConnection, MessageOwner
+from kafkasniff.engine.emitting import Emitter, LineWindows
+from kafkasniff.engine.inspector_state import Beside, InspectorState, MemoryBudget, message_limits
+from kafkasniff.engine.lines import MakeLines, SelectsLines
 from kafkasniff.engine.lines_ahead import LineOutput, LinesAhead
-from kafkasniff.engine.memory_budget import Beside, MemoryBudget, message_limits
-from kafkasniff.engine.message_table import Output, Shown
-from kafkasniff.engine.pair_columns import PairColumns, PairFinder
-from kafkasniff.engine.selected_messages import SelectsLines
+from kafkasniff.engine.message_table import Output, PairColumns, PairFinder, Shown
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.kafka.connection.events import MAX_FRAME, Detail, LeftOut, Level
 from kafkasniff.kafka.messages.packed_bodies import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Summary
 from kafkasniff.native.library import kernel
-from kafkasniff.native.links import Follows, Links, Networks
+from kafkasniff.native.streams import Follows, Links, Networks
 from kafkasniff.packets import Key, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tls.keylog import KeyLog
@@ -41,8 +36,6 @@ from kafkasniff.tls.keylog import KeyLog
 if TYPE_CHECKING:
     from kafkasniff.kafka.messages.packed_bodies import BodyMaker
     from kafkasniff.kafka.messages.rendered import Renderer
-
-__all__ = ["Inspector", "Output", "Shown"]
 
 
 class Inspector:
@@ -61,7 +54,7 @@ class Inspector:
     - `renderer`: renders bodies that only a JSON sink needs; None: all bodies are dicts
     - `frames`: also keep the bytes of each message, as `Message.frame`
     - `network`: also follow the network of connections: "links" for `take_links`, "exchanges" for `networks` as well
-    - `memory`: budget in bytes for everything kept between two batches (`memory_budget`); None: 1 GiB
+    - `memory`: budget in bytes for everything kept between two batches (`MemoryBudget`); None: 1 GiB
 
     Raises UsageError if `memory` is less than 128 MiB.
     """
@@ -271,7 +264,7 @@ class Inspector:
         return self._state.detail.full
 
     def limit_messages(self, memory: int) -> None:
-        """Bound each message as in a run with a budget of `memory` bytes (`memory_budget`)."""
+        """Bound each message as in a run with a budget of `memory` bytes (`MemoryBudget`)."""
         self._state.detail.limit(*message_limits(memory))
 
     def limit_records(self, most: int) -> None:

@@ -14,10 +14,8 @@ from typing import Final, TypeVar, cast
 import msgspec
 import numpy as np
 
-from kafkasniff.engine.line_makers import FactsAhead, MakeLines
-from kafkasniff.engine.line_runs import LineRun, RunWriter
+from kafkasniff.engine.lines import FactsAhead, LineRun, MakeLines, RunWriter, SelectsLines
 from kafkasniff.engine.message_table import Collected, Messages
-from kafkasniff.engine.selected_messages import SelectsLines
 from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import Lines
 from kafkasniff.runtime.threads import Task, Threads

@@ -7,19 +7,18 @@ order of rows and events.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.followed import FollowedEnd
-from kafkasniff.engine.versions import client_id_text
+from kafkasniff.engine.connection_stats import FollowedEnd, MessageOwner
+from kafkasniff.engine.roles import client_id_text
 from kafkasniff.kafka.connection.events import Event, MessageEvent
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
-from kafkasniff.native.feed import ARENA, NONE, REQUEST
-from kafkasniff.native.rows import joined
+from kafkasniff.native.feed import ARENA, NONE, REQUEST, joined
 
 HEADER: Final = 10
 """Bytes of a request's header before its client id; the last two are the client id's length."""
@@ -38,7 +37,7 @@ Keyed = tuple[int, int, float, Any, Any]
 """Order of the packet, place of the connection (-1: none), place within the connection; the connection, and an
 `Event | Problem | FollowedEnd | Address`."""
 LOSS: Final = Problem("memory-bound", "")
-"""The place of the report on the bounds of side tables (`memory_budget.Beside`) among events of a window of lines."""
+"""The place of the report on the bounds of side tables (`inspector_state.Beside`) among events of a window of lines."""
 
 
 class Begun(NamedTuple):
@@ -149,3 +148,47 @@ def stops_of(rows: NDArray[np.void], owners: Sequence[MessageOwner | None], even
                 at = high
         stops.append(at)
     return stops
+
+
+# -- exchanges as columns ----------------------------------------------------------------------------------------------
+
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class PairColumns(NamedTuple):
+    """Exchanges as columns of one length."""
+
+    owners: Sequence[MessageOwner | None]
+    """By connection index."""
+    asked: NDArray[np.void]
+    """The requests (`native.feed.MESSAGE`)."""
+    answered: NDArray[np.void]
+    """The responses."""
+    ends: Any
+    """Facts about each owner, for the consumer of the columns."""
+    names: list[str]
+    client_id: Ints
+    """Index in `names`, `NONE` if there is none."""
+    facts: Any = None
+    """Facts from the bodies, for the consumer of the columns; None: only headers were read."""
+    selected: bool = True
+    """Whether a filter keeps them."""
+    problems: Ints = np.zeros(0, np.int64)
+    """Number of problems of each; empty: there are none."""
+
+
+class PairFinder(Protocol):
+    """Finds exchanges that become columns."""
+
+    def may_take(self, code: int, options: DecodeOptions) -> bool:
+        """Whether regular exchanges of a version of an API, by its code, can be columns."""
+
+    def find(
+        self, messages: Messages, options: DecodeOptions, capture: Callable[[int], str | None]
+    ) -> tuple[list[PairColumns], Bools]:
+        """Exchanges as columns, and a mask of the other messages of whole exchanges.
+
+        `capture`: the name of a capture by its index.
+        """

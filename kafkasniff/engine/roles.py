@@ -1,40 +1,132 @@
-"""Meanings of body fields as roles of a program's ops, for columns that the native kernel writes.
+"""Which bodies are wanted as columns, and the meanings of their fields as roles of a program's ops.
 
-`entities.EntityPlan` is the equivalent in Python. Versions that a program cannot express have no roles and are left to
-Python; `kernel/exchange_facts.zig` has the roles.
+`entities.EntityPlan` is the equivalent of roles in Python. Versions that a program cannot express have no roles and are
+left to Python; `kernel/exchange_facts.zig` has the roles.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.versions import distinct, version_of
-from kafkasniff.engine.wanted_bodies import DIRECTIONS, NO_BODY, WantedBodies
-from kafkasniff.enrich.plan import (
-    NamePlan,
-    adds_names,
-    leaves_alone,
-    message_plan,
-    reads_nothing,
-    teaches,
-)
+from kafkasniff.enrich.plan import NamePlan, adds_names, leaves_alone, message_plan, reads_nothing, teaches
 from kafkasniff.enrich.sessions import uses_sessions
 from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
 from kafkasniff.kafka.connection.waits import WaitPlan, wait_plan
-from kafkasniff.kafka.messages.message_plan import client_software, request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import MessagePlan, client_software, request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import careful, program_for
 from kafkasniff.kafka.schema.definition import EntityChoice, Field, Struct
-from kafkasniff.model import Direction
+from kafkasniff.model import Direction, Message
 from kafkasniff.native.caller import Program
-from kafkasniff.native.exchanges import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
+from kafkasniff.native.columns import HAS_GROUPS, HAS_TRANSACTIONS, VALUES
 from kafkasniff.native.feed import KEYS, NONE, VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.line_problems import CAREFUL
+from kafkasniff.native.lines import CAREFUL
+
+# -- versions as numbers -----------------------------------------------------------------------------------------------
+
+
+class ApiVersion(msgspec.Struct, frozen=True):
+    """An API's version."""
+
+    key: int
+    version: int
+    request: MessagePlan
+    response: MessagePlan
+    api: str | None
+    flexible_response: bool
+    """Responses have a byte for tagged fields before the body."""
+
+
+@functools.lru_cache(maxsize=1024)
+def client_id_text(raw: bytes) -> str | bytes:
+    """A client id; bytes if it is not UTF-8. Cached, since every request of a connection repeats it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw
+
+
+@functools.cache  # as many as there are codes
+def version_of(code: int) -> ApiVersion:
+    """The version that a code represents."""
+    key, version = divmod(code, VERSIONS)
+    plan = request_plan(key, version)
+    answer = response_plan(key, version)
+    return ApiVersion(key, version, plan, answer, plan.api, answer.header > 0)
+
+
+def distinct(codes: NDArray[np.int64]) -> list[int]:
+    """The distinct codes. `np.unique` sorts, and imports for 30 ms."""
+    found: list[int] = np.flatnonzero(np.bincount(codes)).tolist()
+    return found
+
+
+# -- wanted bodies -----------------------------------------------------------------------------------------------------
+
+
+DIRECTIONS: Final[tuple[Direction, Direction]] = ("request", "response")
+NEVER, ALWAYS, WITH_ERRORS = range(3)
+"""Whether a body of a kind is wanted (`exchange_columns.Wanted`)."""
+
+Bodies = Mapping[tuple[Direction, str], tuple[str, ...] | None]
+"""Wanted bodies by direction and API: all (None), or only those with one of these tagged fields."""
+
+
+class WantedBodies:
+    """Bodies that a consumer of rows wants. `errors`: also all with error codes; `every`: all."""
+
+    def __init__(self, bodies: Bodies | None = None, *, errors: bool = False, every: bool = False) -> None:
+        self._bodies = dict(bodies or {})
+        self._errors = errors
+        self._every = every
+
+    def __or__(self, other: WantedBodies) -> WantedBodies:
+        """What either of them wants."""
+        united = dict(self._bodies)
+        for place, fields in other._bodies.items():
+            mine = united.get(place, ())
+            united[place] = None if mine is None or fields is None else tuple(dict.fromkeys((*mine, *fields)))
+        return WantedBodies(united, errors=self._errors or other._errors, every=self._every or other._every)
+
+    def of(self, direction: Direction, api: str) -> int:
+        """Whether a body without any of `fields` is wanted: `NEVER`, `ALWAYS` or `WITH_ERRORS`."""
+        if self._every or self._bodies.get((direction, api), ()) is None:
+            return ALWAYS
+        return WITH_ERRORS if self._errors else NEVER
+
+    def fields(self, direction: Direction, api: str) -> tuple[str, ...]:
+        """Tagged fields for which a body is wanted."""
+        return self._bodies.get((direction, api)) or ()
+
+    def wants(self, message: Message) -> bool:
+        """Whether the body of a message is wanted. Hot: called for each message that is emitted one by one."""
+        api = message.api or ""
+        wanted = self.of(message.type, api)
+        if wanted == ALWAYS or (wanted == WITH_ERRORS and message.errors):
+            return True
+        body = message.body
+        return body is not None and any(_is_given(body.get(field)) for field in self.fields(message.type, api))
+
+
+EVERY_BODY: Final = WantedBodies(every=True)
+NO_BODY: Final = WantedBodies()
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a tagged field has another value than its default, which is null or -1 in all fields."""
+    if isinstance(value, Mapping):
+        return any(map(_is_given, value.values()))
+    return value is not None and value != -1
+
+
+# -- roles -------------------------------------------------------------------------------------------------------------
+
 
 ROLES: Final = (
     *("none", "inside", "topic", "data_topic", "group", "transaction", "partition", "partitions", "offset"),
@@ -89,7 +181,7 @@ class ExchangeKinds:
         self.known: dict[int, ExchangeKind] = {}
         """Those of `of` so far that are not Python's."""
         self.programs = np.zeros(2 * KEYS * VERSIONS, np.uint64)
-        """Their programs' addresses (`native.exchanges.ExchangeReader`)."""
+        """Their programs' addresses (`native.columns.ExchangeReader`)."""
         self.bodies = np.zeros(2 * KEYS * VERSIONS, np.uint8)
         """Whether their bodies are wanted, likewise."""
         self.careful = np.zeros(2 * KEYS * VERSIONS, CAREFUL)
@@ -215,7 +307,7 @@ def exchange_kind(
 
 
 def settle_choices(rows: NDArray[np.void], codes: NDArray[np.int64], kinds: Mapping[int, ExchangeKind]) -> None:
-    """Correct names that the kernel has read as groups; `rows`: of `native.exchanges.ROW`, with these codes."""
+    """Correct names that the kernel has read as groups; `rows`: of `native.columns.ROW`, with these codes."""
     for code in distinct(codes) if len(codes) else ():
         kind = kinds[code]
         if kind.choice is None:

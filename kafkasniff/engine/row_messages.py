@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.message_table import HEADER, Messages
+from kafkasniff.engine.roles import client_id_text, distinct, version_of
 from kafkasniff.engine.stream_messages import HELD
-from kafkasniff.engine.versions import client_id_text, distinct, version_of
 from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.packed_bodies import Ahead, BodyMaker

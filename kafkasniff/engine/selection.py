@@ -1,33 +1,308 @@
 """Which messages of connections in step a filter selects, decided from columns before anything is decoded or rendered.
 
 Headers, sizes and latencies are columns of the feed (`native.feed.MESSAGE`). If they leave the answer open, the kernel
-reads error codes, topics and the like from bodies (`kernel/exchanges.zig`). Exchanges that the columns do not settle
-are left to Python: a `filters.Selector` is asked with their decoded messages.
+reads the values of `BODY_FIELDS` from bodies (`ReadFacts`, `kernel/exchanges.zig`). Exchanges that the columns do not
+settle are left to Python: a `filters.Selector` is asked with their decoded messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS, AskedBatch, AskedColumns, ReadFacts
+from kafkasniff.engine.lines import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.message_table import Messages
-from kafkasniff.engine.roles import ExchangeKinds, settle_choices
-from kafkasniff.engine.selected_messages import DEFERRED, REJECTED, SELECTED, UNDECIDED
+from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, distinct, settle_choices
 from kafkasniff.engine.stream_messages import HELD
-from kafkasniff.engine.versions import distinct
 from kafkasniff.enrich.plan import reads_nothing
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
-from kafkasniff.filters.columns import TRUE, column_test
+from kafkasniff.filters.columns import TRUE, FieldColumn, column_test
+from kafkasniff.filters.fields import capture_text
 from kafkasniff.kafka.messages.rendered import wordings
-from kafkasniff.native.exchanges import PAIR, ExchangeReader
+from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT, Endpoint
+from kafkasniff.native.columns import (
+    HAS_GROUPS,
+    HAS_RECORDS,
+    HAS_THROTTLE,
+    HAS_TRANSACTIONS,
+    PAIR,
+    ExchangeColumns,
+    ExchangeReader,
+    Strings,
+)
 from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
+
+# -- columns of the fields that a filter asks about --------------------------------------------------------------------
+
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+_THERE: Final = object()
+HEADER_FIELDS: Final = frozenset(
+    {
+        *("api", "api_key", "api_version", "correlation_id", "client_id", "client", "broker", "host", "client_ip"),
+        *("broker_ip", "client_port", "broker_port", "capture", "connection", "exchange", "time", "request", "size"),
+        *("request_size", "first_packet", "last_packet", "response", "status", "response_size", "latency_ms"),
+        *("duration_ms", "retransmits"),
+    }
+)
+"""Fields that are known without bodies."""
+BODY_FIELDS: Final = frozenset(
+    {
+        *("error", "error_code", "error_count", "topic", "partition", "record_count", "throttle_time_ms", "acks"),
+        *("group_id", "transactional_id", "member_id"),
+    }
+)
+"""Fields whose values are in bodies and which the kernel reads."""
+_Side = Literal["client", "broker"]
+_ENDS: Final[dict[str, tuple[tuple[_Side, str], ...]]] = {
+    "client": (("client", "address"), ("client", "")),
+    "broker": (("broker", "address"), ("broker", "")),
+    "host": (("client", "address"), ("client", ""), ("broker", "address"), ("broker", "")),
+    "client_ip": (("client", "address"),),
+    "broker_ip": (("broker", "address"),),
+    "client_port": (("client", "port"),),
+    "broker_port": (("broker", "port"),),
+}
+"""The fields about an end of a connection: which end, and which part of it; empty: address and port."""
+
+
+class AskedBatch(NamedTuple):
+    """Common properties of the messages of a batch."""
+
+    messages: Messages
+    capture: Callable[[int], str | None]
+    """The name of a capture by its index."""
+    start_ns: int | None
+
+
+class AskedColumns:
+    """Exchanges of messages as columns (`filters.columns.FilteredExchanges`).
+
+    `asked`, `answered`: indices of requests, and of their responses if they are known.
+    """
+
+    def __init__(self, batch: AskedBatch, asked: NDArray[np.intp], answered: NDArray[np.intp] | None) -> None:
+        self.batch = batch
+        self.asked = asked
+        self.answered = answered
+        self.start_ns = batch.start_ns
+        self.facts: ReadFacts | None = None
+
+    def __len__(self) -> int:
+        return len(self.asked)
+
+    def take(self, index: NDArray[np.intp]) -> AskedColumns:
+        """Some of them."""
+        return AskedColumns(self.batch, self.asked[index], None if self.answered is None else self.answered[index])
+
+    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
+        """See `filters.columns.FilteredExchanges`."""
+        if field in _ENDS:
+            return [self._end(*one) for one in _ENDS[field]], None
+        if field == "client_id" or field in BODY_FIELDS:
+            return None if self.facts is None else self.facts.columns(self._of("code"), field, ended=ended)
+        match field:
+            case "api" | "api_key":
+                return [FieldColumn(self._of("code") // VERSIONS)], None
+            case "api_version":
+                return [FieldColumn(self._of("code") % VERSIONS)], None
+            case "correlation_id":
+                return [FieldColumn(self._of("correlation"))], None
+            case "capture":
+                return [self._captures()], None
+            case "connection":
+                column = self._by_connection(lambda owner: owner.number)
+                # A connection that began with this batch gets its number later.
+                return [column], None if 0 not in column.values else self._numbered()
+            case "exchange":
+                numbers = self._of("number")
+                # Filters on requests come before numbers.
+                return ([FieldColumn(numbers)], None) if numbers.all() else None
+            case "time":
+                return [FieldColumn(self._of("time"))], None
+            case "request":
+                return [self._same(_THERE)], None
+            case "request_size":
+                return [FieldColumn(self._of("size"))], None
+            case "size":
+                return [FieldColumn(self._of("size")), *self._answer("size", ended)], None
+            case "first_packet" | "last_packet":
+                return [FieldColumn(self._of(field) & PACKET_NUMBER), *self._answer(field, ended)], None
+            case "response":
+                return [self._same(_THERE)] if ended else [], None
+            case "status":
+                return [self._same("answered")] if ended else [], None
+            case "response_size":
+                return self._answer("size", ended), None
+            case "latency_ms":
+                return self._answer("latency", ended), None
+            case "duration_ms":
+                return self._answer("duration", ended), None
+            case "retransmits":
+                return self._answer("retransmits", ended), None
+        return None
+
+    def _of(self, name: str) -> Ints:
+        """A column of the requests."""
+        return self.batch.messages.rows[name][self.asked].astype(np.int64)
+
+    def _answer(self, name: str, ended: bool) -> list[FieldColumn]:
+        """A column of the responses, once they have arrived."""
+        if not ended or self.answered is None:
+            return []
+        values = self.batch.messages.rows[name][self.answered].astype(np.int64)
+        return [FieldColumn(values & PACKET_NUMBER if name in ("first_packet", "last_packet") else values)]
+
+    def _same(self, value: object) -> FieldColumn:
+        return FieldColumn([value], np.zeros(len(self), np.int64))
+
+    def _by_connection(self, value: Callable[[Any], Any]) -> FieldColumn:
+        """A value of each connection; None: it has none."""
+        connection = self._of("connection")
+        known = distinct(connection)
+        values = [None if (owner := self.batch.messages.owners[one]) is None else value(owner) for one in known]
+        index = np.full(len(self.batch.messages.owners), -1, np.int64)
+        index[known] = [-1 if one is None else place for place, one in enumerate(values)]
+        return FieldColumn(values, index[connection])
+
+    def _numbered(self) -> Bools:
+        owners = self.batch.messages.owners
+        return np.array([owner is not None and owner.number > 0 for owner in owners])[self._of("connection")]
+
+    def _end(self, side: _Side, what: str) -> FieldColumn:
+        def text(owner: Any) -> Any:
+            end: Endpoint | None = getattr(owner, side)
+            return None if end is None else getattr(end, what) if what else str(end)
+
+        return self._by_connection(text)
+
+    def _captures(self) -> FieldColumn:
+        number = self._of("packet") >> PACKET_SHIFT
+        known = distinct(number)
+        names = [self.batch.capture(one) for one in known]
+        index = np.full(max(known, default=0) + 1, -1, np.int64)
+        index[known] = [-1 if name is None else place for place, name in enumerate(names)]
+        return FieldColumn(["" if name is None else capture_text(name) for name in names], index[number])
+
+
+class ReadFacts(NamedTuple):
+    """Values that the kernel read of the exchanges from `first` up to `last`."""
+
+    read: ExchangeColumns
+    kinds: dict[int, ExchangeKind]
+    first: int
+    last: int
+    headers: bool
+
+    def columns(self, codes: Ints, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
+        """The values of a field; `codes`: of the exchanges."""
+        if self.headers and field != "client_id":
+            return None
+        rows = self.read.rows
+        own = rows["pair"].astype(np.int64) - self.first
+        known = np.zeros(self.last - self.first, bool)
+        known[own] = True
+        made = list(self._columns(field, own, codes, ended))
+        if field in ("group_id", "transactional_id"):
+            known[own[rows["has"] & (HAS_GROUPS if field == "group_id" else HAS_TRANSACTIONS) > 0]] = False
+        elif field == "topic":
+            # Topics of a fetch session are not in the request.
+            for epochs, places in self._values("session_epoch", own, codes):
+                known[places[~np.isin(epochs, (INITIAL_EPOCH, FINAL_EPOCH))]] = False
+        return made, known
+
+    def _columns(self, field: str, own: Ints, codes: Ints, ended: bool) -> Iterator[FieldColumn]:
+        read, rows = self.read, self.read.rows
+        match field:
+            case "client_id":
+                yield self._name("client_id", own)
+            case "group_id":
+                yield self._name("group", own)
+            case "transactional_id":
+                yield self._name("transaction", own)
+            case "member_id":
+                yield self._name("asked_member", own)
+                if ended:
+                    yield self._name("given_member", own)
+            case "topic":
+                entries = _entries(rows["topics"], rows["asked_topics"], ended)
+                yield FieldColumn(_texts(read.names), read.topics[entries.places].astype(np.int64), own[entries.rows])
+            case "partition":
+                entries = _entries(rows["partitions"], rows["asked_partitions"], ended)
+                yield _numbers(read.partitions["partition"][entries.places], own[entries.rows])
+            case "acks":
+                for values, places in self._values("acks", own, codes):
+                    yield _numbers(values, places)
+        if not ended:
+            return
+        match field:
+            case "error" | "error_code":
+                entries = _entries(rows["codes"], rows["codes"], True)
+                yield _numbers(read.codes[entries.places], own[entries.rows])
+                without = own[rows["codes"] == 0]
+                yield _numbers(np.zeros(len(without)), without)
+            case "error_count":
+                yield _numbers(rows["codes"], own)
+            case "throttle_time_ms":
+                has = (rows["has"] & HAS_THROTTLE) > 0
+                yield _numbers(rows["throttle"][has], own[has])
+            case "record_count":
+                has = (rows["has"] & HAS_RECORDS) > 0
+                yield _numbers(rows["records"][has], own[has])
+
+    def _name(self, name: str, own: Ints) -> FieldColumn:
+        index = self.read.rows[name]
+        return FieldColumn(_texts(self.read.names), np.where(index == NONE, -1, index.astype(np.int64)), own)
+
+    def _values(self, name: str, own: Ints, codes: Ints) -> Iterator[tuple[Ints, Ints]]:
+        """A number of requests, whose place among the values depends on the version, and the exchanges that have it."""
+        of = codes[own]
+        for code in distinct(of) if len(of) else ():
+            values = self.kinds[code].values
+            if name in values:
+                chosen = np.flatnonzero(of == code)
+                yield self.read.rows["values"][chosen, values.index(name)], own[chosen]
+
+
+class _Entries(NamedTuple):
+    """Entries of rows, each with its place among all entries and its row."""
+
+    places: Ints
+    rows: Ints
+
+
+def _entries(counts: NDArray[Any], asked: NDArray[Any], ended: bool) -> _Entries:
+    """The entries of rows, by their number per row; only the first ones if the request alone is known."""
+    counts = counts.astype(np.int64)
+    wanted = counts if ended else asked.astype(np.int64)
+    rows = np.repeat(np.arange(len(counts)), wanted)
+    starts = np.cumsum(counts) - counts
+    within = np.arange(len(rows)) - np.repeat(np.cumsum(wanted) - wanted, wanted)
+    return _Entries(starts[rows] + within, rows)
+
+
+def _numbers(values: NDArray[Any], rows: Ints) -> FieldColumn:
+    return FieldColumn(values.astype(np.int64), None, rows)
+
+
+def _texts(strings: Strings) -> Sequence[str]:
+    """Names are UTF-8: others are left to Python."""
+    data, offsets = strings.data.tobytes(), strings.offsets.tolist()
+    return [data[begin:end].decode() for begin, end in pairwise(offsets)]
+
+
+# -- selection ---------------------------------------------------------------------------------------------------------
+
 
 LEAST_TOPIC: Final = 18
 """Fewest bytes of a message that name a topic: its id, and a name of one character."""
@@ -39,7 +314,7 @@ Answers = NDArray[np.uint8]
 
 
 class RoomForNames(NameFacts, Protocol):
-    """Names of topic ids (`sinks.native_names.AddedNames`)."""
+    """Names of topic ids (`sinks.native_lines.AddedNames`)."""
 
     @property
     def room(self) -> int:

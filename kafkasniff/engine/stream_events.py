@@ -12,13 +12,20 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.followed import Asked, EarlyProblem, FollowedConnection, FollowedEnd
+from kafkasniff.engine.connection_stats import Asked, EarlyProblem, FollowedConnection, FollowedEnd
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.message_table import EVENTS, Keyed, Messages
+from kafkasniff.engine.roles import client_id_text
 from kafkasniff.engine.stream_messages import StreamMessages
-from kafkasniff.engine.stream_problems import LEAST, NO_BYTES, TCP_KINDS, TOO_SHORT, UNREADABLE, tcp_problem
-from kafkasniff.engine.stream_questions import StreamQuestions
-from kafkasniff.engine.versions import client_id_text
+from kafkasniff.engine.stream_questions import (
+    LEAST,
+    NO_BYTES,
+    TCP_KINDS,
+    TOO_SHORT,
+    UNREADABLE,
+    StreamQuestions,
+    tcp_problem,
+)
 from kafkasniff.kafka.connection.events import (
     CLOSED_BEFORE,
     MAX_HELD,

@@ -11,19 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.inspector_state import InspectorState
+from kafkasniff.engine.connection_stats import FollowedConnection
+from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, LEAST_HELD, InspectorState, MemoryBudget
 from kafkasniff.engine.lines_ahead import LineOutput
-from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, LEAST_HELD, MemoryBudget
 from kafkasniff.engine.message_table import LOSS, Collected, Keyed, Messages
 from kafkasniff.engine.stream_events import StreamEvents
 from kafkasniff.engine.stream_messages import StreamMessages
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.model import Problem
+from kafkasniff.native.feed import joined
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.links import Follows, Links, Networks
-from kafkasniff.native.rows import joined
-from kafkasniff.native.streams import EngineRows
+from kafkasniff.native.streams import EngineRows, Follows, Links, Networks
 from kafkasniff.packets import Key, PacketBatch, index_of
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
 

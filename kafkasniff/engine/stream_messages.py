@@ -13,16 +13,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.engine.connection_stats import OpenExchange
-from kafkasniff.engine.followed import Asked, FollowedConnection
+from kafkasniff.engine.connection_stats import Asked, FollowedConnection, OpenExchange
 from kafkasniff.engine.inspector_state import InspectorState
 from kafkasniff.engine.message_table import Begun, Collected, Messages, begins_exchange, stops_of
-from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.engine.roles import distinct, version_of
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.native.feed import ENDED, KEYS, MESSAGE, NONE, REQUEST, SILENT, VERSIONS
 from kafkasniff.native.streams import StreamEngine
-
-__all__ = ["HELD", "HeldExchange", "StreamMessages"]
 
 MAX_BEGUN: Final = 16 << 10
 MAX_BEGUN_BYTES: Final = 16 << 20

@@ -128,7 +128,7 @@ class Enricher:
             self._sessions.limit_memory(size)
 
     def take_loss(self) -> str | None:
-        """See `memory_budget.Beside`."""
+        """See `inspector_state.Beside`."""
         if self._lost or self._sessions is None or not self._sessions.let_go:
             return None
         self._lost = True

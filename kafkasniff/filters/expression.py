@@ -84,7 +84,7 @@ _BATCHES: Final = _field(
     array=True,
 )
 RECORDS: Final = (_BATCHES, _field("truncated_bytes", "int32"), _field("leading_bytes", "int32"))
-"""The fields of a `records` field, as in `sinks.json_keys`."""
+"""The fields of a `records` field, as in `sinks.formats.JSON_KEYS`."""
 
 
 def path_field(path: str, keys: Collection[int] | None) -> FilterField:

@@ -1,4 +1,4 @@
-//! The structures that callers pass in and get back. `kafkasniff/native/calls.py` has the same structures.
+//! The structures that callers pass in and get back. `kafkasniff/native/library.py` has the same structures.
 
 const Form = @import("json.zig").Form;
 

@@ -7,7 +7,7 @@ const reading = @import("reader.zig");
 
 const Error = reading.Error;
 
-/// `kafkasniff/native/sessions.py` has the same numbers.
+/// `kafkasniff/native/names.py` has the same numbers.
 const Role = enum(u8) {
     none = 0,
     /// A struct, or an array of structs, with such fields.

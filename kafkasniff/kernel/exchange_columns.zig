@@ -1,6 +1,6 @@
 //! The memory of a call for exchanges as columns: its inputs, its rows and the texts that they share.
 //!
-//! `kafkasniff/native/exchanges.py` has the same structures.
+//! `kafkasniff/native/columns.py` has the same structures.
 
 const calls = @import("call.zig");
 const columns = @import("columns.zig");
@@ -56,7 +56,7 @@ pub const Names = extern struct {
     }
 };
 
-/// Whether bodies of a kind are wanted as text (`kafkasniff/engine/wanted_bodies.py`).
+/// Whether bodies of a kind are wanted as text (`kafkasniff/engine/roles.py`).
 pub const Wanted = enum(u8) { never, always, with_errors, _ };
 
 /// Two messages, by their indices. `response` may be NONE: then the row is about the request alone.

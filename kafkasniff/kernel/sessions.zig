@@ -1,4 +1,4 @@
-//! Fetch sessions whose partitions the caller has passed on (`kafkasniff/native/sessions.py`).
+//! Fetch sessions whose partitions the caller has passed on (`kafkasniff/native/names.py`).
 //!
 //! Most requests of a session name only partitions that it has. They and their responses change nothing, so the kernel
 //! handles them without the caller, who applies them to the order of its sessions afterwards (`Sessions.steps`).
@@ -11,7 +11,7 @@ const std = @import("std");
 
 const Error = reading.Error;
 
-/// `kafkasniff/native/sessions.py` has the same numbers.
+/// `kafkasniff/native/names.py` has the same numbers.
 const Role = enum(u8) {
     none = 0,
     /// A struct or an array of structs with other roles.

@@ -1,6 +1,6 @@
 //! Types that the stages of the stream engine share: packets in, rows out, and questions to Python.
 //!
-//! `native/stream_layouts.py` reads the structures that Python shares from `layout`.
+//! `native/streams.py` reads the structures that Python shares from `layout`.
 
 const std = @import("std");
 

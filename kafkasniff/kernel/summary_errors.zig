@@ -24,7 +24,7 @@ const ROOM = 4096;
 /// As `phrases._MESSAGE_WIDTH`.
 const MESSAGE_WIDTH = 160;
 
-/// The texts around errors, and their names. `native/calls.py` has the same structure.
+/// The texts around errors, and their names. `native/library.py` has the same structure.
 pub const Paint = extern struct {
     failure: Text,
     warning: Text,

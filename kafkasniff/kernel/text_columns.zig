@@ -2,7 +2,7 @@
 //!
 //! Lines come with marks instead of padding. A column grows with what is in it, and the line of a day or of a capture
 //! precedes the first message of it: so both depend on which lines come before, which is known only here if a filter
-//! decides on a line after later ones were made. `kafkasniff/sinks/text_columns.py` makes the marks.
+//! decides on a line after later ones were made. `kafkasniff/sinks/text.py` makes the marks.
 
 const lines_of = @import("lines.zig");
 const std = @import("std");

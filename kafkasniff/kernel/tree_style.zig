@@ -1,4 +1,4 @@
-//! How values are shown in trees (`tree.zig`). `kafkasniff/native/trees.py` has the same structures.
+//! How values are shown in trees (`tree.zig`). `kafkasniff/native/text_lines.py` has the same structures.
 
 const Pages = @import("tree_text.zig").Pages;
 const Text = @import("lines.zig").Text;

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.native.calls import (
+from kafkasniff.native.library import (
     COMPRESSED,
     DONE,
     NO_ROOM,
@@ -23,26 +23,10 @@ from kafkasniff.native.calls import (
     Control,
     Hiding,
     Item,
+    Kernel,
     Noted,
     address_of,
 )
-from kafkasniff.native.library import Kernel
-
-__all__ = [
-    "MAX_BATCHES",
-    "MAX_OUTPUT",
-    "NOTE",
-    "Caller",
-    "Code",
-    "ControlType",
-    "Made",
-    "Noted",
-    "Program",
-    "WantedBatch",
-    "control_rows",
-    "listed",
-    "read_notes",
-]
 
 FIRST_OUTPUT: Final = 256 << 10
 MAX_OUTPUT: Final = 16 << 20
@@ -64,7 +48,7 @@ ITEM: Final = np.dtype(
         *((name, np.uint16) for name in ("looked_at", "extensions")),
     ]
 )
-"""`calls.Item` as columns."""
+"""`library.Item` as columns."""
 
 PLACE_AT: Final = Call.program.offset
 put_place: Final = Packing("=QQQ").pack_into
@@ -166,7 +150,7 @@ class Caller:
         call.max_records = MAX_RECORDS
         self._pointer = ctypes.pointer(call)
         self.address = ctypes.addressof(call)
-        """Address of the `calls.Call`."""
+        """Address of the `library.Call`."""
         self.size = 0
         """Bytes of `view`."""
         self._grow(FIRST_OUTPUT)

@@ -11,28 +11,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Caller, WantedBatch
-from kafkasniff.native.calls import address_of
-from kafkasniff.native.feed import KEYS, VERSIONS
-from kafkasniff.native.library import Kernel
-from kafkasniff.native.line_problems import CAREFUL, Careful, LineWordings
+from kafkasniff.native.feed import KEYS, VERSIONS, grown
+from kafkasniff.native.library import Kernel, address_of
 from kafkasniff.native.names import LineNames
-from kafkasniff.native.rows import grown
 
-__all__ = [
-    "CONNECTION_TEXT",
-    "LEFT",
-    "MAX_CAPTURES",
-    "RAW",
-    "READ",
-    "REDACTED",
-    "WRITTEN",
-    "JsonLines",
-    "LineBatch",
-    "LineFacts",
-    "LineKind",
-    "LineSource",
-    "texts_of",
-]
+# -- words of problems (`kernel/line_problems.zig` has the same structures) --------------------------------------------
+
+
+_TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
+_WORDING: Final = np.dtype([("kind", _TEXT), ("words", _TEXT), ("misread", np.uint64)])
+CAREFUL: Final = np.dtype([("trailing", _TEXT), ("marks", _TEXT)])
+
+
+class Wording(NamedTuple):
+    """A problem of bodies."""
+
+    kind: bytes
+    words: bytes
+    """What follows the path; `{}` stands for each number."""
+    misread: bool
+    """A wrong length may have caused it, so that secrets may be in other fields."""
+
+
+class Careful(NamedTuple):
+    """What the problems of a version's bodies need besides, in one direction."""
+
+    trailing: bytes = b""
+    """The words for bytes after a body."""
+    marks: tuple[bytes, ...] = ()
+    """If a body that may be misread has one of these, Python judges it. An empty one: in any case."""
+
+    def row(self, kept: list[bytes]) -> tuple[tuple[int, int], tuple[int, int]]:
+        """As a row of `CAREFUL`, valid while the texts are kept."""
+        marks = b"".join(bytes((len(mark),)) + mark for mark in self.marks)
+        return (address_of(self.trailing, kept), len(self.trailing)), (address_of(marks, kept), len(marks))
+
+
+class LineWordings(ctypes.Structure):
+    """The wordings of all problems, by their numbers in the kernel."""
+
+    _fields_ = (("words", ctypes.c_void_p), ("size", ctypes.c_uint64))
+
+    @classmethod
+    def of(cls, wordings: Iterable[Wording]) -> LineWordings:
+        """Those of the problems 1, 2, ..."""
+        kept: list[bytes] = []
+        rows = np.array(
+            [
+                ((address_of(kind, kept), len(kind)), (address_of(words, kept), len(words)), misread)
+                for kind, words, misread in wordings
+            ],
+            _WORDING,
+        )
+        made = cls(rows.ctypes.data, len(rows))
+        made.kept = rows, kept
+        return made
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
 
 CONNECTION_TEXT: Final = 128
 """Maximum size of a connection's text; lines of others are left to Python."""
@@ -56,7 +93,6 @@ _LEFT: Final = b"\0"
 _CONNECTION: Final = np.dtype(
     [("number", np.int64), ("size", np.uint32), ("left", np.uint32), ("text", f"V{CONNECTION_TEXT}")]
 )
-_TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
 _KIND: Final = np.dtype(
     [
         *((name, np.uint64) for name in ("text", "size", "program")),

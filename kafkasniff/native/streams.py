@@ -9,26 +9,189 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.model import NO_TIME
-from kafkasniff.native.feed import MESSAGE
+from kafkasniff.native.feed import MESSAGE, copied, unfilled
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.links import Follows, Links
-from kafkasniff.native.rows import copied, unfilled
-from kafkasniff.native.stream_layouts import Layouts
 from kafkasniff.packets import PacketBatch
+
+# -- networks of connections (`kernel/link.zig`) -----------------------------------------------------------------------
+
+
+UNKNOWN: Final = -1
+"""Stands for a duration that is unknown."""
+ORDINAL_BITS: Final = 40
+"""More exchanges than a connection has."""
+OPENINGS: Final = (None, "answered", "refused", "unanswered")
+"""Outcomes of a handshake (`stream_types.Opening`); None: its beginning was not captured."""
+
+
+class Follows(IntEnum):
+    """What is noted of the network of connections (`streams.Follows`)."""
+
+    NOTHING, LINKS, EXCHANGES = range(3)
+
+
+class Links(msgspec.Struct, frozen=True):
+    """The network of connections that are over, or of open ones so far."""
+
+    rows: NDArray[np.void]
+    """`stream_types.LinkRow`."""
+    stalls: NDArray[np.void]
+    """`stream_types.LinkStall`: those of each row in a row, from its `stalls` on."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @classmethod
+    def none(cls) -> Links:
+        """No connections."""
+        return cls(np.empty(0, np.void), np.empty(0, np.void))
+
+    @classmethod
+    def together(cls, every: Sequence[Links]) -> Links:
+        """All of several, in order."""
+        if len(every) <= 1:
+            return every[0] if every else cls.none()
+        rows, stalls = np.concatenate([one.rows for one in every]), np.concatenate([one.stalls for one in every])
+        before = np.cumsum([0, *(len(one.stalls) for one in every[:-1])])
+        rows["stalls"] += np.repeat(before, [len(one) for one in every]).astype(np.uint32)
+        return cls(rows, stalls)
+
+
+class Network(NamedTuple):
+    """What the network was like during an exchange (`stream_types.Network`). The first of two numbers is the client's.
+
+    Times and durations are in nanoseconds.
+    """
+
+    handshake: list[int]
+    """Round trips to the broker and to the client by the handshake, or `UNKNOWN`."""
+    round_trips: list[int]
+    """The lowest until the response was complete, likewise."""
+    resent_at: int
+    """NO_TIME: nothing that the request needed was lost."""
+    before_done: int
+    """End of the latest earlier response of the connection; NO_TIME: there was none."""
+    quiet_since: int
+    """The same of its latest earlier message or token."""
+    muted_until: int
+    """Time until which an earlier response of the connection asked the client to send nothing; NO_TIME: none did."""
+    again: list[int]
+    late: list[int]
+    late_ns: list[int]
+    closed: list[int]
+    closed_ns: list[int]
+
+
+class Networks(NamedTuple):
+    """What the network was like during exchanges, in the order in which those of a connection ended."""
+
+    connections: NDArray[np.int64]
+    """Numbers of the connections."""
+    rows: NDArray[np.void]
+    """`stream_types.Network`."""
+
+    def places(self, connections: NDArray[np.int64], ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of these exchanges, by the number of the connection and the ordinal; `UNKNOWN`: no row."""
+        if not len(self.rows):
+            return np.full(len(connections), UNKNOWN, np.int64)
+        keys = _keys(self.connections, self.rows["ordinal"])
+        order = np.argsort(keys)
+        keys, wanted = keys[order], _keys(connections, ordinals)
+        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        return np.where(keys[found] == wanted, order[found], UNKNOWN)
+
+    def one(self, place: int) -> Network:
+        """A row."""
+        return Network(*(self.rows[name][place].tolist() for name in Network._fields))
+
+
+def _keys(connections: NDArray[np.int64], ordinals: NDArray[np.int64]) -> NDArray[np.int64]:
+    return (connections << ORDINAL_BITS) + ordinals
+
+
+# -- structures, as the kernel describes them (`kernel/stream_types.zig`, `layout`) ------------------------------------
+
+
+_CODES: Final = {
+    "i1": ctypes.c_int8,
+    "u1": ctypes.c_uint8,
+    "i2": ctypes.c_int16,
+    "u2": ctypes.c_uint16,
+    "i4": ctypes.c_int32,
+    "u4": ctypes.c_uint32,
+    "i8": ctypes.c_int64,
+    "u8": ctypes.c_uint64,
+}
+
+
+class _Field(NamedTuple):
+    name: str
+    offset: int
+    length: int
+    """Elements of an array; 0: no array."""
+    code: str
+
+
+class Layouts:
+    """The structures by name, from the kernel's description of them."""
+
+    def __init__(self, text: str) -> None:
+        self._fields: dict[str, list[_Field]] = {}
+        self._sizes: dict[str, int] = {}
+        for entry in text.split(";"):
+            name, _, parts = entry.partition("=")
+            for part in parts.split(","):
+                if not part:
+                    continue
+                field, offset, code = part.split(":")
+                if field == "size" and not code:
+                    self._sizes[name] = int(offset)
+                    continue
+                count, _, one = code.rpartition("*")
+                self._fields.setdefault(name, []).append(_Field(field, int(offset), int(count or 0), one))
+
+    def rows(self, name: str) -> np.dtype[Any]:
+        """The type of the rows of an array of these."""
+        fields = self._fields[name]
+        formats: list[Any] = [(one.code, (one.length,)) if one.length else one.code for one in fields]
+        names, offsets = [one.name for one in fields], [one.offset for one in fields]
+        return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self._sizes[name]})
+
+    def structure(self, name: str) -> type[ctypes.Structure]:
+        """A structure that is passed to a function."""
+        found: list[tuple[str, Any]] = []
+        end = 0
+        for one in sorted(self._fields[name], key=lambda field: field.offset):
+            if one.offset > end:
+                found.append((f"padding_{end}", ctypes.c_uint8 * (one.offset - end)))
+            element: Any = _CODES[one.code]
+            kind = element * one.length if one.length else element
+            found.append((one.name, kind))
+            end = one.offset + ctypes.sizeof(kind)
+        if end < self._sizes[name]:
+            found.append((f"padding_{end}", ctypes.c_uint8 * (self._sizes[name] - end)))
+        made: type[ctypes.Structure] = type(name, (ctypes.Structure,), {"_pack_": 1, "_fields_": found})
+        assert ctypes.sizeof(made) == self._sizes[name]
+        return made
+
+
+# -- the engine --------------------------------------------------------------------------------------------------------
+
 
 NOTHING: Final = 0
 ENTER: Final = 1
 PLAUSIBLE: Final = 2
 """Answers to questions (`stream_types.Answer`)."""
 
-UNKNOWN: Final = -(1 << 63)
+UNKNOWN_POSITION: Final = -(1 << 63)
 """No position in a stream (`stream_types.UNKNOWN`)."""
 
 COLUMNS: Final = (
@@ -72,7 +235,7 @@ class EngineRows(msgspec.Struct, frozen=True):
     owners: NDArray[np.uint32] | None = None
     """The connection of each packet."""
     positions: NDArray[np.int64] | None = None
-    """The position of each packet's payload in its stream; UNKNOWN if it is far before the next expected byte."""
+    """The position of each packet's payload in its stream; UNKNOWN_POSITION if far before the next expected byte."""
 
 
 ALL: Final = 0xFFFF_FFFF

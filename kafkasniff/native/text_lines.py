@@ -3,21 +3,247 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from kafkasniff.native.caller import Caller, WantedBatch
-from kafkasniff.native.calls import SummaryCall, address_of
-from kafkasniff.native.feed import KEYS, VERSIONS
-from kafkasniff.native.library import Kernel
-from kafkasniff.native.line_problems import CAREFUL, Careful, LineWordings
-from kafkasniff.native.lines import MAX_CAPTURES, USUAL_RATIO, LineBatch, LineSource
+from kafkasniff.native.feed import KEYS, VERSIONS, grown
+from kafkasniff.native.library import Kernel, SummaryCall, address_of
+from kafkasniff.native.lines import (
+    CAREFUL,
+    MAX_CAPTURES,
+    USUAL_RATIO,
+    Careful,
+    LineBatch,
+    LineSource,
+    LineWordings,
+    texts_of,
+)
 from kafkasniff.native.names import LineNames
-from kafkasniff.native.rows import grown
-from kafkasniff.native.summaries import SummaryPaint
-from kafkasniff.native.trees import TreeStyle
+
+# -- columns of lines (`kernel/text_columns.zig` has the same structure and marks) -------------------------------------
+
+
+OUTPUT: Final = 1 << 20
+"""Bytes padded at a time: most blocks of lines fit."""
+MAX_WIDTH: Final = 1023
+"""Width of the widest column: two digits."""
+LAST: Final = "\x1fl"
+"""Ends a line that has no spaces at its end."""
+
+_TEXT: Final = np.dtype([("text", np.uint64), ("size", np.uint64)])
+_COLUMNS: Final = {"ends": "e", "api": "a", "exchange": "x", "correlation": "r", "client": "c"}
+
+
+def _digits(count: int, number: int) -> str:
+    return "".join(chr(0x40 + (number >> 5 * place & 31)) for place in reversed(range(count)))
+
+
+_MARKS: Final = {
+    name: tuple(f"\x1f{kind}{_digits(2, width)}" for width in range(MAX_WIDTH + 1)) for name, kind in _COLUMNS.items()
+}
+
+
+def column_mark(column: str, width: int) -> str:
+    """The end of a column, after its text of `width` terminal columns. Hot."""
+    return _MARKS[column][min(width, MAX_WIDTH)]
+
+
+def day_mark(date: str | None) -> str:
+    """The beginning of a message's line; None: it has no time. Times of captures end in 2262."""
+    return f"\x1fd{(date or '')[-10:]:10}"
+
+
+def capture_mark(number: int) -> str:
+    """Before that, the capture (`TextPadding.add_capture`), if captures are shown; 0: it has no name."""
+    return f"\x1ff{_digits(4, number)}"
+
+
+class _Columns(ctypes.Structure):
+    _fields_ = (
+        ("input", ctypes.c_void_p),
+        ("input_size", ctypes.c_uint64),
+        ("output", ctypes.c_void_p),
+        ("output_size", ctypes.c_uint64),
+        ("read", ctypes.c_uint64),
+        ("written", ctypes.c_uint64),
+        *((name, ctypes.c_uint64) for name in _COLUMNS),
+        ("day_before", ctypes.c_char_p),
+        ("day_before_size", ctypes.c_uint64),
+        ("day_after", ctypes.c_char_p),
+        ("day_after_size", ctypes.c_uint64),
+        ("captures", ctypes.c_void_p),
+        ("captures_size", ctypes.c_uint64),
+        ("capture", ctypes.c_uint64),
+        ("day", ctypes.c_char * 10),
+    )
+
+
+class TextPadding:
+    """Pads consecutive lines. `day`: text before and after a date in its line; `widths`: at the beginning, by name."""
+
+    def __init__(self, kernel: Kernel, day: tuple[bytes, bytes], widths: dict[str, int]) -> None:
+        self._function = kernel.text_columns
+        self._output = ctypes.create_string_buffer(OUTPUT)
+        self._view = memoryview(self._output).cast("B")
+        self._captures = np.zeros(1, _TEXT)
+        self._count = 1
+        self._kept: list[bytes] = []
+        columns = self._columns = _Columns(**widths)
+        columns.output, columns.output_size = ctypes.addressof(self._output), OUTPUT
+        columns.day_before, columns.day_before_size = day[0], len(day[0])
+        columns.day_after, columns.day_after_size = day[1], len(day[1])
+        self._pointer = ctypes.pointer(columns)
+
+    def add_capture(self, line: bytes) -> int:
+        """The number of a capture that begins with this line."""
+        number, self._count = self._count, self._count + 1
+        known = self._captures = grown(self._captures, number, 16)
+        known[number] = (address_of(line, self._kept), len(line))
+        self._columns.captures, self._columns.captures_size = known.ctypes.data, self._count
+        return number
+
+    def pad(self, data: bytes) -> bytes | memoryview:
+        """The next lines, or a piece of one without marks, as they are shown; a view is valid until the next call."""
+        columns = self._columns
+        pieces: list[bytes] = []
+        columns.input, columns.input_size = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)
+        columns.read = 0
+        while columns.read < len(data):
+            columns.written = 0
+            self._function(self._pointer)
+            if not pieces and columns.read == len(data):
+                # Copying large blocks takes as long as padding them.
+                return self._view[: columns.written]
+            pieces.append(bytes(self._view[: columns.written]))
+        return b"".join(pieces)
+
+
+# -- tables of summaries, and errors (`kernel/summary_errors.zig`) -----------------------------------------------------
+
+
+class SummaryTable:
+    """The bytes of a table in memory for the kernel. Raises ValueError if they are invalid."""
+
+    __slots__ = ("_bytes", "address")
+
+    def __init__(self, kernel: Kernel, table: bytes) -> None:
+        if not kernel.check_summary(table, len(table)):
+            raise ValueError("not a table of the kernel")
+        self._bytes = ctypes.create_string_buffer(table, len(table))
+        self.address = ctypes.addressof(self._bytes)
+
+
+class _Paint(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint64 * 2) for name in ("failure", "warning", "dim", "reset")),
+        ("names", ctypes.c_void_p),
+        ("names_size", ctypes.c_uint64),
+        ("first", ctypes.c_int64),
+    )
+
+
+class SummaryPaint:
+    """The texts before errors, throttling and a broker's words, the text after each, and the names of error codes."""
+
+    def __init__(self, failure: str, warning: str, dim: str, reset: str, names: Mapping[int, str | None]) -> None:
+        self._kept: list[bytes] = []
+        first = min(names)
+        known = (names.get(code) for code in range(first, max(names) + 1))
+        self._names = texts_of((None if name is None else name.encode() for name in known), self._kept)
+        paint = self._paint = _Paint(names=self._names.ctypes.data, names_size=len(self._names), first=first)
+        for member, text in (("failure", failure), ("warning", warning), ("dim", dim), ("reset", reset)):
+            encoded = text.encode()
+            setattr(paint, member, (ctypes.c_uint64 * 2)(address_of(encoded, self._kept), len(encoded)))
+        self.address = ctypes.addressof(paint)
+
+
+# -- trees of bodies (`kernel/tree_style.zig` has the same structures) -------------------------------------------------
+
+
+TIME, ERROR_CODE, FIRST_ENUM = 1, 2, 3
+"""Roles of ops in programs of trees: times in milliseconds, error codes, and from here on the values of enums."""
+TIMES: Final = 0x80
+"""Added to the role of an enum some of whose values are times."""
+MAX_ENUMS: Final = TIMES - FIRST_ENUM
+PAGE: Final = 256
+"""Characters that are described at once."""
+
+_NAME: Final = np.dtype([("number", np.int64), ("key", _TEXT), ("name", _TEXT)])
+_ENUM: Final = np.dtype([("values", np.uint64), ("size", np.uint64)])
+
+
+class Colours(NamedTuple):
+    """Codes before names, annotations and the place of the message, and after each."""
+
+    name: bytes
+    note: bytes
+    dim: bytes
+    reset: bytes
+
+
+class EnumName(NamedTuple):
+    """A value of an enum and its name."""
+
+    value: int | bytes
+    name: bytes
+
+
+class _Style(ctypes.Structure):
+    _fields_ = (
+        ("width", ctypes.c_uint64),
+        ("enums", ctypes.c_void_p),
+        ("enums_size", ctypes.c_uint64),
+        ("pages", ctypes.c_void_p),
+        *((name, ctypes.c_uint64 * 2) for name in Colours._fields),
+    )
+
+
+class TreeStyle:
+    """What trees have in common. `address` is that of the structure.
+
+    `width`: columns available; `characters`: how the characters of a page are shown (`printable.shown_characters`).
+    """
+
+    def __init__(self, colours: Colours, width: int, characters: Callable[[int], bytes]) -> None:
+        style = self._style = _Style()
+        self.address = ctypes.addressof(style)
+        self._characters = characters
+        self._kept: list[bytes] = []
+        """Texts whose addresses the kernel has."""
+        self._names: list[object] = []
+        self._enums = np.zeros(MAX_ENUMS, _ENUM)
+        self._pages = np.zeros(0x11_0000 // PAGE, np.uint64)
+        style.width, style.enums, style.pages = width, self._enums.ctypes.data, self._pages.ctypes.data
+        for name, code in zip(Colours._fields, colours, strict=True):
+            getattr(style, name)[:] = address_of(code, self._kept), len(code)
+
+    def add_enum(self, values: Iterable[EnumName]) -> int | None:
+        """The role of fields with the values of an enum; None if there are too many enums."""
+        style, kept = self._style, self._kept
+        if style.enums_size == MAX_ENUMS:
+            return None
+        rows = [
+            (value, (0, 0), (address_of(name, kept), len(name)))
+            if isinstance(value, int)
+            else (0, (address_of(value, kept), len(value)), (address_of(name, kept), len(name)))
+            for value, name in values
+        ]
+        names = np.array(rows, _NAME)
+        self._names.append(names)
+        self._enums[style.enums_size] = names.ctypes.data, len(names)
+        style.enums_size += 1
+        return FIRST_ENUM + int(style.enums_size) - 1
+
+    def add_page(self, number: int) -> None:
+        """Describe the characters of a page."""
+        self._pages[number] = address_of(self._characters(number * PAGE), self._kept)
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
 
 MAX_KEPT: Final = 64 << 10
 """Cached texts of connections and APIs; beyond that, all are requested again."""
@@ -25,7 +251,6 @@ MAX_KEPT: Final = 64 << 10
 _, _NO_ROOM, _LEFT, _NEW_CONNECTION, _NEW_LABEL, _NEW_CAPTURE, _NEW_TABLE, _ASKS = range(8)
 _COMPRESSED, _NEW_CONTROLS, _NEW_PAGE = range(8, 11)
 
-_TEXT: Final = [("text", np.uint64), ("size", np.uint64)]
 _ENDS: Final = np.dtype([("request", _TEXT), ("response", _TEXT), ("number", np.int64)])
 TABLE: Final = np.dtype(
     [

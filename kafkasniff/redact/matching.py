@@ -21,7 +21,7 @@ from kafkasniff.engine.connection_stats import connection_id
 from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.native.blanking import PLACE
 from kafkasniff.native.library import kernel
-from kafkasniff.native.streams import UNKNOWN, EngineRows, RowKind
+from kafkasniff.native.streams import UNKNOWN_POSITION, EngineRows, RowKind
 from kafkasniff.packets import (
     SYN,
     Key,
@@ -295,7 +295,7 @@ class Matching:
         fresh["padding"] = np.maximum(picked.start + picked.captured - offset - size, 0)
         fresh["pseudo"] = pseudo_sums(mine, rows, offset - header + mine.wire_length[rows])
         position, owner = taken.positions[rows], taken.owners[rows].astype(np.int64)
-        known = (size > 0) & (position != UNKNOWN) & (self._selected[owner] > 0)
+        known = (size > 0) & (position != UNKNOWN_POSITION) & (self._selected[owner] > 0)
         fresh["stream"] = np.where(known, 2 * owner + _directions(mine, rows), NO_STREAM)
         fresh["position"] = np.where(known, position, 0)
         fresh["end"], fresh["fresh"] = fresh["position"] + size, 1

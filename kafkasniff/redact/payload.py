@@ -25,7 +25,7 @@ from kafkasniff.kafka.schema.context import LargeBody, RenderedBody, RenderedRec
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.secrets import may_be_misread
 from kafkasniff.model import Body, Direction, Message
-from kafkasniff.native.calls import Hiding
+from kafkasniff.native.library import Hiding
 
 PayloadForm = Literal["shown", "dropped", "hashed"]
 

@@ -17,10 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.write.output_files import PatchedFile
-from kafkasniff.engine.stream_items import GAP, SEGMENT
+from kafkasniff.engine.roles import client_id_text
 from kafkasniff.engine.stream_messages import answers_alone
-from kafkasniff.engine.stream_questions import StreamQuestions
-from kafkasniff.engine.versions import client_id_text
+from kafkasniff.engine.stream_questions import GAP, SEGMENT, StreamQuestions
 from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
@@ -32,9 +31,8 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.blanking import PIECE, PLACE, PREFIX, MessageBlanks, StreamPieces, patch
 from kafkasniff.native.caller import Program
-from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, ENDED, KEYS, MAX_FRAME, MESSAGE, REQUEST, VERSIONS, joined
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.rows import joined
 from kafkasniff.native.streams import EngineRows, RowKind
 from kafkasniff.redact.message import BLANK, Blanker
 from kafkasniff.tls.keylog import KeyLog

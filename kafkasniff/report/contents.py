@@ -13,7 +13,7 @@ from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
 from kafkasniff.analysis.security import ClientIdentity, SecurityView
-from kafkasniff.engine.wanted_bodies import WantedBodies
+from kafkasniff.engine.roles import WantedBodies
 from kafkasniff.report.ladder import Ladder, Shown, Talk
 from kafkasniff.report.traffic import ErrorsOverTime, LatenciesOverTime, TrafficOverTime
 from kafkasniff.tables.rows.resolve import LearnedNames

@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 
 from kafkasniff.errors import KafkasniffError, MissingKernelError, OutOfMemoryError, is_out_of_memory
-from kafkasniff.native.allocation import keep_freed_memory
 from kafkasniff.native.library import kernel
+from kafkasniff.runtime.memory_limits import keep_freed_memory
 from kafkasniff.runtime.signals import STOP_SIGNALS, left_to_parent
 
 COLLECTION: Final = (100_000, 50, 100)

@@ -7,8 +7,8 @@ from typing import Final
 from kafkasniff.kafka.schema import codes
 from kafkasniff.model import Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.lines import ByteOutput, TextWriter
-from kafkasniff.sinks.names import error_name
 from kafkasniff.sinks.native_lines import LineShape
+from kafkasniff.sinks.tree import error_label
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import rfc3339
 
@@ -108,7 +108,7 @@ def _message(message: Message) -> tuple[_Cell, ...]:
         message.last_packet,
         _milliseconds(message.latency_ns),
         _milliseconds(message.duration_ns),
-        "; ".join(f"{error_name(error)} at {error.path}" for error in message.errors),
+        "; ".join(f"{error_label(error)} at {error.path}" for error in message.errors),
         _problems(message.problems),
     )
 

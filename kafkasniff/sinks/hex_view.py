@@ -24,9 +24,8 @@ from kafkasniff.kafka.schema.definition import Field
 from kafkasniff.kafka.schema.walker import Span
 from kafkasniff.model import Message, SaslToken
 from kafkasniff.redact.message import Blanker
-from kafkasniff.sinks.names import field_at, layout_of
 from kafkasniff.sinks.summaries.phrases import records_phrase
-from kafkasniff.sinks.tree import scalar_text, value_note
+from kafkasniff.sinks.tree import field_at, layout_of, scalar_text, value_note
 from kafkasniff.text.printable import Paint, clipped, cut, display_width, printable
 
 ROW: Final = 8

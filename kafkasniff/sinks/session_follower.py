@@ -31,16 +31,7 @@ from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.native.caller import Program
 from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.library import Kernel
-from kafkasniff.native.sessions import (
-    CHANGE,
-    CHOSEN,
-    INSIDE,
-    PARTITION,
-    TOPIC,
-    ChosenFields,
-    KnownSession,
-    KnownSessions,
-)
+from kafkasniff.native.names import CHANGE, CHOSEN, INSIDE, PARTITION, TOPIC, ChosenFields, KnownSession, KnownSessions
 
 MAX_KEPT: Final = 1 << 11
 """Lists that are kept; then all are read again."""
@@ -56,7 +47,7 @@ _KNOWN: Final = {
     "topics": {"topic": TOPIC, "topic_id": TOPIC, "partitions": {"partition": PARTITION}},
     "forgotten_topics_data": CHANGE,
 }
-"""The same for `native.sessions`."""
+"""The same for `native.names`."""
 
 PARTITIONS_PER_REQUEST: Final = 16
 """A session is followed after one unchanged request per this many partitions, because following it takes time, too."""
@@ -177,7 +168,7 @@ def topics_of(session: FetchSession) -> Iterator[tuple[bytes, set[int]]]:
 
 
 def known_session(kernel: Kernel, code: int) -> Program:
-    """The program that reads the partitions of a version of Fetch for `native.sessions`."""
+    """The program that reads the partitions of a version of Fetch for `native.names`."""
     return Program(kernel, _program(code, _KNOWN))
 
 

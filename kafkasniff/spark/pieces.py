@@ -140,7 +140,7 @@ PIECE_BYTES: Final = 4 << 20
 at the same time."""
 CUT_BYTES: Final = 24 << 20
 """Bytes of packets that are collected before they are cut: few pieces are small then. Larger blocks of memory would be
-mapped anew each time (`native.allocation`)."""
+mapped anew each time (`runtime.memory_limits`)."""
 MOST_OF_OWN: Final = 2
 """If the buffer of a batch is more than this many times as large as its packets, their payloads are copied from it."""
 MERGE_BYTES: Final = 8 << 20

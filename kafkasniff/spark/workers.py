@@ -14,7 +14,7 @@ import socket
 
 import pyarrow as pa
 
-from kafkasniff.native.allocation import keep_freed_memory
+from kafkasniff.runtime.memory_limits import keep_freed_memory
 from kafkasniff.runtime.worker_processes import COLLECTION
 
 

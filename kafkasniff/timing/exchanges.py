@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output, PairColumns
 from kafkasniff.kafka.connection.waits import Wait
 from kafkasniff.model import NO_TIME, Exchange
-from kafkasniff.native.links import UNKNOWN, Network, Networks
+from kafkasniff.native.streams import UNKNOWN, Network, Networks
 from kafkasniff.timing.phases import (
     Bools,
     EmittedExchange,

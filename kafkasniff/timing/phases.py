@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.versions import version_of
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import version_of
 from kafkasniff.kafka.apis.entities import mentions, text
 from kafkasniff.kafka.connection.waits import Wait, WaitReason, answers_at_once, throttle_ns, wait_of, wait_plan
 from kafkasniff.model import NO_TIME, Direction, Exchange, Message
-from kafkasniff.native.exchanges import HAS_BATCHES, HAS_THROTTLE
+from kafkasniff.native.columns import HAS_BATCHES, HAS_THROTTLE
 from kafkasniff.native.feed import NONE, VERSIONS
-from kafkasniff.native.links import UNKNOWN
+from kafkasniff.native.streams import UNKNOWN
 from kafkasniff.tables.rows.column_rows import asked_waits, by_code, exchange_rows
 from kafkasniff.tables.rows.schemas import EXCHANGES
 

@@ -25,8 +25,7 @@ from kafkasniff.redact.payload import SHOWN
 from kafkasniff.runtime.threads import Threads
 from kafkasniff.sinks.csv import CSV, CsvSink
 from kafkasniff.sinks.jsonl import JsonSink
-from kafkasniff.sinks.native_lines import NativeLines
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames, NativeLines
 from kafkasniff.sinks.native_text import NativeText
 from kafkasniff.sinks.text import TextSink
 from tests.oracle.inspector import ByPython

@@ -16,7 +16,8 @@ from random import Random
 import pytest
 
 from kafkasniff.cli.running.pipeline import summary_line
-from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output
 from kafkasniff.model import Connection, Endpoint, Exchange, Message, Problem, SaslToken, StreamBytes, Summary
 from tests.choice import one_in
 from tests.conftest import shipped_captures

@@ -18,8 +18,7 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.definition import Field
 from kafkasniff.native import kernel
-from kafkasniff.native.columns import Columns
-from kafkasniff.native.exchanges import ExchangeReader
+from kafkasniff.native.columns import Columns, ExchangeReader
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, REQUEST, VERSIONS
 from tests.craft.kafka_bytes import unsigned_varint
 from tests.fuzz.compiled import Room, compiled, rounds

@@ -16,7 +16,7 @@ from kafkasniff.kafka.records.record_list import control_types
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import control_rows
-from kafkasniff.native.calls import Call, CompressedBatch
+from kafkasniff.native.library import Call, CompressedBatch
 from tests.fuzz import native_columns, native_exchanges, native_lines, native_streams
 from tests.fuzz.compiled import Room, compiled, rounds
 from tests.fuzz.kernel import SALT, WAYS, agrees

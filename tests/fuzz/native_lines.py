@@ -12,8 +12,7 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.roles import ExchangeKinds
-from kafkasniff.engine.wanted_bodies import EVERY_BODY
+from kafkasniff.engine.roles import EVERY_BODY, ExchangeKinds
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing, teaches
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
@@ -24,15 +23,14 @@ from kafkasniff.kafka.schema.codes import uuid_text
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Direction, Endpoint
 from kafkasniff.native import kernel
-from kafkasniff.native.exchanges import ExchangeReader
+from kafkasniff.native.columns import ExchangeReader
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, VERSIONS
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.sessions import KnownSession, KnownSessions, NativeSessions
-from kafkasniff.native.summaries import SummaryTable
-from kafkasniff.native.text_lines import TABLE
+from kafkasniff.native.names import KnownSession, KnownSessions, NativeSessions
+from kafkasniff.native.text_lines import TABLE, SummaryTable
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.native_lines import NativeLines
-from kafkasniff.sinks.native_trees import NativeTrees
+from kafkasniff.sinks.native_text import NativeTrees
 from kafkasniff.sinks.session_follower import known_session, session_json, topics_of
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.printable import PLAIN

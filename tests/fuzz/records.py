@@ -25,7 +25,7 @@ from tests.fuzz.corpus import vectors_of
 from tests.fuzz.intake import Intake
 from tests.kafka import records_craft as craft
 from tests.native.kernel_columns import Given, expected, read
-from tests.native.test_control_records import value, versions
+from tests.native.test_records import value, versions
 
 MAX_LENGTH = 4000
 MEGABYTES = 256

@@ -12,7 +12,7 @@ import pytest
 
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Connection, Endpoint, Exchange, SaslToken
-from kafkasniff.native.links import UNKNOWN, Network
+from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
 from kafkasniff.tables.rows.transport import TransportRows
 from tests.baseline.inputs import DISTURBANCES

@@ -13,7 +13,7 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.stream_questions import StreamQuestions
 from kafkasniff.kafka.connection.events import MAX_FRAME
 from kafkasniff.native.library import kernel
-from kafkasniff.native.links import Follows
+from kafkasniff.native.streams import Follows
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tls.keylog import KeyLog
 from tests.baseline.inputs import DISTURBANCES

@@ -23,7 +23,7 @@ from kafkasniff.kafka.schema.walker import Walk, add_noted, walk, walk_ended
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Caller, Made, Program
-from kafkasniff.native.calls import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
+from kafkasniff.native.library import FORMS, PAYLOAD, RECORDS, SHOW_SECRETS
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.sinks.jsonl import BytesForm, body_json
 

@@ -10,7 +10,7 @@ import numpy as np
 from kafkasniff.kafka.record_facts import TRACE_HEADERS
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native import kernel
-from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
+from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, buffer_address
 from kafkasniff.tables.rows.record_arrays import FIRST_TIME, LAST_TIME
 
 MANY = 1 << 40
@@ -43,7 +43,7 @@ def read(batches: Sequence[Given]) -> tuple[list[list[dict[str, Any]] | None], R
     )
     rows = [
         (
-            *(address_of(one.data), len(one.data), one.base_offset, one.base_timestamp, one.append_timestamp or 0),
+            *(buffer_address(one.data), len(one.data), one.base_offset, one.base_timestamp, one.append_timestamp or 0),
             *(one.most_records, one.most_headers, one.base_sequence, one.magic, one.append_timestamp is not None),
             *(0,) * 10,
         )

@@ -14,11 +14,20 @@ from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import program_of
-from kafkasniff.native import kernel, names, sessions
+from kafkasniff.native import kernel, names
 from kafkasniff.native.feed import VERSIONS
-from kafkasniff.native.names import FIRST_PLACES, LineNames, MessageSession, NativeNames
-from kafkasniff.native.sessions import CHOSEN, INSIDE, ChosenFields, KnownSession, KnownSessions
-from kafkasniff.native.trees import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
+from kafkasniff.native.names import (
+    CHOSEN,
+    FIRST_PLACES,
+    INSIDE,
+    ChosenFields,
+    KnownSession,
+    KnownSessions,
+    LineNames,
+    MessageSession,
+    NativeNames,
+)
+from kafkasniff.native.text_lines import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
 from kafkasniff.sinks.session_follower import known_session
 from kafkasniff.text.printable import shown_characters
 from tests.craft.from_layout import encoded
@@ -58,8 +67,8 @@ def test_the_table_of_topics_grows_and_is_cleared_once_per_message(monkeypatch: 
 
 
 def test_followed_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSION", 1000)
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 2500)
+    monkeypatch.setattr(names, "MAX_SESSION", 1000)
+    monkeypatch.setattr(names, "MAX_SESSIONS", 2500)
     code = FETCH * VERSIONS + 12
     program = known_session(kernel(), code)
 

@@ -12,9 +12,8 @@ import pytest
 
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import MissingKernelError
-from kafkasniff.native import calls, library
-from kafkasniff.native.names import NativeNames
-from kafkasniff.native.sessions import NativeSessions
+from kafkasniff.native import library
+from kafkasniff.native.names import NativeNames, NativeSessions
 from tests.cli.console import kafkasniff
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -101,12 +100,12 @@ def test_files_that_are_missing_or_wrong(elsewhere: Path) -> None:
 
 SIZES = {"u8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8, "usize": 8}
 PAIRS: list[tuple[type[ctypes.Structure], str, str]] = [
-    (calls.CompressedBatch, "call.zig", "Batch"),
-    (calls.Control, "call.zig", "Control"),
-    (calls.Call, "call.zig", "Call"),
-    (calls.Base, "call.zig", "Base"),
-    (calls.Item, "call.zig", "Item"),
-    (calls.SummaryCall, "summary.zig", "Call"),
+    (library.CompressedBatch, "call.zig", "Batch"),
+    (library.Control, "call.zig", "Control"),
+    (library.Call, "call.zig", "Call"),
+    (library.Base, "call.zig", "Base"),
+    (library.Item, "call.zig", "Item"),
+    (library.SummaryCall, "summary.zig", "Call"),
     (NativeNames, "names.zig", "Names"),
     (NativeSessions, "sessions.zig", "Sessions"),
 ]
@@ -148,8 +147,8 @@ def test_structures_have_no_gaps() -> None:
 
 def test_flags_of_a_call_do_not_overlap() -> None:
     """Each is a bit of its own, but for alternatives."""
-    groups = [calls.FORMS, calls.PAYLOAD, calls.RECORDS]
-    singles = [calls.SHOW_SECRETS, calls.JSON_RECORDS]
+    groups = [library.FORMS, library.PAYLOAD, library.RECORDS]
+    singles = [library.SHOW_SECRETS, library.JSON_RECORDS]
     masks = [0] * len(groups)
     for place, group in enumerate(groups):
         for value in group.values():

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kafkasniff.engine.connection_stats import Account, Endpoints
-from kafkasniff.engine.followed import REASONS, FollowedConnection, FollowedEnd
+from kafkasniff.engine.connection_stats import REASONS, Account, Endpoints, FollowedConnection, FollowedEnd
 from kafkasniff.tls.gate import TlsGate
 from kafkasniff.tls.items import Closed
 from tests.oracle.kafka.connection import KafkaConnection

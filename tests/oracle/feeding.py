@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkasniff.engine.connection_stats import OpenExchange
-from kafkasniff.engine.followed import FollowedConnection
-from kafkasniff.engine.inspector_state import InspectorState
-from kafkasniff.engine.memory_budget import MemoryBudget
+from kafkasniff.engine.connection_stats import FollowedConnection, OpenExchange
+from kafkasniff.engine.inspector_state import InspectorState, MemoryBudget
 from kafkasniff.engine.message_table import Collected, Keyed, begins_exchange
 from kafkasniff.model import NO_TIME, Problem
-from kafkasniff.native.links import Links
+from kafkasniff.native.streams import Links
 from kafkasniff.packets import PacketBatch
 from kafkasniff.tls.items import Closed, Item
 from tests.oracle.connection import OracleConnection

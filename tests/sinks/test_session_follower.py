@@ -8,9 +8,9 @@ from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep
 from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.model import Endpoint
 from kafkasniff.native import kernel
-from kafkasniff.native import sessions as native_sessions
+from kafkasniff.native import names as native_names
 from kafkasniff.native.feed import VERSIONS
-from kafkasniff.native.sessions import KnownSessions
+from kafkasniff.native.names import KnownSessions
 from kafkasniff.sinks.session_follower import SessionFollower
 
 CODE = FETCH * VERSIONS + 12
@@ -66,13 +66,13 @@ def test_a_session_is_followed_until_it_changes() -> None:
 
 
 def test_all_are_forgotten_if_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_sessions, "MAX_SESSIONS", 200)
+    monkeypatch.setattr(native_names, "MAX_SESSIONS", 200)
     kept = _Kept()
     kept.begin(7, 1)
     for connection in range(4):
         kept.ask(connection, 7)
     assert 1 <= len(kept.followed) < 4
     assert kept.followed[-1] == 3
-    monkeypatch.setattr(native_sessions, "MAX_SESSION", 10)
+    monkeypatch.setattr(native_names, "MAX_SESSION", 10)
     kept.ask(4, 7)
     assert 4 not in kept.followed

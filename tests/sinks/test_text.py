@@ -1,19 +1,23 @@
-"""Lines of text, their columns, and how they are written; `test_events.py` has their content."""
+"""Lines of text, their columns, and how they are written and fit terminals; `test_events.py` has their content."""
 
 from __future__ import annotations
 
 import io
+import re
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from kafkasniff.model import Endpoint, ErrorCode, Problem, SaslToken
-from kafkasniff.sinks import text_columns
-from kafkasniff.sinks.lines import TextWriter
-from kafkasniff.sinks.text import CLIENT_WIDTH, TextSink
-from kafkasniff.sinks.text_columns import NAME_WIDTH, EncodedOutput, EndsTexts
-from kafkasniff.text.printable import PLAIN
+from kafkasniff.sinks import text as module
+from kafkasniff.sinks.lines import MAX_LINE, MIN_SUMMARY, TerminalOutput, TextWriter, folded
+from kafkasniff.sinks.text import CLIENT_WIDTH, NAME_WIDTH, EncodedOutput, EndsTexts, TextSink
+from kafkasniff.text.printable import PLAIN, display_width
 from kafkasniff.text.times import clock_time
+from tests.cli.console import kafkasniff
+from tests.conftest import ROOT
 from tests.sinks.messages import PRODUCED, TIME_NS, message
 
 
@@ -71,7 +75,7 @@ ARROWS = ("→", "←")
 
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_columns, "LINE_CACHE", 5)
+    monkeypatch.setattr(module, "LINE_CACHE", 5)
     ends = EndsTexts({}, PLAIN, ARROWS)
     for number in range(50):
         ends.of(number, ONE_END, OTHER_END)
@@ -116,3 +120,73 @@ def test_what_an_encoding_has_no_bytes_for_is_escaped() -> None:
     writer.add("\udcff")
     writer.flush()
     assert stream.writes == [b"\xb5\\u2192\n\\udcff\n"]
+
+
+# -- terminals ---------------------------------------------------------------------------------------------------------
+
+
+CAPTURE = ROOT / "captures" / "java-group-consumer.pcap"
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+HEAD = "07:10:32.807741  127.0.0.1:54992 → 127.0.0.1:32925  Produce v13  #9  corr 5  "
+WORDS = st.text("ab→Ü漢:, ", max_size=60)
+
+
+def words(text: str) -> str:
+    """The text without spaces, line ends and colours."""
+    return COLOUR.sub("", "".join(text.split()))
+
+
+@given(
+    st.sampled_from(["", HEAD, " " * 17, " " * 6, "    \x1b[2mname\x1b[0m: "]), st.lists(WORDS), st.integers(20, 200)
+)
+@example("", ["漢" * 40], 20)
+def test_pieces_fit_and_have_all_words(head: str, parts: list[str], width: int) -> None:
+    line = head + "  ".join(parts)
+    pieces = list(folded(line, width))
+    assert words("".join(pieces)) == words(line)
+    assert all(display_width(COLOUR.sub("", piece)) <= width for piece in pieces)
+
+
+SUMMARY = "one two three one two three"
+
+
+@pytest.mark.parametrize(
+    ("line", "width", "pieces"),
+    [
+        (HEAD + "漢x", len(HEAD) + 3, [HEAD + "漢x"]),
+        # A summary with room continues below itself, one without below the ends, and a body deeper than it begins.
+        (HEAD + SUMMARY, len(HEAD) + MIN_SUMMARY, [HEAD + SUMMARY]),
+        (
+            f"{HEAD}{SUMMARY} {SUMMARY}",
+            len(HEAD) + MIN_SUMMARY,
+            [f"{HEAD}{SUMMARY} one two", " " * len(HEAD) + "three one two three"],
+        ),
+        (HEAD + "  client      one two three", len(HEAD) + 8, [HEAD + "  client", " " * 17 + "one two three"]),
+        ("  name: one two three", 16, ["  name: one two", "      three"]),
+    ],
+)
+def test_where_lines_continue(line: str, width: int, pieces: list[str]) -> None:
+    assert list(folded(line, width)) == pieces
+
+
+def test_colours_stay_where_they_are() -> None:
+    first, second = folded(HEAD + "\x1b[31mERROR_NAME\x1b[0m word word", len(HEAD) - 1)
+    assert COLOUR.sub("", first).rstrip() == HEAD.rstrip()
+    assert words(second) == "ERROR_NAMEwordword"
+    assert COLOUR.findall(first + second) == ["\x1b[31m", "\x1b[0m"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("options", [(), ("-v",)])
+def test_a_listing_fits_and_says_what_a_file_has(width: int, options: tuple[str, ...]) -> None:
+    listing = kafkasniff("decode", "-q", *options, CAPTURE, stdout_tty=True, width=width, environ={"NO_COLOR": "1"})
+    assert max(map(display_width, listing.text.splitlines())) <= width
+    if not options:  # bodies choose their lines by the width
+        assert words(listing.text) == words(kafkasniff("decode", "-q", CAPTURE).text)
+
+
+def test_a_piece_of_payload_is_not_folded() -> None:
+    stream = io.BytesIO()
+    piece = b"x" * (MAX_LINE + 1)
+    TerminalOutput(stream, 80, "utf-8").write(piece + b"\n" + b"y" * 81)
+    assert stream.getvalue().splitlines() == [piece, b"y" * 80, b"    y"]

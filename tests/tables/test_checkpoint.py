@@ -16,7 +16,8 @@ import msgspec
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output
 from kafkasniff.enrich import Enricher
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.records.batches import Batch, HeldRecords

@@ -17,9 +17,9 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Enricher
 from kafkasniff.model import NO_TIME
 from kafkasniff.native import kernel
-from kafkasniff.native.links import UNKNOWN, Network
+from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import PacketBatch
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.timing import PARTS, ExchangeNetwork, ExchangeTimes, Timed, TimedColumns
 from kafkasniff.timing.exchanges import DurationRange, Vantages, unknown_of

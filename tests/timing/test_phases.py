@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.model import NO_TIME
-from kafkasniff.native.links import UNKNOWN
+from kafkasniff.native.streams import UNKNOWN
 from kafkasniff.timing import PARTS, Marks, TimeParts, Wait, Waits, split
 
 

@@ -35,7 +35,7 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, some, span, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_by_code, error_name
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import clock_time

@@ -33,7 +33,7 @@ from kafkasniff.analysis.detectors.tally import BROKER
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.transport import TABLE
 from kafkasniff.text.times import clock_time

@@ -36,7 +36,7 @@ from kafkasniff.analysis.columns import ORDER, column
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
 from kafkasniff.analysis.detectors.wording import subject as subject_of
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 
 MAX_WITNESSES: Final = 1 << 17
 """Maximum number of exchanges that a detector keeps as evidence for all its subjects, the earliest."""

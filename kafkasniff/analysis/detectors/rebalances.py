@@ -29,7 +29,7 @@ from kafkasniff.analysis.group_history import GROUP_APIS
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.rebalances import Rebalances
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 

@@ -40,7 +40,7 @@ from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, p
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.errors import error_codes
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 

@@ -34,7 +34,7 @@ from kafkasniff.analysis.overview.topics import FLOWS, GENERATION_APIS, Groups, 
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.rebalances import Rebalances
 from kafkasniff.analysis.visibility import Visibility
-from kafkasniff.engine.wanted_bodies import DIRECTIONS, Bodies, WantedBodies
+from kafkasniff.engine.roles import DIRECTIONS, Bodies, WantedBodies
 from kafkasniff.kafka.schema.codes import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.resolve import LearnedNames

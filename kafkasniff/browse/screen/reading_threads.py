@@ -15,7 +15,7 @@ from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.filters import Predicate
 from kafkasniff.model import Exchange
-from kafkasniff.native.allocation import release_freed_memory
+from kafkasniff.runtime.memory_limits import release_freed_memory
 from kafkasniff.text.printable import printable
 
 MORE_RECORDS: Final = 10

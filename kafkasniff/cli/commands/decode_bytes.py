@@ -215,7 +215,7 @@ def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "
 
 def _head(message: Message, paint: Paint, prefixed: str, width: int | None) -> list[str]:
     """Name and size of the message, and its problems, in lines of this width."""
-    from kafkasniff.sinks.summaries import summary
+    from kafkasniff.sinks.summaries.templates import summary
     from kafkasniff.text.printable import PLAIN, display_width, printable, wrapped
 
     name = message.api or (f"API {message.api_key}" if message.api_key is not None else "not a Kafka message:")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
     from kafkasniff.cli.running.sources import CountedCaptures
-    from kafkasniff.engine.wanted_bodies import WantedBodies
+    from kafkasniff.engine.roles import WantedBodies
     from kafkasniff.filters import Predicate
 
 TOP: Final = 20
@@ -226,7 +226,7 @@ class _SideFeed:
     @property
     def bodies(self) -> WantedBodies:
         """Bodies are not needed."""
-        from kafkasniff.engine.wanted_bodies import NO_BODY
+        from kafkasniff.engine.roles import NO_BODY
 
         return NO_BODY
 

@@ -85,7 +85,7 @@ def _filters(formatter: click.HelpFormatter) -> None:
 
 
 def _json(formatter: click.HelpFormatter) -> None:
-    from kafkasniff.sinks.json_keys import JSON_KEYS
+    from kafkasniff.sinks.formats import JSON_KEYS
 
     formatter.write_text(
         "--format json writes one object per line. Bodies have the names of Kafka's protocol in snake_case, which "

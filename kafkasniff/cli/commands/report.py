@@ -14,8 +14,8 @@ from kafkasniff.cli.options.option_groups import reading_options, take_predicate
 from kafkasniff.cli.options.shared_options import hosts_option, quiet_option, take_hosts, traceback_option
 from kafkasniff.cli.running.sources import divide_sources, open_export
 from kafkasniff.errors import MissingExtraError, UsageError
-from kafkasniff.native.allocation import release_freed_memory
 from kafkasniff.runtime.addresses import name_of
+from kafkasniff.runtime.memory_limits import release_freed_memory
 
 DEFAULT_PAGE: Final = "report.html"
 

@@ -33,7 +33,7 @@ from kafkasniff.runtime.addresses import name_of
 if TYPE_CHECKING:
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.timing_text import TimingAnswer
-    from kafkasniff.engine.pair_columns import PairColumns
+    from kafkasniff.engine.message_table import PairColumns
     from kafkasniff.enrich.hosts import Hosts
     from kafkasniff.filters import Predicate
     from kafkasniff.timing import Timed
@@ -188,8 +188,8 @@ class _Captures(CaptureRun):
         from kafkasniff.enrich import Enricher
         from kafkasniff.filters import Selector, needs_records, needs_topic_names
         from kafkasniff.model import Connection, Exchange, Problem
-        from kafkasniff.native import kernel
-        from kafkasniff.sinks.native_names import AddedNames
+        from kafkasniff.native.library import kernel
+        from kafkasniff.sinks.native_lines import AddedNames
         from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
         from kafkasniff.timing import ExchangeTimes
 

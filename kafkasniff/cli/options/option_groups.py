@@ -392,7 +392,7 @@ def make_renderer(options: OutputOptions, payload: Payload) -> Renderer | None:
         return None
     from kafkasniff.enrich.plan import shows_nothing
     from kafkasniff.kafka.messages.rendered import Renderer
-    from kafkasniff.native import kernel
+    from kafkasniff.native.library import kernel
 
     return Renderer(kernel(), options.bytes_form, shows_nothing, payload.hiding)
 

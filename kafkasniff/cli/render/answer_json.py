@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kafkasniff.sinks.json_pieces import bytes_default
+from kafkasniff.sinks.jsonl import bytes_default
 from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.text.times import rfc3339
 

@@ -18,7 +18,7 @@ from kafkasniff.cli.render.tables import screen_text
 from kafkasniff.cli.render.waterfall import exchange_object, largest, who
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
-from kafkasniff.native.links import UNKNOWN
+from kafkasniff.native.streams import UNKNOWN
 from kafkasniff.packets import Note
 from kafkasniff.report.answer_tables import ENCRYPTED, ENCRYPTED_TITLE, AnswerTable, Cell, ReportColumn
 from kafkasniff.tables.exports.merge import together

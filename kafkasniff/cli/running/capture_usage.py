@@ -18,13 +18,13 @@ from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Connection, Exchange
-from kafkasniff.native import kernel
+from kafkasniff.native.library import kernel
 from kafkasniff.tables.rows.column_rows import exchange_rows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 
 if TYPE_CHECKING:
-    from kafkasniff.engine.inspector import Inspector, Output
-    from kafkasniff.engine.pair_columns import PairColumns
+    from kafkasniff.engine.inspector import Inspector
+    from kafkasniff.engine.message_table import Output, PairColumns
     from kafkasniff.packets import PacketBatch
 
 MAX_ENDED: Final = 4096

@@ -8,21 +8,19 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from kafkasniff.engine.asked_columns import BODY_FIELDS, AskedBatch, AskedColumns, Ints
-from kafkasniff.engine.message_table import Messages
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.selection import FactReader
-from kafkasniff.engine.versions import version_of
+from kafkasniff.engine.message_table import Messages, PairColumns
+from kafkasniff.engine.roles import version_of
+from kafkasniff.engine.selection import BODY_FIELDS, AskedBatch, AskedColumns, FactReader, Ints
 from kafkasniff.enrich import Enricher
 from kafkasniff.filters.columns import TRUE, Bools, FieldColumn, column_test
 from kafkasniff.filters.tree import Predicate
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import kernel
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 
 _SHOWN_ENDS: Final = {"client": (0,), "broker": (1,), "host": (0, 3)}
-"""The columns of ends that are named (`asked_columns`): clients by address, since their ports change with each
+"""The columns of ends that are named (`engine.selection`): clients by address, since their ports change with each
 connection."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Compare, Predicate
     from kafkasniff.model import Connection, Exchange, Summary
-    from kafkasniff.native.links import Links
+    from kafkasniff.native.streams import Links
 
 MAX_PACKETS: Final = 1_000_000
 """Packets of the captures that are read again: an explanation must not take as long as an answer."""
@@ -313,7 +313,7 @@ class Held:
     @property
     def has_columns(self) -> bool:
         """Whether columns can have all that the filters ask for."""
-        from kafkasniff.engine.asked_columns import BODY_FIELDS, HEADER_FIELDS
+        from kafkasniff.engine.selection import BODY_FIELDS, HEADER_FIELDS
         from kafkasniff.filters import fields_of
 
         return fields_of(self._predicate) <= HEADER_FIELDS | BODY_FIELDS
@@ -348,7 +348,7 @@ class Held:
         if not len(links):
             return
         from kafkasniff.engine.connection_stats import endpoint
-        from kafkasniff.native.links import OPENINGS
+        from kafkasniff.native.streams import OPENINGS
 
         brokers = zip(*(links.rows[name][:, 1].tolist() for name in ("high", "low", "port")), strict=True)
         for number, broker in zip(links.rows["opening"].tolist(), brokers, strict=True):

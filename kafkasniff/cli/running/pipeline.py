@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.option_groups import OutputOptions, make_renderer
 from kafkasniff.cli.running.progress import Progress
-from kafkasniff.engine.inspector import Inspector, Shown
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Shown
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken, Summary
 from kafkasniff.packets import PacketBatch
@@ -16,7 +17,7 @@ from kafkasniff.packets import PacketBatch
 if TYPE_CHECKING:
     from kafkasniff.capture import CaptureSource
     from kafkasniff.engine.inspector import Inspector
-    from kafkasniff.engine.line_makers import Ends, LineMaker, MakeLines
+    from kafkasniff.engine.lines import Ends, LineMaker, MakeLines
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.enrich import Enricher
     from kafkasniff.filters import Predicate, Selector
@@ -50,7 +51,7 @@ def begin_lines(
     `filtered`: the filter, if not everything is shown; `left`: returns how many messages may still be shown, None for
     all; `ahead`: threads that take packets and write lines ahead.
     """
-    from kafkasniff.native import kernel
+    from kafkasniff.native.library import kernel
 
     native, maker = kernel(), options.format.line_maker
     holds = filtered is not None and filtered[1].holds
@@ -61,7 +62,7 @@ def begin_lines(
         make = None if maker is None else maker(native, sink, settings, enricher, renderer, left)
         return make is not None and inspector.write_lines(make, ahead=ahead)
     from kafkasniff.engine.selection import Selection, asks_columns
-    from kafkasniff.sinks.native_names import AddedNames
+    from kafkasniff.sinks.native_lines import AddedNames
 
     if not asks_columns(filtered[0]):
         return False

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.cli.running.progress import Progress
-    from kafkasniff.engine.inspector import Output
-    from kafkasniff.engine.pair_columns import PairColumns
-    from kafkasniff.engine.wanted_bodies import WantedBodies
+    from kafkasniff.engine.message_table import Output, PairColumns
+    from kafkasniff.engine.roles import WantedBodies
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Summary

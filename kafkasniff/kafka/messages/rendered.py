@@ -38,9 +38,19 @@ from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, may_be_misread
 from kafkasniff.kafka.schema.walker import NUMBERED, TRAILING
 from kafkasniff.model import Direction, ErrorCode
 from kafkasniff.native.caller import Caller, Code, Program, WantedBatch, read_notes
-from kafkasniff.native.calls import COMPRESSED, DONE, FORMS, JSON_RECORDS, PAYLOAD, RECORDS, SHOW_SECRETS, Hiding, Noted
-from kafkasniff.native.library import Kernel
-from kafkasniff.native.line_problems import Careful, LineWordings, Wording
+from kafkasniff.native.library import (
+    COMPRESSED,
+    DONE,
+    FORMS,
+    JSON_RECORDS,
+    PAYLOAD,
+    RECORDS,
+    SHOW_SECRETS,
+    Hiding,
+    Kernel,
+    Noted,
+)
+from kafkasniff.native.lines import Careful, LineWordings, Wording
 
 MAX_SIZE: Final = 4 << 20
 """Maximum size of a rendered message; larger ones are left to Python."""

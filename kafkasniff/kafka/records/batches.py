@@ -30,8 +30,8 @@ from kafkasniff.kafka.records.record_list import (
 )
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import FORMATS
-from kafkasniff.native import kernel
 from kafkasniff.native.columns import count_messages
+from kafkasniff.native.library import kernel
 
 _EXTENSION = "crc32c._crc32c"
 

@@ -25,8 +25,7 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.caller import ControlType, Program
-from kafkasniff.native.calls import Base
-from kafkasniff.native.library import Kernel
+from kafkasniff.native.library import Base, Kernel
 
 MAX_RECORD_RATE: Final = 4
 """Records per byte of their batch on the wire. Writers number the records of a batch, so no two are equal: empty ones

@@ -18,7 +18,7 @@ import msgspec
 
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.model import Body, ErrorCode, Problem
-from kafkasniff.native.calls import Hiding
+from kafkasniff.native.library import Hiding
 
 
 class LargeBody(dict[str, Any]):
@@ -99,12 +99,12 @@ class ConnectionMemory:
 
 MAX_DECOMPRESSED: Final = 256 << 20
 """Bytes that the record batches of one message may decompress to: Kafka's own limit (message.max.bytes) is lower.
-Reduced with a memory budget below 1 GiB (`memory_budget.message_limits`)."""
+Reduced with a memory budget below 1 GiB (`inspector_state.message_limits`)."""
 
 MAX_RECORDS: Final = 4_000_000
 """Records, or headers of them, of one message: an empty record takes 7 bytes on the wire and some 400 as a dict. A
 response of 50 MiB (fetch.max.bytes) with records of 50 bytes, compressed to a quarter, has as many. Reduced with a
-memory budget below 4 GiB (`memory_budget.message_limits`)."""
+memory budget below 4 GiB (`inspector_state.message_limits`)."""
 
 MAX_PROBLEMS: Final = 100
 """Problems kept per message, so that hostile bytes cannot make a message's problems outgrow the message."""
@@ -114,7 +114,7 @@ class RecordsRenderer(Protocol):
     """Makes JSON of `records` fields (`rendered.Renderer`)."""
 
     wants: int
-    """How the kernel writes such fields: bits of `native.calls`."""
+    """How the kernel writes such fields: bits of `native.library`."""
     hiding: Hiding
     """How payload in them is shown."""
 

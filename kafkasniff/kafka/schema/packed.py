@@ -29,8 +29,7 @@ from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redact_config
 from kafkasniff.kafka.schema.walker import add_noted, walk_ended
 from kafkasniff.native.caller import Caller, Program, read_notes
-from kafkasniff.native.calls import PACK, PACKED_RECORDS, SHOW_SECRETS, Base, Hiding, Noted
-from kafkasniff.native.library import Kernel, kernel
+from kafkasniff.native.library import PACK, PACKED_RECORDS, SHOW_SECRETS, Base, Hiding, Kernel, Noted, kernel
 
 MAX_PACKED: Final = 64 << 20
 """Maximum size of the MessagePack of one body, or of one batch's records; larger ones are decoded by Python."""

@@ -27,7 +27,7 @@ from kafkasniff.kafka.schema.context import (
 )
 from kafkasniff.kafka.schema.definition import FORMATS, Field, Struct, element_size
 from kafkasniff.kafka.schema.secrets import redact_config, redacted
-from kafkasniff.native.calls import Noted
+from kafkasniff.native.library import Noted
 
 UNKNOWN_TAG: Final = "unknown tagged field"
 """Type of a span: a tagged field that this version of the definition does not have."""

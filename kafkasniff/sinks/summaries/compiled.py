@@ -14,23 +14,26 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.definition import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax
-from kafkasniff.sinks.summaries.general import general_nodes
 from kafkasniff.sinks.summaries.interpreter import Shape, fields_at, is_number, shape_at
 from kafkasniff.sinks.summaries.phrases import NAME_FIELDS, PARTITION_FIELDS
-from kafkasniff.sinks.summaries.slots import SESSION_ID, FieldSlots, LeftToPython, StructScope, field_of
 from kafkasniff.sinks.summaries.table import (
+    SESSION_ID,
     TEST_SIZE,
     EnumNames,
+    FieldSlots,
+    LeftToPython,
     Scope,
     Slot,
+    StructScope,
     Subject,
     TableList,
     TemplateTable,
     Word,
     condition_of,
+    field_of,
     node_of,
 )
-from kafkasniff.sinks.summaries.templates import template
+from kafkasniff.sinks.summaries.templates import general_nodes, template
 
 SESSION: Final = "_session"
 SESSION_EPOCH: Final = "session_epoch"

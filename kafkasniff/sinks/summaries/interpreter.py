@@ -11,7 +11,6 @@ from typing import Any, Final
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Body
-from kafkasniff.sinks.names import enum_name
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.functions import FUNCTIONS
 from kafkasniff.sinks.summaries.phrases import (
@@ -25,6 +24,7 @@ from kafkasniff.sinks.summaries.phrases import (
     rows,
     topic_of,
 )
+from kafkasniff.sinks.tree import enum_name
 from kafkasniff.text.printable import WORDS, word
 
 Render = Callable[[Body, str, int], str | None]

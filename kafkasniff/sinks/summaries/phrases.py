@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from kafkasniff.model import Body, ErrorCode, Message
-from kafkasniff.sinks.names import error_name
+from kafkasniff.sinks.tree import error_label
 from kafkasniff.text.printable import Paint, word
 
 NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -200,10 +200,10 @@ def error_phrase(message: Message, paint: Paint) -> str:
         error = message.errors[0]
         label, node = _place(body, error.path)
         place = f"{label} " if label else ""
-        return f"{place}{paint.error}{error_name(error)}{paint.reset}{_explained(node, paint)}"
+        return f"{place}{paint.error}{error_label(error)}{paint.reset}{_explained(node, paint)}"
     by_name: dict[str, list[ErrorCode]] = {}
     for error in message.errors:
-        by_name.setdefault(error_name(error), []).append(error)
+        by_name.setdefault(error_label(error), []).append(error)
     phrases = []
     for name, errors in by_name.items():
         shown = [_place(body, error.path) for error in errors[:SHOWN]]
@@ -220,3 +220,26 @@ def error_phrase(message: Message, paint: Paint) -> str:
 def first_words(items: Iterable[object], width: int = SHOWN) -> str:
     """The first names of an array, and the number of the rest."""
     return few([word(item) for item in items], shown=width)
+
+
+# -- authentication ----------------------------------------------------------------------------------------------------
+
+
+def message_phrase(described: object) -> str:
+    """`SCRAM-SHA-256 client-first, user alice` for a described message; "" if nothing is known."""
+    if not isinstance(described, dict):
+        return ""
+    head = " ".join(word(described[name]) for name in ("mechanism", "message") if described.get(name) is not None)
+    parts = [head]
+    if "username" in described:
+        parts.append(f"{'delegation token' if described.get('token_auth') else 'user'} {word(described['username'])}")
+    if described.get("authzid") not in (None, described.get("username")):
+        parts.append(f"acting as {word(described['authzid'])}")
+    if "iterations" in described:
+        parts.append(f"{described['iterations']} iterations")
+    if "extensions" in described:
+        parts.append(f"extensions {first_words(lists(described['extensions']))}")
+    if "error" in described:
+        error = described["error"]
+        parts.append(f"error {word(error.get('status') if isinstance(error, dict) else error)}")
+    return ", ".join(parts)

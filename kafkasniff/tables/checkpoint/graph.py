@@ -47,6 +47,9 @@ _MODULES: Final = {
 
 _CLASSES: Final[dict[str, str]] = {
     "enrich.catalog.LearnedFacts": "enrich.tellings.Tellings",
+    "engine.connection_stats.Asked": "engine.followed.Asked",
+    "engine.connection_stats.EarlyProblem": "engine.followed.EarlyProblem",
+    "engine.connection_stats.FollowedConnection": "engine.followed.FollowedConnection",
     "kafka.connection.events.Detail": "kafka.detail.Detail",
     "kafka.connection.events.LeftOut": "kafka.detail.LeftOut",
     "kafka.schema.context.ConnectionMemory": "kafka.memory.ConnectionMemory",

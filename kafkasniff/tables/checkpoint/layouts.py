@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from kafkasniff.engine import connection_stats, followed, memory_budget
-from kafkasniff.engine.followed import FollowedConnection
+from kafkasniff.engine import connection_stats, inspector_state
+from kafkasniff.engine.connection_stats import FollowedConnection
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker, Catalog, LearnedFacts, Place
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
@@ -193,7 +193,7 @@ Carry = str | GroupProtocol | envelope._Inner | tuple | None  # type: ignore[typ
 
 CONNECTIONS: Final = (
     Layout(
-        followed.FollowedConnection,
+        connection_stats.FollowedConnection,
         {
             "number": int,
             "place": int,
@@ -214,15 +214,15 @@ CONNECTIONS: Final = (
             "verdict": Literal["undecided", "kafka", "not-kafka"],
             "ended": bool,
             "side": Side | None,
-            "asked": most(dict[int, followed.Asked], followed.MAX_ASKED),
+            "asked": most(dict[int, connection_stats.Asked], connection_stats.MAX_ASKED),
             "memory": ConnectionMemory,
             "opening": opening.Opening | None,
             "mechanism": str | None,
-            "early_problems": list[followed.EarlyProblem],
+            "early_problems": list[connection_stats.EarlyProblem],
         },
     ),
     Layout(
-        followed.Asked,
+        connection_stats.Asked,
         {
             "api_key": int,
             "api_version": int,
@@ -232,9 +232,9 @@ CONNECTIONS: Final = (
             "carry": Carry,
             "hidden": bool,
         },
-        made=followed.Asked,
+        made=connection_stats.Asked,
     ),
-    Layout(followed.EarlyProblem, made=followed.EarlyProblem),
+    Layout(connection_stats.EarlyProblem, made=connection_stats.EarlyProblem),
     Layout(
         connection_stats.Account,
         {
@@ -352,9 +352,9 @@ _RUNS: Final = (
             "_exchanges": int,
             "_captures": tuple[str, ...],
             "_only_capture": str | None,
-            "_known_brokers": most(set[Port], memory_budget.MAX_ENDPOINTS),
+            "_known_brokers": most(set[Port], inspector_state.MAX_ENDPOINTS),
             "summary": Summary,
-            "names": most(dict[str, str], memory_budget.MAX_NAMES),
+            "names": most(dict[str, str], inspector_state.MAX_NAMES),
             "keys": keylog.KeyLog,
             "judged": set[Key] | None,
         },

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from kafkasniff.engine.inspector import Inspector, Output
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output
 from kafkasniff.enrich import Catalog
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import KafkasniffError

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import orjson
 import pyarrow as pa
 
-from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.pair_columns import PairColumns, PairFinder
-from kafkasniff.engine.wanted_bodies import EVERY_BODY, WantedBodies
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.message_table import Output, PairColumns, PairFinder
+from kafkasniff.engine.roles import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Connection, Exchange, Message, Problem, SaslToken, Summary
-from kafkasniff.native import kernel
-from kafkasniff.native.links import Links
+from kafkasniff.native.library import kernel
+from kafkasniff.native.streams import Links
 from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, checked_memory
 from kafkasniff.sinks.jsonl import body_json, json_default
-from kafkasniff.sinks.native_names import AddedNames
+from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.merge import together

@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind
-from kafkasniff.engine.versions import distinct, version_of
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import ANSWERS, SESSION, ExchangeKind, distinct, version_of
 from kafkasniff.enrich.catalog import MAX_NAME
 from kafkasniff.enrich.sessions import FINAL_EPOCH, SessionStep
 from kafkasniff.kafka.connection.waits import WaitPlan
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.kafka.schema.walker import NUMBERED
 from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT
-from kafkasniff.native.exchanges import (
+from kafkasniff.native.columns import (
     CODECS,
     HAS_BATCHES,
     HAS_CODE,

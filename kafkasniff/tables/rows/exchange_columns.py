@@ -15,20 +15,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.message_table import Messages
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.roles import ExchangeKinds, settle_choices
-from kafkasniff.engine.selected_messages import REJECTED, UNDECIDED
-from kafkasniff.engine.versions import distinct, version_of
-from kafkasniff.engine.wanted_bodies import WantedBodies
+from kafkasniff.engine.lines import REJECTED, UNDECIDED
+from kafkasniff.engine.message_table import Messages, PairColumns
+from kafkasniff.engine.roles import ExchangeKinds, WantedBodies, distinct, settle_choices, version_of
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.native.exchanges import (
-    PAIR,
-    ExchangeColumns,
-    ExchangeReader,
-    Strings,
-)
+from kafkasniff.native.columns import PAIR, ExchangeColumns, ExchangeReader, Strings
 from kafkasniff.native.feed import ARENA, KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts

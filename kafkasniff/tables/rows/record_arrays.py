@@ -21,9 +21,8 @@ from kafkasniff.kafka.records.record_sets import decode_held
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redacted_content
 from kafkasniff.model import Exchange, Message
-from kafkasniff.native import Kernel
-from kafkasniff.native.columns import BATCH, Binary, ColumnReader, RecordColumns, address_of
-from kafkasniff.native.exchanges import ExchangeColumns
+from kafkasniff.native.columns import BATCH, Binary, ColumnReader, ExchangeColumns, RecordColumns, buffer_address
+from kafkasniff.native.library import Kernel
 from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.schemas import HEADER
@@ -355,7 +354,7 @@ class NativeRecords:
             total += after
             produced[row] = produced.get(row, 0) + after
             kept.append(result.data)
-            addresses[-1], sizes[-1] = address_of(result.data), after
+            addresses[-1], sizes[-1] = buffer_address(result.data), after
             uncompressed[place] += after - size
         batches["records"][packed], batches["size"][packed] = addresses, sizes
         return kept, right
@@ -363,7 +362,7 @@ class NativeRecords:
     def read_batches(self, batches: NDArray[np.void], shared: NDArray[np.void], count: int) -> tuple[Batches, Bools]:
         """The records of batches of `count` exchanges, and a mask of the exchanges without errors.
 
-        `shared`: as in `native.exchanges.ExchangeColumns`. The other exchanges are left to Python, which reports the
+        `shared`: as in `native.columns.ExchangeColumns`. The other exchanges are left to Python, which reports the
         problems.
         """
         measured = self._reader.measure(batches)
@@ -389,7 +388,7 @@ class Batches(NamedTuple):
     """Records of batches that the kernel found in exchanges."""
 
     shared: NDArray[np.void]
-    """`native.exchanges.SHARED`, by batch."""
+    """`native.columns.SHARED`, by batch."""
     row: Numbers
     """The exchange of each batch; batches of one exchange follow each other."""
     counts: Numbers
@@ -410,7 +409,7 @@ def _batch(piece: BatchPiece, limit: int) -> tuple[Any, ...]:
     appended = batch.get("timestamp_type") == "LogAppendTime" and (magic == 2 or batch["compression"] != "none")
     own = (batch["base_offset"], batch["base_timestamp"]) if magic == 2 else (0, 0)
     return (
-        address_of(data),
+        buffer_address(data),
         len(data),
         *own,
         batch["max_timestamp"] if appended else 0,

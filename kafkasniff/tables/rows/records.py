@@ -22,7 +22,7 @@ from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import NO_TIME, Direction, Exchange, Message, Problem
-from kafkasniff.native import kernel
+from kafkasniff.native.library import kernel
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, in_proportion
 from kafkasniff.tables.rows.record_arrays import (

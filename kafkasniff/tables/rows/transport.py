@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.model import NO_TIME
-from kafkasniff.native.links import OPENINGS, UNKNOWN, Links
+from kafkasniff.native.streams import OPENINGS, UNKNOWN, Links
 from kafkasniff.tables.rows.schemas import STALL
 from kafkasniff.tables.rows.staged import STAGED
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Literal
 
-from kafkasniff.engine.stream_problems import LEAST
+from kafkasniff.engine.stream_questions import LEAST
 from kafkasniff.kafka.apis.dissectors import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import Detail, Frame, MessageEvent, TokenEvent
 from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal

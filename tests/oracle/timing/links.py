@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafkasniff.engine.connection_stats import connection_id, endpoint
 from kafkasniff.kafka.connection.waits import answers_at_once, throttle_ns
 from kafkasniff.model import NO_TIME, Endpoint, Exchange, Message, SaslToken
-from kafkasniff.native.links import UNKNOWN, Network
+from kafkasniff.native.streams import UNKNOWN, Network
 from kafkasniff.packets import ACK, SYN, PacketBatch
 from kafkasniff.timing import Trouble
 from tests.oracle.tcp.connection import TcpConnection

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import small_messages
-from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.message_table import PairColumns
 from kafkasniff.engine.roles import exchange_kind
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.kafka.apis.dissectors import api, api_keys
@@ -343,7 +343,7 @@ def test_exchanges_that_do_not_fit_are_read_one_by_one(
 ) -> None:
     """Exchanges with more text or partitions than there is room for, and calls that end early."""
     for name, size in (("MAX_ROWS", 7), ("MAX_TEXT", 900), ("MAX_INSIDE", 9)):
-        monkeypatch.setattr(f"kafkasniff.native.exchanges.{name}", size)
+        monkeypatch.setattr(f"kafkasniff.native.columns.{name}", size)
     check(of_every_kind(tmp_path / "kinds.pcap", connections=1), tmp_path, EVERYTHING)
     assert sum(columns) > 0
     assert max(columns) <= 7

@@ -18,8 +18,8 @@ from kafkasniff.analysis.detectors import Detectors
 from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview import Overview
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.pair_columns import PairColumns
-from kafkasniff.engine.wanted_bodies import WantedBodies
+from kafkasniff.engine.message_table import PairColumns
+from kafkasniff.engine.roles import WantedBodies
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.filters.expression import parse_filter as parse
 from kafkasniff.sinks.jsonl import body_json

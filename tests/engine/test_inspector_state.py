@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kafkasniff.engine import emitting
-from kafkasniff.engine.inspector import Inspector, Output
-from kafkasniff.engine.memory_budget import FOLLOWED_BYTES, OPENED_BYTES, MemoryBudget
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, OPENED_BYTES, MemoryBudget
+from kafkasniff.engine.message_table import Output
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Connection, Exchange, Message
 from kafkasniff.native import kernel

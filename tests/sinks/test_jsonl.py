@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.schema.context import LargeBody, RenderedRecords
 from kafkasniff.redact.payload import Payload
-from kafkasniff.sinks import json_pieces, jsonl
-from kafkasniff.sinks.json_pieces import BytesForm, Pieces
-from kafkasniff.sinks.jsonl import JsonSink
+from kafkasniff.sinks import jsonl
+from kafkasniff.sinks.jsonl import BytesForm, JsonSink, Pieces
 from tests.choice import examples
 from tests.sinks.messages import BATCH, message
 
@@ -67,7 +66,7 @@ def expected(item: Any, form: BytesForm) -> bytes:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that small bodies reach."""
     for name, value in (("LONG_VALUE", 9), ("PART_BYTES", 30), ("FEW", 2), ("MANY_HEADERS", 3), ("PIECE_BYTES", 50)):
-        monkeypatch.setattr(json_pieces, name, value)
+        monkeypatch.setattr(jsonl, name, value)
 
 
 @given(body=BODIES, form=st.sampled_from(FORMS))
