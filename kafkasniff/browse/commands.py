@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -11,6 +12,7 @@ from typing import Final, Literal, NamedTuple, get_args
 import msgspec
 
 from kafkasniff.errors import UsageError
+from kafkasniff.filters.tree import parse_moment
 from kafkasniff.text.printable import printable, wrapped
 
 WAIT_SECONDS: Final = 0.1
@@ -154,6 +156,41 @@ class _Finding(msgspec.Struct):
 class _Check(msgspec.Struct):
     findings: list[_Finding]
     notes: list[str]
+
+
+_EXCHANGE: Final = re.compile(rb"(?:\A....|\n)[^\n#]*#(\d+)  corr ", re.DOTALL)
+"""The number of an exchange in a line of a comment (`cli.running.write_matching`), the first option of a block."""
+
+
+class EvidenceTitles:
+    """Titles of findings, for comments on the packets that are their evidence.
+
+    `answer`: of `check` as JSON, about the capture with these packets.
+    """
+
+    def __init__(self, answer: bytes) -> None:
+        self._times: dict[int, list[tuple[int | None, str]]] = {}
+        """Exchanges and titles by the time of the packet that completes the request, or begins the connection."""
+        self._exchanges: dict[int, list[str]] = {}
+        """Titles of the exchanges of which that packet was seen."""
+        for finding in msgspec.json.decode(answer, type=_Check).findings:
+            for evidence in finding.evidence:
+                moment = None if evidence.time is None else parse_moment(evidence.time)
+                if isinstance(moment, int):
+                    title = f"{finding.severity}: {printable(finding.title)}"
+                    self._times.setdefault(moment, []).append((evidence.exchange, title))
+
+    def of(self, _packet: int, time_ns: int, options: bytes) -> bytes | None:
+        """The comment on a packet that has these options; packets come in their order."""
+        found: list[str] = []
+        numbers = {int(number) for number in _EXCHANGE.findall(options)} if self._times else set()
+        for number in numbers & self._exchanges.keys():
+            found += self._exchanges[number]
+        for exchange, title in self._times.get(time_ns, ()):
+            found.append(title)
+            if exchange in numbers:
+                self._exchanges.setdefault(exchange, []).append(title)
+        return "\n".join(dict.fromkeys(found)).encode() or None
 
 
 def report(

@@ -131,7 +131,7 @@ _COMMANDS: Final = {
     "sql": ("kafkasniff.cli.commands.sql", "sql_command", "Query captures or exports in SQL."),
     "api": ("kafkasniff.cli.commands.api", "api_command", "Look up the protocol's APIs, versions and fields."),
     "tls": ("kafkasniff.cli.commands.tls", "tls_command", "Say which TLS connections can be decrypted."),
-    "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy a schema registry into a folder."),
+    "schemas": ("kafkasniff.cli.commands.schemas", "schemas_command", "Copy schemas from a registry or captures."),
     "mcp": ("kafkasniff.cli.commands.mcp", "mcp_command", "Answer questions of language models (MCP server)."),
     "wireshark": (
         "kafkasniff.cli.commands.wireshark",

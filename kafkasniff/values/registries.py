@@ -276,11 +276,15 @@ def _copy(registry: Registry, folder: Path, path: str) -> None:
     paths = [path, f"schemas/ids/{int(answer['id'])}"]
     if isinstance(answer.get("guid"), str):
         paths.append(f"schemas/guids/{urllib.parse.quote(answer['guid'], safe='')}")
-    text = msgspec.json.format(msgspec.json.encode(answer))
     for one in paths:
-        file = file_of(folder, one)
-        if file is not None:
-            _write(file, text)
+        write_answer(folder, one, answer)
+
+
+def write_answer(folder: Path, path: str, answer: dict[str, Any]) -> None:
+    """Write an answer to the file of its path, if it can have one. Raises OSError."""
+    file = file_of(folder, path)
+    if file is not None:
+        _write(file, msgspec.json.format(msgspec.json.encode(answer)))
 
 
 def _answer(registry: Registry, path: str) -> dict[str, Any] | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pyarrow.parquet as pq
 import pytest
 
 import kafkasniff
-from kafkasniff.browse.commands import BROKEN, FINDINGS, Commands, ReportLine, report, run_command
+from kafkasniff.browse.commands import BROKEN, FINDINGS, Commands, EvidenceTitles, ReportLine, report, run_command
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import UsageError
 from tests.browse.opened import exported, fill, never, rows_of
@@ -39,6 +40,27 @@ def test_forms(tmp_path: Path) -> None:
     assert len(found) >= len(wanted.lines) / 2 > 1
     tables = list((tmp_path / "out").glob("exchanges/**/*.parquet"))
     assert sum(pq.read_metadata(table).num_rows for table in tables) == len(wanted.lines) / 2
+
+
+def test_titles_of_findings_are_on_their_evidence() -> None:
+    """On the request by its time, on the response by the number of the exchange in its comment."""
+    evidence = {"connection_id": 1, "exchange_id": 3, "time": "1970-01-01T00:00:00.000000005Z", "connection": 1}
+    begin = {"connection_id": 2, "exchange_id": None, "time": "1970-01-01T00:00:00.000000007Z", "connection": 2}
+    found = [
+        {"detector": "d", "severity": severity, "title": title, "meaning": "", "advice": "", "count": 1, "evidence": at}
+        for severity, title, at in (
+            ("error", "a", [evidence | {"exchange": 12}]),
+            ("note", "b", [begin | {"exchange": None}, evidence | {"exchange": 12}]),
+        )
+    ]
+    titles = EvidenceTitles(msgspec.json.encode({"findings": found, "notes": []}))
+    line = "Fetch v4  #{}  corr 3  me#12  corr 3".format
+    packets = [(4, 12), (5, 12), (5, 13), (6, 13), (6, 12), (7, None)]
+    comments = [titles.of(0, time, b"\1\0#\0" + line(number).encode() if number else b"") for time, number in packets]
+    both = b"error: a\nnote: b"
+    assert comments == [None, both, both, None, both, b"note: b"]
+    lines = [b"\1\0\n\0" + f"{line(13)}\n{line(number)}".encode() for number in (12, 14)]
+    assert [titles.of(0, 9, one) for one in lines] == [both, None]
 
 
 def test_names_that_are_refused(tmp_path: Path) -> None:

@@ -168,6 +168,10 @@ USAGE = [
     ("decode --schema t={missing} {capture}", "--schema: cannot read"),
     ("decode --schema t={garbage}.avsc {capture}", "it is not JSON"),
     ("decode --schema t={garbage}.desc {capture}", "it is not a set of descriptors"),
+    ("schemas learn -o {out}", "schemas learn needs a capture"),
+    ("schemas learn -o {out} --registry x {capture}", "--registry is for schemas fetch"),
+    ("schemas fetch -o {out} --registry x {capture}", "schemas fetch reads no captures"),
+    ("schemas fetch -o {out}", "schemas fetch needs --registry URL"),
     # -- files that are inputs
     *(
         (f"{command} -o {{capture}}", "is a capture to be read")

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from kafkasniff.capture.write.capture_writer import commented
 from kafkasniff.redact import matching
 from tests.choice import DEEP, one_in
 from tests.cli.console import kafkasniff
@@ -100,6 +101,20 @@ def test_it_holds_no_secret(secrets: list[Packet], name: str, payload: bool, tmp
         write(path, with_secrets, secrets=True, payload=True)
         assert with_secrets.read_bytes() == path.read_bytes()
         assert found_in(path.read_bytes()) == set(TEXTS)
+
+
+def test_comments_hold_no_secret(secrets: list[Packet], tmp_path: Path) -> None:
+    """Not even with `--show-secrets`, where the packets do."""
+    path, blank, shown = write_pcap(tmp_path / "in.pcap", secrets), tmp_path / "blank.pcapng", tmp_path / "shown.pcapng"
+    assert kafkasniff("decode", "-q", "-w", blank, path).code == 0
+    assert found_in(blank.read_bytes()) == set()
+    assert kafkasniff("decode", "-q", "--show-secrets", "-w", shown, path).code == 0
+    comments: list[bytes] = []
+    with shown.open("rb") as file:
+        for _ in commented(file, lambda _, __, options: comments.append(options)):
+            pass
+    assert sum(map(bool, comments)) > 10
+    assert found_in(b"".join(comments)) == set()
 
 
 def test_it_holds_no_secret_that_is_read_as_a_tag_of_the_header(tmp_path: Path) -> None:

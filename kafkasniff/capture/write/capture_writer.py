@@ -1,15 +1,15 @@
 """Writes packets of captures into another capture: pcapng, or pcap if the name asks for it.
 
 Source: draft-ietf-opsawg-pcapng. Times are in nanoseconds in both. Other contents of a pcapng (comments, names,
-counters) are not copied; link type, name and snapshot length of its interfaces are.
+counters) are not copied; link type, name and snapshot length of its interfaces are. `commented` adds comments later.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, Literal, NamedTuple, Protocol
+from typing import BinaryIO, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,7 @@ from kafkasniff.model import NO_TIME
 MAGIC: Final = 0x1A2B3C4D
 
 END: Final = 0
+COMMENT_OPTION: Final = 1
 APPLICATION_OPTION: Final = 4
 FILTER_OPTION: Final = 11
 START_OPTION: Final = 2
@@ -158,6 +159,53 @@ def _options(options: Iterable[tuple[int, bytes]]) -> bytes:
 def _block(kind: int, body: bytes) -> bytes:
     size = struct.pack("<I", len(body) + 12)
     return struct.pack("<I", kind) + size + body + size
+
+
+MAX_COMMENT: Final = 1000
+"""Maximum size in bytes of a comment. Longer ones are cut."""
+_READ_BYTES: Final = 4 << 20
+_HEAD: Final = struct.Struct("<II")
+_TIMED: Final = struct.Struct("<12x3I")
+"""In the head of an enhanced packet block: both halves of the time, bytes of the packet."""
+_OPTION: Final = struct.Struct("<HH")
+
+
+def commented(file: BinaryIO, comment: Callable[[int, int, bytes], bytes | None]) -> Iterator[bytes]:
+    """A pcapng of this module with a comment on each packet for which there is one, in pieces.
+
+    `comment`: returns it, in UTF-8, for the number of a packet, its time in ns and the options that its block has,
+    before which it is inserted. Simple blocks have no options, so their packets have no comments.
+    """
+    rest, number = b"", 0
+    while read := file.read(_READ_BYTES):
+        data, at, done = rest + read, 0, 0
+        pieces: list[bytes] = []
+        while at + _HEAD.size <= len(data):
+            kind, size = _HEAD.unpack_from(data, at)
+            end = at + size
+            if end > len(data):
+                break
+            if kind == ENHANCED:
+                number += 1
+                high, low, captured = _TIMED.unpack_from(data, at)
+                begin = at + PACKET_AT + captured + (-captured & 3)
+                options = data[begin : end - 4]
+                text = comment(number, high << 32 | low, options)
+                if text:
+                    if len(text) > MAX_COMMENT:
+                        text = text[: MAX_COMMENT - 3].decode("utf-8", "ignore").encode() + "…".encode()
+                    padding = -len(text) & 3
+                    length = (size + 4 + len(text) + padding + (0 if options else 4)).to_bytes(4, "little")
+                    head = _OPTION.pack(COMMENT_OPTION, len(text))
+                    value = text + bytes(padding) + (options or bytes(4))
+                    pieces += (data[done : at + 4], length, data[at + 8 : begin], head, value, length)
+                    done = end
+            elif kind == SIMPLE:
+                number += 1
+            at = end
+        pieces.append(data[done:at])
+        rest = data[at:]
+        yield b"".join(pieces)
 
 
 _PCAP_NAMES: Final = (".pcap", ".cap", ".dmp")

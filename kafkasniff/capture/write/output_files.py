@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -133,6 +133,15 @@ class PatchedFile(ClosedAtExit):
     def _failed(self, error: Exception) -> OutputError:
         reason = error.strerror if isinstance(error, OSError) else None
         return OutputError(f"cannot write {self.path}: {reason or error}")
+
+
+def replace_file(path: str, pieces: Iterable[bytes]) -> None:
+    """Write a file at once, or leave it as it is. Raises OutputError."""
+    with PatchedFile(path) as file:
+        for piece in pieces:
+            file.append(piece)
+            file.settle()
+        file.commit()
 
 
 # Files of a live capture: named and rotated like those of tcpdump's -C, -G and -W, always complete for readers.

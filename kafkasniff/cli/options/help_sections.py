@@ -110,7 +110,7 @@ EXAMPLES: Final = {
     "schemas": (
         Example("To decode without network:", "schemas fetch --registry http://registry -o schemas"),
         Example("From Apicurio:", "schemas fetch --registry http://host/apis/ccompat/v7 -o DIR"),
-        Example("With a password:", "schemas fetch --registry http://ME:PASSWORD@registry -o DIR"),
+        Example("From a registry's captured traffic:", "schemas learn capture.pcap -o schemas"),
     ),
     "mcp": (
         Example("For a model's program that starts it:", "mcp capture.pcap"),

@@ -245,6 +245,7 @@ def write_matching_option(command: Command) -> Command:
         "--write-matching",
         metavar="FILE",
         help="Also write FILE (pcapng, or pcap by its name) with the packets of all connections of messages shown. "
+        "In pcapng, each packet that completes a message has a comment with its line. "
         "Secrets are removed, and so is payload with --no-payload. With -q, messages are printed only if -o is given.",
     )(command)
 

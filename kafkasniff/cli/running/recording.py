@@ -16,7 +16,7 @@ import click
 
 from kafkasniff.cli.options.shared_options import SEVERITIES, Command, stacked
 from kafkasniff.cli.running.browsing import words_of
-from kafkasniff.errors import UsageError
+from kafkasniff.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.capture.formats.raw import Interface
@@ -30,6 +30,7 @@ _READING: Final = frozenset({"ports", "max_frame", "keylog", "topic_ids"})
 _RAW: Final = "raw.pcapng"
 """The packets with their secrets; removed once the others are written."""
 _PACKETS: Final = "packets.pcapng"
+_FINDINGS: Final = "findings.json"
 _ASKED: Final = getattr(signal, "SIGUSR1", None)
 """The signal that asks for a case; None on Windows."""
 MIN_SECONDS: Final = 1.0
@@ -180,16 +181,11 @@ class Recording:
         name = f"case-{datetime.datetime.now(datetime.UTC):%Y%m%dT%H%M%S}-{self.cases}"
         place = Path(self.folder, name)
         raw, packets = str(place / _RAW), str(place / _PACKETS)
+        findings = str(place / _FINDINGS)
         hides = () if payload else ("--no-payload",)
         commands = {
             _PACKETS: ("decode", *hides, f"--write-matching={packets}", raw),
-            "findings.json": (
-                "check",
-                "--format=json",
-                "--fail-on=never",
-                f"--output={place / 'findings.json'}",
-                packets,
-            ),
+            _FINDINGS: ("check", "--format=json", "--fail-on=never", f"--output={findings}", packets),
             "report.html": ("report", f"--output={place / 'report.html'}", packets),
         }
         try:
@@ -202,7 +198,11 @@ class Recording:
                 )
                 if done.wrong is not None:
                     say(f"{place}: no {made}: {done.wrong.removeprefix('kafkasniff: ')}")
+                elif made == _FINDINGS:
+                    _add_titles(packets, findings)
             (place / "reason.txt").write_text(f"{printable(reason)}\n", encoding="utf-8")
+        except OutputError as error:
+            say(str(error))
         except OSError as error:
             say(f"cannot write {place}: {error.strerror or error}")
         else:
@@ -210,3 +210,13 @@ class Recording:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(raw)
+
+
+def _add_titles(packets: str, findings: str) -> None:
+    """Add the titles of findings to the comments of packets that are their evidence. Raises OSError, OutputError."""
+    from kafkasniff.browse.commands import EvidenceTitles
+    from kafkasniff.capture.write.capture_writer import commented
+    from kafkasniff.capture.write.output_files import replace_file
+
+    with open(packets, "rb") as file:
+        replace_file(packets, commented(file, EvidenceTitles(Path(findings).read_bytes()).of))

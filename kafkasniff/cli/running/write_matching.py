@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
+from kafkasniff.capture import open_captures
+from kafkasniff.capture.write.capture_writer import MAX_COMMENT, CaptureWriter, commented, form_of
+from kafkasniff.capture.write.output_files import PatchedFile, replace_file
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.running.pipeline import BatchParts, Event, Pipeline
+from kafkasniff.cli.running.progress import Progress
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Catalog, Enricher
+from kafkasniff.errors import OutputError
 from kafkasniff.model import DecidedRequest, Lines, Message, SaslToken
+from kafkasniff.native import kernel
+from kafkasniff.sinks.native_text import NativeText
+from kafkasniff.sinks.text import TextSink
 
 if TYPE_CHECKING:
-    from kafkasniff.cli.running.pipeline import Event
+    import numpy as np
+    from numpy.typing import NDArray
+
     from kafkasniff.engine.connection_stats import MessageOwner
-    from kafkasniff.enrich import Catalog
+    from kafkasniff.engine.line_makers import Ends, LineMaker
+    from kafkasniff.native.lines import LineBatch
     from kafkasniff.packets import Key
     from kafkasniff.redact.matching import Written
     from kafkasniff.sinks.ordered_sink import OrderedSink
@@ -100,6 +115,145 @@ class Selected:
         self._sink.close()
 
 
+# Comments on packets, in pcapng.
+
+_COMMENT_OVERHEAD: Final = 160
+"""Bytes that a comment takes in memory besides its text."""
+_COMMENT_SHARE: Final = 4
+"""Comments may take this part of the memory budget."""
+_MESSAGE: Final = b"\x1fd"
+"""The mark of a day, with which each message begins (`native.text_columns`)."""
+_MARK: Final = b"\x1f"
+_MARK_DIGITS: Final = 3
+"""Bytes of the mark of a column after that one."""
+
+
+class PacketComments:
+    """What the packets of a capture complete: lines of text without time and addresses.
+
+    A sink, and the stream of the `TextSink` that makes the lines. `room`: bytes of memory; later packets than those for
+    which it suffices have no comments.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._texts: dict[int, bytes] = {}
+        self._packets: list[int] = []
+        """Those of the messages whose lines have not been written yet."""
+        self.made: deque[NDArray[np.int64]] = deque()
+        """Last packets of messages whose lines were made by the kernel, in the order in which they are written."""
+        self.text = TextSink(self)
+        self.text.stream = self
+
+    def write(self, event: Event | bytes | memoryview, /) -> None:
+        """Take an event, or lines of it."""
+        if isinstance(event, bytes | memoryview):
+            self._take(bytes(event))
+        elif isinstance(event, Message | SaslToken):
+            packet = event.last_packet if isinstance(event, Message) else event.packet
+            self._packets.append(packet or 0)  # packets are counted from 1
+            self.text.write(event)
+
+    def write_lines(self, lines: Lines) -> None:
+        """Take lines of the kernel."""
+        self._packets += self.made.popleft().tolist()
+        self.text.write_lines(lines)
+
+    @property
+    def is_full(self) -> bool:
+        """Some have no comments."""
+        return self._room <= 0
+
+    def flush(self) -> None:
+        """There is nothing to flush."""
+
+    def close(self) -> None:
+        """End of events."""
+        self.text.close()
+
+    def of(self, packet: int, _time_ns: int, _options: bytes) -> bytes | None:
+        """The comment on a packet, by its number; each is requested once."""
+        return self._texts.pop(packet, None)
+
+    def _take(self, data: bytes) -> None:
+        """Take the lines of messages, whose columns are not padded yet. Hot."""
+        # Before the first mark: more lines below an earlier message, whose comment is long enough.
+        lines = data.split(_MESSAGE)[1:]
+        packets, self._packets = self._packets[: len(lines)], self._packets[len(lines) :]
+        texts = self._texts
+        for packet, line in zip(packets, lines, strict=True):
+            if self._room <= 0:
+                return
+            # Time and addresses are before the first mark.
+            columns = [column[_MARK_DIGITS:].strip() for column in line.split(_MARK)[1:]]
+            text = b"  ".join(filter(None, columns))[: MAX_COMMENT + 1]
+            if b"\n" in text:
+                text = b"\n".join(map(bytes.strip, text.split(b"\n")))
+            before = texts.get(packet)
+            if before is None:
+                self._room -= _COMMENT_OVERHEAD
+            elif len(before) > MAX_COMMENT:
+                continue
+            else:
+                text = before + b"\n" + text
+            self._room -= len(text) - len(before or b"")
+            texts[packet] = text
+
+
+class _NumberedText(NativeText):
+    """Lines of the kernel, whose messages' last packets are noted in `made`."""
+
+    def __init__(self, made: deque[NDArray[np.int64]], *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._made = made
+        self._packets: NDArray[np.int64]
+
+    def bind(self, batch: LineBatch) -> None:
+        """The batch that is written from here on."""
+        super().bind(batch)
+        self._packets = batch.messages["last_packet"]
+
+    def take(self, first: int, last: int) -> Iterator[Lines | int]:
+        """Write the lines of these messages."""
+        for made in super().take(first, last):
+            if isinstance(made, Lines):
+                self._made.append(self._packets[first : first + made.count].copy())
+                first += made.count
+            else:
+                first = made + 1
+            yield made
+
+
+def _add_comments(
+    environment: Environment, path: str, framing: Mapping[str, Any], catalog: Catalog, memory: int, *, progress: bool
+) -> None:
+    """Add to each packet of a written file that completes messages a comment with their lines.
+
+    These are read from the file itself, so they cannot contain what is blank there. Raises as `write_selected`; then
+    the file has no comments.
+    """
+    comments = PacketComments(memory // _COMMENT_SHARE)
+    inspector = Inspector(records="metadata", exchanges=False, memory=memory, **framing)
+    enricher = Enricher(catalog, summary=inspector.summary)
+
+    def make(ends: Callable[[int], Ends], capture: Callable[[int], str | None], *, ahead: bool = False) -> LineMaker:
+        return _NumberedText(comments.made, kernel(), comments.text, ends, capture, enricher)
+
+    run = Pipeline(environment, inspector, comments, enricher=enricher)
+    if inspector.write_lines(make):
+        run.lines = comments
+    with open_captures([path]) as source:
+        run.run(source, Progress(environment, source) if progress else None)
+        run.close()
+    try:
+        with open(path, "rb") as file:
+            replace_file(path, commented(file, comments.of))
+    except OSError as error:
+        raise OutputError(f"cannot read {path}: {error.strerror or error}") from error
+    if comments.is_full:
+        environment.say(f"the last packets in {path} have no comments: memory limit")
+
+
 def write_selected(
     environment: Environment,
     path: str,
@@ -113,16 +267,13 @@ def write_selected(
     memory: int,
     progress: bool,
 ) -> Written:
-    """Read the captures again, and write. Raises CaptureError, OutputError, Interrupted; then there is no file.
+    """Read the captures again, and write. Raises CaptureError, OutputError, Interrupted.
+
+    After an exception there is no file, or one without comments.
 
     `selected`: both ends and `connection_id` of connections; `framing`: which bytes are messages, as arguments of
     `Inspector`; `catalog`: names of topics; `secrets`, `payload`: what to show of these; `memory`: the budget in bytes.
     """
-    from kafkasniff.capture import open_captures
-    from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
-    from kafkasniff.capture.write.output_files import PatchedFile
-    from kafkasniff.cli.running.pipeline import BatchParts
-    from kafkasniff.cli.running.progress import Progress
     from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME
     from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
     from kafkasniff.redact.matching import Matching, WantedConnections
@@ -132,10 +283,11 @@ def write_selected(
     for key, identity in selected:
         wanted.add(key, identity)
     blanker = None if secrets and payload else Blanker(secrets=secrets, payload=payload, topic=catalog.topic)
+    form = form_of(path)
     with PatchedFile(path) as file, open_captures(captures) as source:
         matching = Matching(
             file,
-            CaptureWriter(file, form_of(path), source.interface),
+            CaptureWriter(file, form, source.interface),
             wanted,
             blanker=blanker,
             own_topics=catalog.topics_named({*INTERNAL_TOPICS, TOPIC_NAME}),
@@ -156,7 +308,10 @@ def write_selected(
             if shown is not None:
                 shown.clear()
         with environment.interrupts.held():
-            return matching.close()
+            written = matching.close()
+    if form == "pcapng" and written.packets:
+        _add_comments(environment, path, framing, catalog, memory, progress=progress)
+    return written
 
 
 def written_line(environment: Environment, written: Written, path: str) -> str:

@@ -16,7 +16,15 @@ from hypothesis import strategies as st
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.live.frames import HEADER, Frames
-from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of, packet_blocks, section
+from kafkasniff.capture.write import capture_writer
+from kafkasniff.capture.write.capture_writer import (
+    MAX_COMMENT,
+    CaptureWriter,
+    commented,
+    form_of,
+    packet_blocks,
+    section,
+)
 from kafkasniff.capture.write.output_files import FILE_MODE, PatchedFile
 from kafkasniff.errors import OutputError
 from kafkasniff.model import NO_TIME
@@ -259,3 +267,31 @@ def test_packets_without_link_headers_get_those_of_cooked_capture() -> None:
     blocks = packet_blocks(Frames.cooked(raw_packets(bare[:1], link=101), kernel))
     ((data, *_),) = read_by_scapy(section(described) + blocks.data)
     assert (data[:10], data[20:24]) == (struct.pack(">HHIH", 0x8100, 0, 3, 772), struct.pack(">HH", 100, 0x86DD))
+
+
+def test_comments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever pieces the file is read in; a comment is inserted before earlier ones, and cut between characters."""
+    path, texts = tmp_path / "out.pcapng", {1: b"one", 3: "ü".encode() * MAX_COMMENT, 4: b"four"}
+    written(path, [START, START + 1, START + (5 << 32), NO_TIME], [0, 1, 0, 0])
+    before, seen = read(path), []
+
+    def comment(number: int, time_ns: int, options: bytes) -> bytes | None:
+        seen.append((number, time_ns, options))
+        return texts.get(number)
+
+    made = b"".join(commented(io.BytesIO(path.read_bytes()), comment))
+    # The last packet has no time, and its simple block no options.
+    assert seen == [(1, START, b""), (2, START + 1, b""), (3, START + (5 << 32), b"")]
+    monkeypatch.setattr(capture_writer, "_READ_BYTES", 50)
+    assert b"".join(commented(io.BytesIO(path.read_bytes()), comment)) == made
+    path.write_bytes(made)
+    assert read(path) == before
+    assert made.count("ü".encode()) == (MAX_COMMENT - 3) // 2
+    assert "üü…".encode() + bytes(1) in made
+    seen.clear()
+    again = b"".join(commented(io.BytesIO(made), lambda number, _, options: seen.append(options) or b"first"))
+    path.write_bytes(again)
+    assert read(path) == before
+    one = struct.pack("<HH", 1, 3) + b"one\0"
+    assert seen[:2] == [one + bytes(4), b""]
+    assert again.count(struct.pack("<HH", 1, 5) + b"first\0\0\0" + one + bytes(4)) == 1

@@ -20,6 +20,7 @@ from kafkasniff.live.packet_filter import FlightRecorder
 from tests.cli.console import kafkasniff
 from tests.cli.person import PATIENCE
 from tests.cli.real_live import STAYS, exchange, until_it_captures
+from tests.cli.running.test_write_matching import comments
 
 DENIED, DETECTOR = 29, "denied"
 """An error, and what names it."""
@@ -88,6 +89,10 @@ def test_a_signal_and_a_finding_write_cases(tmp_path: Path, require_root: Callab
     passed = json.loads((tmp_path / "passed").read_text())
     assert (passed["detector"], passed["captures"], passed["severity"]) == (DETECTOR, ["lo"], "error")
     assert not (found / "raw.pcapng").exists()
+    titled = [texts for texts in comments(found / "packets.pcapng").values() if len(texts) > 1]
+    # Requests and responses.
+    assert {texts[0].partition(": ")[0] for texts in titled} == {"error"}
+    assert len(titled) > 1
     assert (found / "report.html").stat().st_size > 1000
     rows = kafkasniff("decode", "-q", "--fields", "correlation_id", asked / "packets.pcapng").lines
     assert rows == ["1"]

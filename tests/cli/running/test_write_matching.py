@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from kafkasniff.capture.formats.pcapng import options
+from kafkasniff.capture.write.capture_writer import MAX_COMMENT, commented
 from kafkasniff.cli.environment import Exit
+from kafkasniff.cli.running import write_matching
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.samples import mixed, producer
@@ -84,3 +91,61 @@ def test_tls_stays_encrypted_and_its_keys_are_written_with_other_secrets_only(tm
     keys = tmp_path / "keys"
     keys.write_bytes(b"\n".join(re.findall(rb"(?:CLIENT|SERVER)_[A-Z_0]+ [0-9a-f]{64} [0-9a-f]+", path.read_bytes())))
     assert decoded(out, "--keylog", keys) == expected
+
+
+def comments(path: Path) -> dict[int, list[str]]:
+    """Comments of packets, newest first, by the packet's number."""
+    found: dict[int, list[str]] = {}
+
+    def take(number: int, _time: int, data: bytes) -> None:
+        found[number] = [value.decode() for code, value in options(data, 0, len(data), "<") if code == 1]
+
+    with path.open("rb") as file:
+        assert b"".join(commented(file, take)) == path.read_bytes()
+    return {number: values for number, values in found.items() if values}
+
+
+def expected_comments(path: Path) -> dict[int, list[str]]:
+    """The lines of a file, without time and addresses, by the packet that completes each message."""
+    text = "\n".join(kafkasniff("decode", "-q", path).lines)
+    rows = kafkasniff("decode", "-q", "--format", "csv", path).lines[1:]
+    found: dict[int, list[str]] = {}
+    for line, row in zip(re.findall(r"^[\d:.]{15}  .*(?:\n {17}.*)*", text, re.MULTILINE), rows, strict=True):
+        kind, number = row.split(",")[0], row.split(",")[14]
+        shown = re.split("  +", line, maxsplit=2)[2].replace("\n" + 17 * " ", "\n")
+        if kind != "problem":
+            found.setdefault(int(number), []).append(re.sub(" {2,}", "  ", shown))
+    return found
+
+
+@pytest.mark.parametrize("name", ["java-errors.pcap", "old-raw-sasl.pcap", "librdkafka-codecs.pcap"])
+def test_comments_say_what_the_file_says(name: str, tmp_path: Path) -> None:
+    """They are read from it, so they hold nothing that is blank; `-w` with payload hidden blanks more."""
+    out = tmp_path / "out.pcapng"
+    assert kafkasniff("decode", "-q", "--no-payload", "-w", out, ROOT / "captures" / name).code == 0
+    found, expected = comments(out), expected_comments(out)
+    assert len(found) > 10
+    assert found.keys() == expected.keys()
+    for number, (text,) in found.items():
+        whole = "\n".join(expected[number])
+        if len(whole.encode()) > MAX_COMMENT:
+            whole = whole.encode()[: MAX_COMMENT - 3].decode("utf-8", "ignore") + "…"
+        assert text == whole
+
+
+def test_comments_take_bounded_memory(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_matching, "_COMMENT_OVERHEAD", 1 << 28)
+    out = tmp_path / "out.pcapng"
+    done = kafkasniff("decode", "-q", "-w", out, capture)
+    assert done.err == f"kafkasniff: the last packets in {out} have no comments: memory limit\n"
+    assert len(comments(out)) == 1
+    assert decoded(out) == decoded(capture)
+
+
+def test_tshark_shows_comments(tmp_path: Path, require_tool: Callable[[str], str]) -> None:
+    tshark, out = require_tool("tshark"), tmp_path / "out.pcapng"
+    assert kafkasniff("decode", "-q", "-w", out, ROOT / "captures" / "java-errors.pcap").code == 0
+    fields = ("-T", "fields", "-e", "frame.number", "-e", "frame.comment")
+    shown = subprocess.run([tshark, "-n", "-r", out, *fields], check=True, capture_output=True).stdout.decode()
+    rows = [line.split("\t") for line in shown.splitlines()]
+    assert {int(number): text.split("\\n") for number, text in rows if text} == expected_comments(out)
