@@ -25,7 +25,7 @@ from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, 
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 
 MAX_BODY: Final = 1 << 20
 """Maximum number of characters of a body that is parsed."""

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 import numpy as np
 
-from kafkasniff.engine.pair_columns import PairColumns
+from kafkasniff.engine.message_table import PairColumns
 from kafkasniff.model import Connection, Exchange
 
 MAX_EVIDENCE: Final = 10

@@ -34,7 +34,7 @@ from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.churn import Churn, ChurnParameters
 from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters, MetadataStorms
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 

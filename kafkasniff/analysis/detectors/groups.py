@@ -33,7 +33,7 @@ from kafkasniff.analysis.group_history import HEARTBEATS, MEMBER_APIS, MEMBER_SH
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.share_bodies import REJECT, RELEASE, SHARE_APIS, ShareBody, SharePart, topic_names
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.text.printable import word
 from kafkasniff.text.times import clock_time
 

@@ -44,7 +44,7 @@ from kafkasniff.analysis.detectors.tally import (
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.schema.codes import error_name
 from kafkasniff.text.printable import word
 

@@ -22,7 +22,7 @@ from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import make_parameters
 from kafkasniff.analysis.visibility import VisibleTraffic
-from kafkasniff.engine.wanted_bodies import WantedBodies
+from kafkasniff.engine.roles import WantedBodies
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import CountedRows

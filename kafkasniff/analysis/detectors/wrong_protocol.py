@@ -44,7 +44,7 @@ from kafkasniff.analysis.detectors.tally import BROKER, Tally
 from kafkasniff.analysis.detectors.wording import client, plural, subject
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.analysis.questions.versions import is_controller, offered_in
-from kafkasniff.engine.wanted_bodies import Bodies
+from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.apis.dissectors import api, api_by_name
 from kafkasniff.kafka.apis.releases import dropped_in, releases, spoken_by
 from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkasniff.analysis.detectors.finding import Numbers
-    from kafkasniff.engine.inspector import Output
+    from kafkasniff.engine.message_table import Output
 
 
 def with_numbers(

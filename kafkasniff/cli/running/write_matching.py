@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from kafkasniff.engine.connection_stats import MessageOwner
-    from kafkasniff.engine.line_makers import Ends, LineMaker
+    from kafkasniff.engine.lines import Ends, LineMaker
     from kafkasniff.native.lines import LineBatch
     from kafkasniff.packets import Key
     from kafkasniff.redact.matching import Written
