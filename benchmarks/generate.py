@@ -68,8 +68,7 @@ class Sizes:
     mixed_mb: int = 40
     """Recorded size of form mixed."""
     mixed_copies: int = 7
-    """Copies of the recording in mixed. They repeat all bodies; `benchmarks.targets` can use only the first
-    (`--most-mb`)."""
+    """Copies of the recording in mixed. They repeat all bodies."""
     seed: int = 1
     format: int = FORMAT
 

@@ -144,6 +144,7 @@ _FOLDERS: Final = click.Path(file_okay=False)
 
 COMPLETED: Final[Mapping[str | None, click.ParamType[Any]]] = {
     "CAPTURE...": _FILES,
+    "[CAPTURE...]": _FILES,
     "CAPTURE...|DIR": _FILES,
     "CAPTURE...|DIR|-": _FILES,
     "[QUERY] CAPTURE...|DIR...": _FILES,
