@@ -94,12 +94,17 @@ def _pip_runtime() -> Path | None:
 
 
 def launcher_home(runtime: Path, folder: Path) -> Path:
-    """A JAVA_HOME in a folder of this process: the runtime, with a launcher that drops an argument of Spark's."""
+    """A JAVA_HOME in a folder of this process: the runtime, with a launcher that drops an argument of Spark's.
+
+    Programs that this process starts inherit the variable, and may need all that the runtime has.
+    """
     home = folder / "java-home"
     (home / "bin").mkdir(parents=True)
-    for name in ("lib", "conf", "release"):
-        (home / name).symlink_to(runtime / name)
     launcher = home / "bin" / "java"
+    for part in (*runtime.iterdir(), *(runtime / "bin").iterdir()):
+        copy = home / part.relative_to(runtime)
+        if copy not in (home / "bin", launcher):
+            copy.symlink_to(part)
     launcher.write_text(_LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java"))), encoding="utf-8")
     launcher.chmod(0o755)
     return home

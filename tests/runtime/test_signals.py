@@ -29,7 +29,7 @@ wait({argument})
 @pytest.mark.parametrize(
     ("module", "name", "argument"),
     [
-        ("runtime.wakeup", "wait_readable", "0"),
+        ("runtime.signals", "wait_readable", "0"),
         ("capture.formats.reader", "open_path", "'/dev/stdin'"),
     ],
 )

@@ -51,7 +51,6 @@ from kafkasniff.cli.options.record_options import (
 )
 from kafkasniff.cli.options.shared_options import hosts_option, take_hosts
 from kafkasniff.cli.running.notifying import notify_options, take_notifier
-from kafkasniff.cli.running.pipeline import begin_lines
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
 from kafkasniff.cli.running.recording import recorder_options, take_recording
 from kafkasniff.cli.running.watching import (

@@ -118,8 +118,12 @@ def test_the_view_shows_findings(wire: Wire, person: Person, monkeypatch: pytest
         person.waits_for("A leader has moved")
         person.waits_for("not-leader, 1×")
         person.types("\r")
+        person.waits_for("its connection")
+        person.types("\r")
         person.waits_for("latest exchanges")
         wire.backlog = 0.6
+        person.types("\x1b")
+        person.waits_for("its connection")
         person.types("\x1b")
         person.waits_for(f"findings paused: {BEHIND}, before that 2 notes")
         person.types("q")
