@@ -181,7 +181,7 @@ def live_command(environment: Environment, /, bpf: tuple[str, ...], **options: A
 
     from kafkasniff.capture.live.live import open_live
     from kafkasniff.cli.running.nothing_selected import end_without_messages
-    from kafkasniff.cli.running.pipeline import Pipeline, summary_line
+    from kafkasniff.cli.running.pipeline import Pipeline, begin_lines, summary_line
     from kafkasniff.cli.running.watching import TimedSink
     from kafkasniff.enrich import Enricher
     from kafkasniff.kafka.connection.events import Level
