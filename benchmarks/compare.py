@@ -188,7 +188,10 @@ def section(figures: Sequence[Figure], forms: Sequence[str], notes: Sequence[str
             rows.append([name, reference, target, *shown, f"{peak / 1e6:.0f}"])
     head = ["work", "divided by", "target", *(f"`{form}`" for form in forms), "peak MB"]
     parts = ["## Beside tshark", "\n".join(f"- {note}" for note in notes)]
-    parts.append("CPU time of the work divided by that of tshark; **bold** where the target is missed.")
+    parts.append(
+        "CPU time of the work divided by that of tshark, start-up included; **bold** where the target, which is meant "
+        "for whole captures, is missed."
+    )
     return "\n\n".join([*parts, table(head, rows)])
 
 
@@ -228,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     compile_package()
     notes = [f"{today()}; load average at the start {load_average():.2f}", hardware(), reported]
-    notes.append(f"{options.runs} runs of each command" + (f", the first {options.mb} MB" if options.mb else ""))
+    notes.append(f"runs of each command: {options.runs}" + (f", the first {options.mb} MB" if options.mb else ""))
     pythons = {"new": sys.executable} | ({"base": options.base} if options.base else {})
     figures: list[Figure] = []
     good = True
