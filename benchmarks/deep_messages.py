@@ -157,7 +157,7 @@ def _fetch(rng: Random, client: Client) -> tuple[Values, Values]:
         "max_wait_ms": 500,
         "min_bytes": 1,
         "max_bytes": 52_428_800,
-        # Without a session: each request stands for itself.
+        # In a session, a request would name only what changed since the one before.
         "session_epoch": -1,
         "topics": wanted,
     }

@@ -292,7 +292,7 @@ def _findings(
 
 
 def _more(finding: Finding) -> dict[str, Any]:
-    """The values of a finding that neither its subject nor its count says."""
+    """The values of a finding that its sentences, subject and count do not say: its sentences say what holds (True)."""
     said = {str(value) for value in finding.subject.values()}
     known: list[Any] = [finding.count, 1, True]
 
@@ -322,6 +322,7 @@ def _pairs(values: dict[str, Any]) -> list[tuple[str, str]]:
     return [_labelled(word(name), value) for name, value in said[:MAX_VALUES]]
 
 
+# What the name of a value does not say by itself.
 _LABELS: Final = {"settles": "to be solved by", "worst_clients": "clients with most of them"}
 
 

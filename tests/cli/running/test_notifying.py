@@ -33,8 +33,8 @@ def row(about: str, severity: str = "error") -> FindingRow:
     return FindingRow(severity, f"title {about}", "meaning", "advice", "denied", about, 3, (1, 2))
 
 
-def told(notifier: Notifier, found: Found, batches: int = 3) -> list[str]:
-    """Run it; the lines that it prints."""
+def printed(notifier: Notifier, found: Found, batches: int = 3) -> list[str]:
+    """What it prints while it looks at the findings this often."""
     lines: list[str] = []
     steps = notifier.batches(iter([None] * batches), found, ["eth0"], lines.append)  # type: ignore[arg-type]
     assert list(steps) == [None] * batches
@@ -76,7 +76,7 @@ def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypat
     with server(204) as (url, got):
         notifier = made({"KAFKASNIFF_WEBHOOK_TOKEN": "t"}, execute=f"cat >> {out}; echo >> {out}", webhook=url)
         assert notifier.ports == [int(url.split(":")[2].split("/")[0])]
-        assert told(notifier, Found(row("a"), row("b"), row("c", "warning"))) == []
+        assert printed(notifier, Found(row("a"), row("b"), row("c", "warning"))) == []
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [one["title"] for one in lines] == ["title a", "title b"]
     assert got == [("Bearer t", one) for one in lines]
@@ -90,12 +90,12 @@ def test_each_finding_is_passed_once_and_notes_are_not(tmp_path: Path, monkeypat
 
 def test_failures_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notifying, "SECONDS", 0.3)
-    assert told(made(execute="exit 3"), Found(row("a"))) == ["--exec: the command ended with exit code 3"]
+    assert printed(made(execute="exit 3"), Found(row("a"))) == ["--exec: the command ended with exit code 3"]
     for status in (302, 500):
         with server(status) as (url, got):
-            assert told(made(webhook=url), Found(row("a"))) == [f"--webhook 127.0.0.1: HTTP {status}"]
+            assert printed(made(webhook=url), Found(row("a"))) == [f"--webhook 127.0.0.1: HTTP {status}"]
             assert len(got) == 1
-    assert told(made(webhook="http://127.0.0.1:1/x"), Found(row("a")))[0].startswith("--webhook 127.0.0.1: ")
+    assert printed(made(webhook="http://127.0.0.1:1/x"), Found(row("a")))[0].startswith("--webhook 127.0.0.1: ")
 
 
 def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_command_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_number_is_bounded() -> None:
-    lines = told(made(execute="true", on="note"), Found(*(row(str(number), "note") for number in range(300))))
+    lines = printed(made(execute="true", on="note"), Found(*(row(str(number), "note") for number in range(300))))
     assert lines == [f"more than {MAX_NOTICES} findings: --exec and --webhook do not get later ones"]
 
 
