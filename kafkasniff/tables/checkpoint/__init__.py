@@ -35,8 +35,6 @@ MAX_HEADER: Final = 200
 WAY_OUT: Final = "start afresh with --discard-state"
 
 _MAGIC: Final = b"kafkasniff-state "
-_PICKLED: Final = b"kafkasniff state "
-"""Prefix of pickled states, written up to version 0.1."""
 _HEADER: Final = re.compile(rb"kafkasniff-state (\d{1,9}) ([0-9a-f]{16}) ([!-~]{1,40})\n")
 
 
@@ -64,8 +62,6 @@ def load(state: bytes, kind: type[_Kind]) -> _Kind:
     graph = _graph()
     header = _HEADER.match(state[:MAX_HEADER])
     if header is None:
-        if state.startswith(_PICKLED):
-            raise UsageError(f"this state is of an older kafkasniff, in a form that is no longer supported: {WAY_OUT}")
         raise UsageError(f"this is not a state of kafkasniff: {WAY_OUT}")
     form, layout, version = (one.decode() for one in header.groups())
     if (int(form), layout) != (FORMAT, graph.fingerprint):

@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import operator
-import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
@@ -21,72 +20,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from kafkasniff.tables.checkpoint.wire import Codec, DamagedError, array_head, codec_of, decoder, encode, fields_of
-
-# -- stored names ------------------------------------------------------------------------------------------------------
-#
-# Names of classes and attributes in the fingerprint of the layouts, if they have another name in the code.
-#
-# Exports can only be continued by a program with the same fingerprint, which has names of classes and attributes. So a
-# rename or a move of a class adds a line here, instead of changing the fingerprint.
-
-
-_MODULES: Final = {
-    "engine.connection_stats": "accounts",
-    "engine.inspector": "inspector",
-    "kafka.connection.events": "kafka.events",
-    "kafka.connection.opening": "kafka.opening",
-    "kafka.connection.waits": "kafka.waits",
-    "kafka.messages.envelope": "kafka.embedded.envelope",
-    "kafka.schema.context": "kafka.context",
-    "tables.checkpoint.carried": "exports.carried",
-    "tables.rows.connections": "tables.rows.logins",
-    "tables.rows.sessions": "rows.sessions",
-    "tls.items": "streams",
-}
-"""Stored name of a module by its name, both below `kafkasniff`."""
-
-_CLASSES: Final[dict[str, str]] = {
-    "enrich.catalog.LearnedFacts": "enrich.tellings.Tellings",
-    "engine.connection_stats.Asked": "engine.followed.Asked",
-    "engine.connection_stats.EarlyProblem": "engine.followed.EarlyProblem",
-    "engine.connection_stats.FollowedConnection": "engine.followed.FollowedConnection",
-    "kafka.connection.events.Detail": "kafka.detail.Detail",
-    "kafka.connection.events.LeftOut": "kafka.detail.LeftOut",
-    "kafka.schema.context.ConnectionMemory": "kafka.memory.ConnectionMemory",
-    "kafka.schema.context.GroupProtocol": "kafka.memory.GroupProtocol",
-    "tls.half.Epoch": "tls.protection.Epoch",
-    "tls.half.Negotiated": "tls.protection.Negotiated",
-    "tls.record.ClientHello": "tls.handshake.ClientHello",
-    "tls.record.HandshakeBuffer": "tls.handshake.HandshakeBuffer",
-    "tls.record.ServerHello": "tls.handshake.ServerHello",
-    "tls.session.Turns": "tls.turns.Turns",
-}
-"""The same of classes, each with its module."""
-
-_ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
-    "enrich.catalog.Catalog": {"learned_facts": "tellings", "topics_learned": "topics_told"},
-    "tables.checkpoint.carried.Carried": {"learned_facts": "tellings"},
-    "tls.keylog.KeyLog": {"_flaw_count": "_told"},
-    "tls.session.TlsSession": {"_problems_found": "_told"},
-}
-"""Stored name by name of attributes, by class."""
-
-_CLASS: Final = re.compile(r"\bkafkasniff\.([a-z_.]+)\.(_?[A-Z]\w*)")
-
-
-def described(kind: type, fields: Mapping[str, Any]) -> str:
-    """A class with the names and types of its fields, under their stored names."""
-    name = f"{kind.__module__}.{kind.__qualname__}"
-    stored = _ATTRIBUTES.get(name.removeprefix("kafkasniff."), {})
-    listed = ", ".join(f"{stored.get(field, field)}: {of}" for field, of in fields.items())
-    return _CLASS.sub(_stored_class, f"{name} {listed}")
-
-
-def _stored_class(found: re.Match[str]) -> str:
-    module, name = found.groups()
-    renamed = _CLASSES.get(f"{module}.{name}")
-    return f"kafkasniff.{renamed or f'{_MODULES.get(module, module)}.{name}'}"
-
 
 _Kind = TypeVar("_Kind")
 
@@ -103,8 +36,6 @@ class Layout(msgspec.Struct, frozen=True):
     """Creates an object whose fields are set afterwards; None: an empty one, of a class without other fields."""
     without: frozenset[str] = frozenset()
     """Attributes that are not stored, with `new`: they stay as created, or as `after` sets them."""
-    properties: frozenset[str] = frozenset()
-    """Attributes among `fields` that are properties: they read and set what attributes of `without` hold."""
     paths: Mapping[str, str] = {}
     """Where attributes are that belong to a part of the object, by the names of their fields: `_state.ports`."""
     views: Mapping[str, Callable[[Any], Any]] = {}
@@ -145,13 +76,18 @@ class _Plan:
         self.fill = _filler(layout, list(fields))
 
 
+def _described(kind: type, fields: Mapping[str, Any]) -> str:
+    """A class with the names and types of its fields."""
+    return f"{kind.__module__}.{kind.__qualname__} {', '.join(f'{name}: {of}' for name, of in fields.items())}"
+
+
 def _parts(kind: Any, found: dict[type, str]) -> None:
     """Collect the structs and named tuples that values of a type contain."""
     for one in typing.get_args(kind):
         _parts(one, found)
     if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")) and kind not in found:
         fields = fields_of(kind)
-        found[kind] = described(kind, fields)
+        found[kind] = _described(kind, fields)
         for one in fields.values():
             _parts(one, found)
 
@@ -163,7 +99,6 @@ def _check_complete(layout: Layout, fields: frozenset[str]) -> None:
         has = _slots(layout.of)
     else:
         has = _slots(layout.of) | frozenset(getattr(example, "__dict__", ()))
-    has |= frozenset(name for name in layout.properties if isinstance(getattr(layout.of, name, None), property))
     for part in {path.partition(".")[0] for path in layout.paths.values()}:
         has = has - {part} | {f"{part}.{name}" for name in vars(getattr(example, part))}
     fields = frozenset(layout.paths.get(name, name) for name in fields)
@@ -260,7 +195,7 @@ class Graph:
         for plan in plans:
             for kind in plan.fields.values():
                 _parts(kind, parts)
-        text = [described(plan.of, plan.fields) for plan in plans] + sorted(parts.values())
+        text = [_described(plan.of, plan.fields) for plan in plans] + sorted(parts.values())
         self.fingerprint: Final = hashlib.blake2b("\n".join(text).encode(), digest_size=8).hexdigest()
         """Differs if the stored data differs."""
 
