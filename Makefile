@@ -34,6 +34,9 @@ help:
 	@echo "make scale   both engines of export on 1 to 8 GB of captures (some hours, 60 GB of disk; BENCH as above)"
 	@echo "make clean   remove the virtual environment and all caches"
 
+# A comma in the argument of a call.
+, := ,
+
 # A stamp per set of dependencies: pip runs again when pyproject.toml or the native kernel changes, else not at all.
 BUILD := pyproject.toml hatch_build.py $(wildcard kafkasniff/kernel/*.zig)
 $(VENV)/bin/python:
@@ -82,13 +85,17 @@ $(VENV)/.installed-fuzz: $(VENV)/.installed
 	$(call install,'kafkasniff[fuzz]',the fuzzers)
 	@touch $@ $(VENV)/.installed-test-all $(VENV)/.installed-test
 
+# All of these at once, as `.ci/run` needs them: pip resolves and fetches only once.
+$(VENV)/.installed-all: $(VENV)/.installed
+	$(call install,'kafkasniff[dev$(,)docs$(,)fuzz]',what all checks need)
+	@touch $@ $(VENV)/.installed-dev $(VENV)/.installed-docs $(VENV)/.installed-fuzz $(VENV)/.installed-test-all \
+	    $(VENV)/.installed-test
+
 $(VENV)/.installed-docs: $(VENV)/.installed
 	$(call install,'kafkasniff[docs]',Sphinx)
 	@touch $@
 
 # Each step is a command that a reader can repeat.
-# A comma in the argument of a call.
-, := ,
 SHOW = @echo; printf '\033[1m$$ %s\033[0m\n' "kafkasniff $(1)"; PATH="$(BIN):$$PATH" kafkasniff $(1)
 demo: $(VENV)/.installed
 	@echo

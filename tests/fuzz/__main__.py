@@ -25,7 +25,7 @@ FOLDER: Final = ROOT / "build" / "fuzz"
 HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
 """There are wheels of atheris; as in pyproject.toml."""
 EXECUTIONS: Final = 1_000_000
-QUICK_SECONDS: Final = 2
+QUICK_SECONDS: Final = 1
 """For each family in `quick`, which skips `costs`. Preparing a family takes several times as long."""
 
 
