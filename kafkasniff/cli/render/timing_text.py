@@ -21,7 +21,7 @@ from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
 from kafkasniff.native.streams import UNKNOWN
 from kafkasniff.packets import Note
 from kafkasniff.report.answer_tables import ENCRYPTED, ENCRYPTED_TITLE, AnswerTable, Cell, ReportColumn
-from kafkasniff.tables.exports.merge import together
+from kafkasniff.tables.exports.staged import together
 from kafkasniff.text.printable import cut, printable, word
 from kafkasniff.text.times import duration
 from kafkasniff.timing import PARTS, UNLIMITED, Timed, TimedColumns

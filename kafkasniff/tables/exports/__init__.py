@@ -2,8 +2,7 @@
 
     options.py    what an export is made with
     staging.py    step 1: events to staged rows, and the names that the run learns
-    staged.py     the files that staged rows wait in, for a date and a table
-    merge.py      staged rows in their final order, a window at a time
+    staged.py     the files that staged rows wait in, and their final order
     finalise.py   step 2: staged files to Parquet files, and the state for the next run
     captures.py   which captures an export holds
     manifest.py   which files an export holds

@@ -18,10 +18,9 @@ from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.manifest import WrittenFile
-from kafkasniff.tables.exports.merge import WINDOW_BYTES, merged
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import ShardResult
-from kafkasniff.tables.exports.staged import MappedFiles, StagedTable
+from kafkasniff.tables.exports.staged import WINDOW_BYTES, MappedFiles, StagedTable, merged
 from kafkasniff.tables.parquet import ROW_GROUP_BYTES, TableWriter
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.problems import ProblemRows

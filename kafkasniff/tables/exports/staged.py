@@ -1,4 +1,4 @@
-"""The files of staged rows, in Arrow's stream format: one for each table, read back as views.
+"""Staged rows: their files, in Arrow's stream format, one for each table, read back as views; and their final order.
 
 Those that an earlier process staged may be damaged, or written by somebody else. Arrow trusts a file's metadata about
 buffers, and their content: offsets beyond the data, indices beyond a dictionary, or text that is not UTF-8 could crash
@@ -8,14 +8,12 @@ one of the same run, has staged are not validated.
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import mmap
-import os
 import re
-from collections import Counter
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import BinaryIO, Final
 
 import msgspec
@@ -27,117 +25,218 @@ from numpy.typing import NDArray
 
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.runtime.confined_files import ConfinedPath
-from kafkasniff.tables.exports.merge import in_order
 from kafkasniff.tables.rows import TABLE_NAMES
-from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, StagedParts
+from kafkasniff.tables.rows.staged import DAY_NS, SORT_KEYS, STAGED, UNDATED, StagedParts
 
-# -- a file ------------------------------------------------------------------------------------------------------------
+# -- order -------------------------------------------------------------------------------------------------------------
 #
-# A file that is written once and soon read once; it bypasses the page cache as soon as it is large.
+# Each staged batch is sorted, and all together are merged a window at a time.
 #
-# Staged rows may be larger than their capture. In the page cache they would displace other data, and finding free pages
-# costs processor time: 600 MB took 2.5 s in a virtual machine, and 0.15 s without the cache.
+# Memory holds one window, whatever the number of rows: batches are views of files that the kernel pages in and out.
+# Batches follow each other in time, so most rows come before those of all other batches, and need no sorting.
 
-CACHED_BYTES: Final = 32 << 20
-"""Bytes that are written through the page cache: short runs never wait for a disk."""
-BLOCK_BYTES: Final = 2 << 20
-"""Bytes of one write, from page-aligned memory."""
+WINDOW_ROWS: Final = 65_536
+WINDOW_BYTES: Final = 4 << 20
+"""Approximate rows and bytes of a window. Rows that are sorted are copied three times; each batch among them
+contributes at least one."""
+AROUND_BYTES: Final = 64 << 10
+"""Bytes of a mapped file that the kernel maps around a page that is read."""
+TOUCHED_BYTES: Final = 4 << 20
+"""Approximate bytes of mapped files that are read before `release` is called."""
 
-_DIRECT: Final = getattr(os, "O_DIRECT", 0)
-"""0 if the system does not have it: then the page cache is used."""
+_NULL: Final = -(2**63)
+
+Key = tuple[int, ...]
 
 
-class StagingFile:
-    """Writes to `stream`, which is new, and closes it. Raises OSError, possibly for an earlier write.
+def in_order(batch: pa.RecordBatch, table: str, first: NDArray[np.int64] | None = None) -> pa.RecordBatch:
+    """The rows of a staged batch in the order of the table; rows with equal keys keep their order.
 
-    A thread writes one block while the next one is filled.
+    `first`: a key that takes precedence over all others.
     """
+    keys = [_numbers(batch.column(name)) for name in SORT_KEYS[table]]
+    order = _order(keys if first is None else [first, *keys])
+    return batch if order is None else batch.take(pa.array(order))
 
-    closed = False
 
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._handle = stream.fileno()
-        self._block = mmap.mmap(-1, BLOCK_BYTES)
-        self._spare: mmap.mmap | None = None
-        self._used = 0
-        self._before = 0
-        """Bytes of earlier blocks."""
-        self._writer: ThreadPoolExecutor | None = None
-        self._writing: Future[None] | None = None
+def _numbers(column: pa.Array) -> NDArray[np.int64]:
+    """A key as numbers with the same order as its values within this batch, null first."""
+    if pa.types.is_string(column.type):
+        column = column.dictionary_encode()
+    if pa.types.is_dictionary(column.type):
+        ranks = np.argsort(np.argsort(np.array(column.dictionary.to_pylist() or [""], object)))
+        codes = pc.fill_null(column.indices, -1).to_numpy()
+        return np.where(codes < 0, -1, ranks[codes]).astype(np.int64)
+    # Without nulls this is a view, which costs no memory.
+    values = column.cast(pa.int64())
+    numbers: NDArray[np.int64] = (pc.fill_null(values, _NULL) if values.null_count else values).to_numpy()
+    return numbers
 
-    def tell(self) -> int:
-        """Bytes so far."""
-        return self._before + self._used
 
-    def write(self, data: bytes | pa.Buffer) -> int:
-        """Take all of `data`."""
-        view = memoryview(data).cast("B")
-        start = 0
-        while start < len(view):
-            piece = view[start : start + BLOCK_BYTES - self._used]
-            self._block[self._used : self._used + len(piece)] = piece
-            self._used += len(piece)
-            start += len(piece)
-            if self._used == BLOCK_BYTES:
-                self._hand_on()
-        return len(view)
+def _order(keys: list[NDArray[np.int64]]) -> NDArray[np.int64] | None:
+    """The order of rows by keys; None if they are in order.
 
-    def flush(self) -> None:
-        """Do nothing: data is written when a block is full, and at the end."""
+    Rows of one exchange are consecutive. Such runs are sorted instead of rows, because there are far fewer.
+    """
+    rows = len(keys[0])
+    if rows < 2 or _is_sorted(keys):
+        return None
+    *outer, last = keys
+    new = np.zeros(rows - 1, np.bool_)
+    for key in outer:
+        new |= key[1:] != key[:-1]
+    new |= last[1:] < last[:-1]
+    starts = np.concatenate(([0], np.flatnonzero(new) + 1))
+    order = np.lexsort([key[starts] for key in reversed(keys)])
+    stops = np.append(starts[1:], rows)
+    same = np.ones(len(order) - 1, np.bool_)
+    for key in outer:
+        same &= key[starts[order[1:]]] == key[starts[order[:-1]]]
+    if (same & (last[stops[order[:-1]] - 1] > last[starts[order[1:]]])).any():
+        # Runs of the same exchange that overlap.
+        whole: NDArray[np.int64] = np.lexsort(list(reversed(keys)))
+        return whole
+    counts = (stops - starts)[order]
+    ends = np.cumsum(counts)
+    rearranged: NDArray[np.int64] = (
+        np.arange(rows) - np.repeat(ends - counts, counts) + np.repeat(starts[order], counts)
+    )
+    return rearranged
 
-    def _hand_on(self) -> None:
-        """Pass a full block to the thread once it has written the one before."""
-        self._wait()
-        if self._writer is None:
-            self._writer = ThreadPoolExecutor(1)
-            self._spare = mmap.mmap(-1, BLOCK_BYTES)
-        if _DIRECT and self._before >= CACHED_BYTES > self._before - BLOCK_BYTES:
-            self._set_direct(on=True)
-        self._writing = self._writer.submit(self._put, memoryview(self._block))
-        assert self._spare is not None
-        self._block, self._spare = self._spare, self._block
-        self._before += BLOCK_BYTES
-        self._used = 0
 
-    def _wait(self) -> None:
-        if self._writing is not None:
-            # A failed write is kept, so that nothing is written after the gap.
-            self._writing.result()
-            self._writing = None
+def _is_sorted(keys: list[NDArray[np.int64]]) -> bool:
+    rises, same = np.zeros(len(keys[0]) - 1, np.bool_), np.ones(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        rises |= same & (key[1:] > key[:-1])
+        same &= key[1:] == key[:-1]
+    return bool((rises | same).all())
 
-    def _put(self, data: memoryview) -> None:
-        while data:
-            try:
-                data = data[os.write(self._handle, data) :]
-            except OSError as error:
-                # Refused because of its alignment in memory or in the file, as after a partial write.
-                if error.errno != errno.EINVAL or not self._set_direct(on=False):
-                    raise
 
-    def _set_direct(self, *, on: bool) -> bool:
-        """Whether the mode was changed: file systems may refuse it."""
-        flags = fcntl.fcntl(self._handle, fcntl.F_GETFL)
-        wanted = flags | _DIRECT if on else flags & ~_DIRECT
-        try:
-            fcntl.fcntl(self._handle, fcntl.F_SETFL, wanted)
-        except OSError:
-            return False
-        return wanted != flags
+class _Segment:
+    """Rows of one staged batch that have the same API (in tables with that column), sorted."""
 
-    def close(self) -> None:
-        """Write the rest."""
-        if self.closed:
-            return
-        self.closed = True
-        try:
-            self._wait()
-            self._set_direct(on=False)
-            self._put(memoryview(self._block)[: self._used])
-        finally:
-            if self._writer is not None:
-                self._writer.shutdown()
-            self._stream.close()
+    __slots__ = ("_keys", "batch", "first", "high", "low", "row_bytes")
+
+    def __init__(self, batch: pa.RecordBatch, keys: list[NDArray[np.int64]], low: int, high: int, size: float) -> None:
+        self.batch = batch
+        self._keys = keys
+        self.low = low
+        self.high = high
+        self.row_bytes = size
+        self.first = self.key(low)
+
+    def key(self, row: int) -> Key:
+        return tuple(int(column[row]) for column in self._keys)
+
+    def before(self, key: Key) -> int:
+        """The index of the first row that is not less than a key."""
+        return bisect_left(range(self.high), key, lo=self.low, key=self.key)
+
+    def up_to(self, key: Key) -> int:
+        """The index after the last row that is not greater than a key."""
+        return bisect_right(range(self.high), key, lo=self.low, key=self.key)
+
+    def take(self, stop: int) -> pa.RecordBatch | None:
+        """The rows before an index, which are removed; None if there are none."""
+        start, self.low = self.low, stop
+        return self.batch.slice(start, stop - start) if stop > start else None
+
+
+def merged(
+    batches: Iterable[pa.RecordBatch],
+    table: str,
+    window_bytes: int | None = None,
+    release: Callable[[], None] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """All rows of sorted staged batches in the order of the table, in windows of `WINDOW_BYTES` or less.
+
+    `release` is called after batches were read, within windows too: their pages may be released.
+    """
+    names = SORT_KEYS[table]
+    most = window_bytes or WINDOW_BYTES
+    by_api: dict[str | None, list[_Segment]] = {}
+    for batch in batches:
+        if not len(batch):
+            continue
+        size = batch.nbytes / len(batch)
+        keys = [_numbers(batch.column(name)) for name in names if name not in _TEXTS]
+        if names[0] == "api":
+            for api, low, high in _apis(batch.column("api")):
+                by_api.setdefault(api, []).append(_Segment(batch, keys, low, high, size))
+        else:
+            by_api.setdefault(None, []).append(_Segment(batch, keys, 0, len(batch), size))
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for api in sorted(by_api, key=lambda name: (name is not None, name or "")):
+        for piece in _pieces(by_api.pop(api), table, most, release):
+            bytes_ = piece.nbytes
+            if waiting and (rows + len(piece) > WINDOW_ROWS or size + bytes_ > most):
+                yield together(waiting, release)
+                waiting, rows, size = [], 0, 0
+            waiting.append(piece)
+            rows += len(piece)
+            size += bytes_
+    if waiting:
+        yield together(waiting, release)
+
+
+_TEXTS: Final = frozenset({"api", "kind", "detail"})
+"""Text keys: segments are not merged by them, but each window is sorted by them."""
+
+
+def _apis(column: pa.Array) -> Iterator[tuple[str | None, int, int]]:
+    """(API, first row, row after the last) of a column in which equal values are consecutive."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = pc.fill_null(encoded.indices, -1).to_numpy()
+    names = encoded.dictionary.to_pylist()
+    starts = np.concatenate(([0], np.flatnonzero(codes[1:] != codes[:-1]) + 1, [len(codes)])).tolist()
+    for low, high in pairwise(starts):
+        yield (None if codes[low] < 0 else names[codes[low]]), low, high
+
+
+def _pieces(
+    segments: list[_Segment], table: str, most: int, release: Callable[[], None] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of segments in order, at most a window at a time."""
+    # Ties keep the order of the batches, which is that of staging.
+    waiting = deque(sorted(segments, key=lambda segment: segment.first))
+    active: list[_Segment] = []
+    while waiting or active:
+        if not active:
+            active.append(waiting.popleft())
+        share = min(WINDOW_ROWS, most / max(segment.row_bytes for segment in active)) / len(active)
+        step = max(int(share), 1)
+        pivot = min(segment.key(min(segment.low + step, segment.high) - 1) for segment in active)
+        if waiting and waiting[0].first <= pivot:
+            alone = active[0].take(active[0].before(waiting[0].first)) if len(active) == 1 else None
+            if alone is None:
+                active.append(waiting.popleft())
+                continue
+            parts = [alone]
+        else:
+            parts = [part for segment in active if (part := segment.take(segment.up_to(pivot))) is not None]
+        active = [segment for segment in active if segment.low < segment.high]
+        yield parts[0] if len(parts) == 1 else in_order(together(parts, release), table)
+
+
+def together(parts: list[pa.RecordBatch], release: Callable[[], None] | None = None) -> pa.RecordBatch:
+    """The concatenated rows of one or more batches, a column at a time.
+
+    `release`: called after about `TOUCHED_BYTES`. A column of many small parts of mapped files makes far more of them
+    resident than it reads.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    columns = []
+    touched = 0
+    for number in range(len(parts[0].schema)):
+        column = [part.column(number) for part in parts]
+        columns.append(pa.concat_arrays(column))
+        touched += len(parts) * len(column[0].buffers()) * AROUND_BYTES
+        if release is not None and touched >= TOUCHED_BYTES:
+            release()
+            touched = 0
+    return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
 
 
 # -- files of a table --------------------------------------------------------------------------------------------------
@@ -156,7 +255,7 @@ class StagedFiles:
 
     def __init__(self, folder: ConfinedPath) -> None:
         self._folder = folder
-        self._open: dict[str, tuple[StagingFile, pa.RecordBatchWriter]] = {}
+        self._open: dict[str, tuple[BinaryIO, pa.RecordBatchWriter]] = {}
         self.rows = 0
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
@@ -168,7 +267,7 @@ class StagedFiles:
     def put(self, table: str, batch: pa.RecordBatch) -> None:
         """Take rows without sorting them."""
         if table not in self._open:
-            stream = StagingFile(self._folder.below(table, "00000.arrow").create())
+            stream = self._folder.below(table, "00000.arrow").create()
             self._open[table] = stream, pa.ipc.new_stream(pa.PythonFile(stream, "w"), STAGED[table])
         self._open[table][1].write_batch(batch)
 
@@ -255,13 +354,13 @@ class StagedTable:
             days = _days(batch, self._table)
             if days is None:
                 days = np.array([_only_day(batch, self._table)], np.int64)
-                numbers, firsts = _numbers(days, chosen), np.zeros(1, np.int64)
+                numbers, firsts = _part_numbers(days, chosen), np.zeros(1, np.int64)
             else:
                 firsts = _starts(days)
-                numbers = _numbers(days[firsts], chosen)
+                numbers = _part_numbers(days[firsts], chosen)
                 if (numbers[1:] == numbers[:-1]).any():
                     # Several days in one part: all rows of the batch by part, then as the table is.
-                    every = _numbers(days, chosen)
+                    every = _part_numbers(days, chosen)
                     sorted_files.put(self._table, in_order(batch, self._table, every))
                     mixed.append(index)
                     every = np.sort(every)
@@ -303,7 +402,7 @@ def _starts(values: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
 
 
-def _numbers(days: Days, chosen: Days) -> NDArray[np.int64]:
+def _part_numbers(days: Days, chosen: Days) -> NDArray[np.int64]:
     """Parts in order of time: a chosen day has an odd number, the days between two of them have an even one."""
     at = np.searchsorted(chosen, days)
     is_chosen = np.append(chosen, -1)[at] == days if len(chosen) else np.zeros(len(days), np.bool_)

@@ -27,9 +27,8 @@ from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_lines import AddedNames
 from kafkasniff.tables.checkpoint.carried import ShardState
 from kafkasniff.tables.exports.beginning import new_state
-from kafkasniff.tables.exports.merge import together
 from kafkasniff.tables.exports.options import ExportOptions
-from kafkasniff.tables.exports.staged import StagedFiles
+from kafkasniff.tables.exports.staged import StagedFiles, together
 from kafkasniff.tables.rows import ExchangeRows
 from kafkasniff.tables.rows.column_rows import exchange_rows, problem_rows, record_rows
 from kafkasniff.tables.rows.connections import ConnectionRows, Logins

@@ -1,4 +1,4 @@
-"""The initial state of a run: other options, states, streams and salts are refused."""
+"""What a run begins with: other options, states, streams and salts are refused."""
 
 from __future__ import annotations
 

@@ -306,9 +306,8 @@ EXPRESSIONS = (
 @pytest.mark.parametrize(("expression", "headers"), in_turn(one_in(6, EXPRESSIONS), (False, True), 2, with_all=2))
 def test_filters(expression: str, headers: bool, made: dict[str, Path], tmp_path: Path, columns: list[int]) -> None:
     options = ExportOptions(headers=headers, bodies=not headers, filters=(("filters", expression),))
-    count = 0
-    for name in one_in(3, ["records", "open", "few"], EXPRESSIONS.index(expression) // 3 % 3):
-        count += check(made[name], tmp_path / name, options, expression)
+    name = ("records", "open", "few")[EXPRESSIONS.index(expression) // 3 % 3]
+    count = check(made[name], tmp_path / name, options, expression)
     # Problems, and numbers of exchanges where all are emitted one by one, are known to Python only.
     if "problems" not in expression and "exchange " not in expression:
         assert sum(columns) > 0.15 * count

@@ -135,7 +135,7 @@ def test_columns_are_the_rows_of_exchanges_one_by_one(write: Callable[..., Any],
     assert check_columns(capture, 300) > least
 
 
-@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(14, 4)], ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", shipped_captures()[:: fewer(14, 8)], ids=lambda path: path.name)
 def test_shipped_captures(capture: Path) -> None:
     check_columns(capture, 40)
 

@@ -26,7 +26,7 @@ def key(row: dict[str, Any]) -> tuple[int, int]:
     return row["connection_id"], row["exchange_id"]
 
 
-@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(19, 4)], ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(19, 8)], ids=lambda path: path.name)
 def test_headers_are_those_of_any_export(capture: Path, tmp_path: Path) -> None:
     run([capture], tmp_path / "headers", HEADERS)
     run([capture], tmp_path / "all", ExportOptions(tables=("exchanges",)))

@@ -36,7 +36,7 @@ CODE = """
 
 def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:
     """At some of the renames and removals that make up the second run's commit."""
-    parts = cut(CAPTURES / "java-codecs.pcap", (0.5,), tmp_path)
+    parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path)
     run(parts, tmp_path / "one")
     seen = set()
     for number in itertools.count(0, 1 if ALL else 9):

@@ -14,8 +14,7 @@ from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.tables.exports.finalise import DATE_BOUND, MAX_DATES, partitioned
-from kafkasniff.tables.exports.merge import merged
-from kafkasniff.tables.exports.staged import StagedFiles, StagedTable
+from kafkasniff.tables.exports.staged import StagedFiles, StagedTable, merged
 from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
 from tests.fuzz.costs.streams import dates_rows
 from tests.tables.exports.exported import Rows, by_partition, files, named_files, rows, run, tables

@@ -186,7 +186,7 @@ def test_records_match_the_clients_log(name: str, exports: Exports) -> None:
     assert places >= {(one["topic"], one["partition"], one["offset"]) for one in client.get("consumed", ())}
 
 
-@pytest.mark.parametrize("name", one_in(6, LOGGED))
+@pytest.mark.parametrize("name", LOGGED[:: fewer(6, 3)])
 def test_rows_match_the_requests_in_the_clients_log(name: str, exports: Exports) -> None:
     found = rows(exports(name)[0], "exchanges")
     requests = logged(name)["request"]

@@ -1,107 +1,98 @@
+"""Merge staged batches in order: any rows, batches and window sizes."""
+
 from __future__ import annotations
 
-import errno
-import os
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkasniff.tables.exports import staged
-from kafkasniff.tables.exports.staged import StagingFile
+from kafkasniff.tables.rows.staged import SORT_KEYS, STAGED
+from tests.choice import examples
 
-PAGE = 4096
-BLOCK = 2 * PAGE
-
-
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds that small files reach: three blocks are cached."""
-    monkeypatch.setattr(staged, "BLOCK_BYTES", BLOCK)
-    monkeypatch.setattr(staged, "CACHED_BYTES", 3 * BLOCK)
-
-
-def pieces(size: int) -> list[bytes]:
-    """Bytes with no two equal pages, in pieces that end anywhere."""
-    data = b"".join(number.to_bytes(4, "big") for number in range(-(-size // 4)))[:size]
-    found = []
-    while data:
-        length = 1 + 3 * len(found) * (1 + len(found) % 7)
-        found.append(data[:length])
-        data = data[length:]
-    return found
-
-
-def write(path: Path, some: list[bytes]) -> None:
-    stream = StagingFile(path.open("xb"))
-    size = 0
-    for number, piece in enumerate(some):
-        assert stream.tell() == size
-        assert stream.write(pa.py_buffer(piece) if number % 2 else piece) == len(piece)
-        size += len(piece)
-    stream.close()
-    assert stream.closed
-    stream.close()
-
-
-def test_written_bytes_are_read_back(tmp_path: Path) -> None:
-    sizes = [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK, 4 * BLOCK, 4 * BLOCK + 1, 9 * BLOCK + PAGE, 20 * BLOCK - 7]
-    for size in sizes:
-        some = pieces(size)
-        write(tmp_path / f"{size}", some)
-        assert (tmp_path / f"{size}").read_bytes() == b"".join(some)
-    # A piece may have many blocks.
-    data = os.urandom(11 * BLOCK + 5)
-    write(tmp_path / "file", [data[:7], data[7:]])
-    assert (tmp_path / "file").read_bytes() == data
+SMALL = st.none() | st.integers(-2, 3)
+ROWS = {
+    "exchanges": st.fixed_dictionaries(
+        {
+            "api": st.none() | st.sampled_from(["Fetch", "Produce", "ApiVersions"]),
+            "time_ns": SMALL,
+            "connection_id": st.integers(-2, 2),
+            "exchange_id": st.integers(0, 3),
+            "client_id": st.text("xyz", max_size=2),
+        }
+    ),
+    "records": st.fixed_dictionaries(
+        {
+            "api": st.sampled_from(["Fetch", "Produce"]),
+            "_time_ns": SMALL,
+            "connection_id": st.integers(-2, 2),
+            "exchange_id": st.integers(0, 3),
+            "_position": st.integers(0, 5),
+            "topic": st.none() | st.sampled_from(["a", "b"]),
+        }
+    ),
+    **dict.fromkeys(
+        ("connections", "transport"),
+        st.fixed_dictionaries({"time_ns": SMALL, "connection_id": st.integers(-9, 9)}),
+    ),
+    "problems": st.fixed_dictionaries(
+        {
+            "time_ns": SMALL,
+            "connection_id": SMALL,
+            "exchange_id": SMALL,
+            "packet": SMALL,
+            "offset": SMALL,
+            "kind": st.sampled_from(["a", "b"]),
+            "detail": st.none() | st.text("xy", max_size=2),
+        }
+    ),
+}
 
 
-@pytest.mark.skipif(not hasattr(os, "O_DIRECT"), reason="this system writes everything by way of its page cache")
-@pytest.mark.parametrize("refusal", ["flag", "write"])
-def test_a_file_system_may_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: str) -> None:
-    set_flags, put = staged.fcntl.fcntl, os.write
-    refused = []
-
-    def no_flag(handle: int, command: int, value: int = 0) -> int:
-        if refusal == "flag" and value & os.O_DIRECT:
-            refused.append(value)
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return set_flags(handle, command, value)
-
-    def no_write(handle: int, data: Any) -> int:
-        if refusal == "write" and set_flags(handle, staged.fcntl.F_GETFL) & os.O_DIRECT:
-            refused.append(len(data))
-            raise OSError(errno.EINVAL, "Invalid argument")
-        return put(handle, data)
-
-    monkeypatch.setattr(staged.fcntl, "fcntl", no_flag)
-    monkeypatch.setattr(staged.os, "write", no_write)
-    some = pieces(9 * BLOCK + 9)
-    write(tmp_path / "file", some)
-    assert len(refused) == 1
-    assert (tmp_path / "file").read_bytes() == b"".join(some)
+def key(row: dict[str, Any], table: str) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for name in SORT_KEYS[table]:
+        value = row.get(name)
+        found += [value is not None, value if value is not None else ("" if name in staged._TEXTS else 0)]
+    return tuple(found)
 
 
-@pytest.mark.parametrize("full_at", [BLOCK, 7 * BLOCK])
-def test_a_full_disk_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full_at: int) -> None:
-    put, written = os.write, []
+# Wide tables have mostly nulls: a few examples with dozens of rows each.
+@examples(20)
+@pytest.mark.parametrize("table", STAGED)
+@given(data=st.data(), rows=st.integers(1, 9), size=st.sampled_from([1, 500, 1 << 20]))
+def test_any_rows_are_yielded_in_order(table: str, data: st.DataObject, rows: int, size: int) -> None:
+    parts = data.draw(st.lists(st.lists(ROWS[table], max_size=12), max_size=5))
+    batches = [staged.in_order(pa.RecordBatch.from_pylist(part, schema=STAGED[table]), table) for part in parts]
+    for part, batch in zip(parts, batches, strict=True):
+        assert [key(row, table) for row in batch.to_pylist()] == sorted(key(row, table) for row in part)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(staged, "WINDOW_ROWS", rows)
+        patch.setattr(staged, "WINDOW_BYTES", size)
+        windows = [window.to_pylist() for window in staged.merged(batches, table)]
+    found = [row for window in windows for row in window]
+    every = [row for part in parts for row in part]
+    assert [key(row, table) for row in found] == sorted(key(row, table) for row in every)
+    whole = [{**dict.fromkeys(STAGED[table].names), **row} for row in every]
+    assert sorted(map(repr, found)) == sorted(map(repr, whole))
 
-    def full(handle: int, data: Any) -> int:
-        if sum(written) >= full_at:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        # Write a part of the data, as a nearly full disk does.
-        written.append(put(handle, data[: len(data) // 2 or 1]))
-        return written[-1]
 
-    monkeypatch.setattr(staged.os, "write", full)
-    monkeypatch.setattr(staged, "_DIRECT", 0)
-    stream = StagingFile((tmp_path / "file").open("xb"))
-    data = b"".join(pieces(20 * BLOCK))
-    with pytest.raises(OSError, match="No space left"):
-        stream.write(data)
-    # There is room again, but the file lacks some bytes.
-    full_at = 100 * BLOCK
-    with pytest.raises(OSError, match="No space left"):
-        stream.close()
-    assert stream.closed
+def test_equal_rows_keep_their_order() -> None:
+    row = {"api": "Fetch", "time_ns": 5, "connection_id": 1, "exchange_id": 1}
+    parts = [[{**row, "client_id": f"{part}{place}"} for place in range(3)] for part in range(3)]
+    batches = [pa.RecordBatch.from_pylist(part, schema=STAGED["exchanges"]) for part in parts]
+    found = [row["client_id"] for window in staged.merged(batches, "exchanges") for row in window.to_pylist()]
+    assert found == ["00", "01", "02", "10", "11", "12", "20", "21", "22"]
+
+
+def test_pages_are_released_within_a_window_of_many_small_parts() -> None:
+    rows = [{"api": "Fetch", "time_ns": 5, "connection_id": 1, "exchange_id": place} for place in range(200)]
+    batches = [pa.RecordBatch.from_pylist([row], schema=STAGED["exchanges"]) for row in rows]
+    released: list[None] = []
+    windows = list(staged.merged(batches, "exchanges", release=lambda: released.append(None)))
+    assert [row["exchange_id"] for window in windows for row in window.to_pylist()] == list(range(200))
+    # Each of the columns is read from 200 places.
+    assert len(released) >= len(batches[0].schema) > len(windows)

@@ -62,7 +62,7 @@ def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("answered", one_in(2, [True, False]))
 def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> None:
     """Before the store has it, or before its answer is there."""
-    parts = cut(CAPTURE, (0.5,), tmp_path)
+    parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path)
     run(parts[:1], tmp_path / "first")
     run(parts, tmp_path / "both")
     wanted = tables(tmp_path / "first"), tables(tmp_path / "both")
