@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Final
 
-from kafkasniff.spark.run import MAX_SHARDS
+from kafkasniff.spark.pipeline import MAX_SHARDS
 from kafkasniff.spark.source import MAX_PARTS
 
 GB: Final = 1e9

@@ -30,7 +30,7 @@ from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.options import arrow_schema
 from kafkasniff.spark.pieces import ZSTD_LEVEL, PieceStore, in_capture_order, read_ahead, rows_before, values_of
-from kafkasniff.spark.workers import settle_worker
+from kafkasniff.spark.tasks import settle_worker
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.wire import Values
 from kafkasniff.tables.exports.beginning import load_state
@@ -348,12 +348,11 @@ class ReadConnections:
         end_clock: int = NO_TIME,
         keys: TaskKeys | None = None,
         memory: int | None = None,
-        earliest: Sequence[Place] = (),
     ) -> None:
         """`end_clock`: the packet clock when the captures end; `order`: number of packets in earlier runs.
 
         `names`: names of captures by `capture_index`; `keys`: secrets for decrypting TLS; `memory`: budget of a task
-        in bytes; `earliest`: as for `PieceStore`.
+        in bytes.
         """
         self._options = options
         self._names = tuple(names.get(index, "") for index in range(max(names, default=-1) + 1))
@@ -361,7 +360,6 @@ class ReadConnections:
         self._end_clock = end_clock
         self._memory = checked_memory(memory)
         self._keys = TaskKeys() if keys is None else keys
-        self._earliest = earliest
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
@@ -376,12 +374,11 @@ class ReadConnections:
         """
         with contextlib.ExitStack() as stack:
             # Closed last: threads may still read its file.
-            store = stack.enter_context(PieceStore(self._earliest))
+            store = stack.enter_context(PieceStore())
             threads = stack.enter_context(Threads(1, "kafkasniff-shard"))
-            rows = iter(batches)
-            shard, begin = store.beginning(rows)
+            shard, begin = store.take(batches)
             out = ShardRows(shard, threads)
-            pieces = read_ahead(store.in_order(rows), threads)
+            pieces = read_ahead(store.in_order(), threads)
             yield from self._read(shard, BEGIN_VALUES.load(begin), pieces, out)
 
     def _read(

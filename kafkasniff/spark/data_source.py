@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkasniff.capture.timeline.parts import CapturePlan
     from kafkasniff.spark.options import SourceOptions
     from kafkasniff.spark.packet_rows import Condition
-    from kafkasniff.spark.source import Part
     from kafkasniff.spark.stream import CaptureStreamReader
 
 
@@ -75,13 +74,12 @@ def _checked(schema: StructType, options: SourceOptions) -> tuple[str, ...]:
     return names
 
 
-class CapturePartition(InputPartition):
-    """Input of one task."""
+class _Reader(DataSourceReader):
+    """What the readers of tables share. Each partition's value is the input of one task."""
 
-    def __init__(self, part: Part | None = None, plan: CapturePlan | None = None) -> None:
-        super().__init__(None)
-        self.part = part
-        self.plan = plan
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
 
 
 def _plan(options: SourceOptions) -> CapturePlan:
@@ -92,11 +90,8 @@ def _plan(options: SourceOptions) -> CapturePlan:
     return plan_looked_at(look_at_captures(None, files, options.split_size))
 
 
-class _PacketsReader(DataSourceReader):
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
-        self._conditions: tuple[Condition, ...] = ()
+class _PacketsReader(_Reader):
+    _conditions: tuple[Condition, ...] = ()
 
     def partitions(self) -> list[InputPartition]:
         """Plan here: on the driver, in a Python process without a session that could run a job."""
@@ -104,15 +99,13 @@ class _PacketsReader(DataSourceReader):
 
         options = self._options
         parts = parts_of(_plan(options), options.split_size, secrets=options.secrets)
-        return [CapturePartition(part) for part in parts]
+        return [InputPartition(part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.source import PacketQuery, read_part
 
-        if not isinstance(partition, CapturePartition):
-            return  # Spark's own, where there are none
-        assert partition.part is not None
-        yield from read_part(partition.part, PacketQuery(self._columns, self._options.ports, self._conditions))
+        if partition.value is not None:  # Spark's own, where there are none
+            yield from read_part(partition.value, PacketQuery(self._columns, self._options.ports, self._conditions))
 
 
 class _FilteringReader(_PacketsReader):
@@ -127,63 +120,45 @@ class _FilteringReader(_PacketsReader):
                 self._conditions = (*self._conditions, condition)
 
 
-class _TablePartition(InputPartition):
-    """What the one task of a table of Kafka reads."""
-
-    def __init__(self, captures: list[tuple[str, str]], keylog: str | None) -> None:
-        super().__init__(None)
-        self.captures = captures
-        self.keylog = keylog
-
-
-class _TableReader(DataSourceReader):
+class _TableReader(_Reader):
     """A table of Kafka: one task reads all captures and makes all rows."""
-
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
         from kafkasniff.spark.table_rows import local_captures, local_key_log
 
         captures = local_captures(self._options.paths, self._options.selection)
         keylog = None if self._options.keylog is None else local_key_log(self._options.keylog)
-        return [_TablePartition(captures, keylog)] if captures else []
+        return [InputPartition((captures, keylog))] if captures else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.spark.table_rows import scan_table
 
-        if not isinstance(partition, _TablePartition):
+        if partition.value is None:
             return  # Spark's own, where there are none
+        captures, keylog = partition.value
         options = self._options
         yield from scan_table(
-            partition.captures,
+            captures,
             options.table,
             self._columns,
             ports=options.ports,
             show_secrets=options.show_secrets,
-            keylog=partition.keylog,
+            keylog=keylog,
         )
 
 
-class _NotesReader(DataSourceReader):
+class _NotesReader(_Reader):
     """A single task: captures have few notes, and a note may depend on all captures."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        self._options = options
-        self._columns = columns
-
     def partitions(self) -> list[InputPartition]:
-        return [CapturePartition(plan=_plan(self._options))]
+        return [InputPartition(_plan(self._options))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from kafkasniff.capture.timeline.locations import open_capture
         from kafkasniff.capture.timeline.parts import read_notes
         from kafkasniff.spark.packet_rows import note_rows
 
-        assert isinstance(partition, CapturePartition)
-        plan = partition.plan
-        assert plan is not None
+        plan: CapturePlan = partition.value
         rows = note_rows(
             read_notes(plan, open_capture), dict(enumerate(plan.names)), show_secrets=self._options.show_secrets
         )

@@ -18,11 +18,11 @@ from kafkasniff.capture.formats.reader import BROKEN_KINDS
 from kafkasniff.capture.timeline.locations import list_captures
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.export_manifest import read_manifest
-from kafkasniff.spark.run import SparkRun, describe, of_captures, parallelism
+from kafkasniff.spark.pipeline import SparkRun, describe, of_captures, parallelism
 from kafkasniff.spark.session import runs_elsewhere, task_errors
 from kafkasniff.spark.source import PlannedCaptures, look_at_captures, plan_looked_at, split_bytes
 from kafkasniff.spark.table_rows import KINDS, Decided, WriteFiles
-from kafkasniff.spark.task_output import TaskOutput, TaskReport, check_executors, output_of
+from kafkasniff.spark.tasks import TaskOutput, TaskReport, check_executors, output_of
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.exports.captures import OnBadCapture, look_at_file
 from kafkasniff.tables.exports.finalise import Finished, TablePartitions
@@ -100,7 +100,7 @@ def export(
                     shards=shards,
                     memory=memory,
                 ) as stages:
-                    broken = any(problem.kind in BROKEN_KINDS for problem in stages.problems)
+                    broken = any(problem.kind in BROKEN_KINDS for problem in stages.run_problems)
                     made = write_files(target, output, stages)
                     result = run.commit(made, stages.summary, broken=broken, engine="spark")
         finally:

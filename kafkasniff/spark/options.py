@@ -60,7 +60,7 @@ NOTES: Final = {
 
 
 KAFKA_TABLES: Final = ("exchanges", "records", "connections", "transport", "problems")
-"""The tables of exports, which the data source makes, too (table_scan.py)."""
+"""The tables of exports, which the data source makes, too (table_rows.py)."""
 
 
 def kafka_types(table: str) -> dict[str, str]:
@@ -106,7 +106,6 @@ SMALLEST_SPLIT: Final = 64 << 10
 """Minimum number of bytes per task: a single packet may be that long."""
 TRIGGER_BYTES: Final = 512 << 20
 """Default maximum size of a stream's micro-batch in bytes."""
-MAX_SHARDS: Final = 1024
 FINISH_SECONDS: Final = 3600
 """Default time without growth after which an incomplete packet at the end of a file counts as truncated."""
 
@@ -127,8 +126,6 @@ class SourceOptions(msgspec.Struct, frozen=True):
     max_bytes_per_trigger: int = TRIGGER_BYTES
     finish_after: int = FINISH_SECONDS
     fail_on_loss: bool = True
-    shards: int = 1
-    """Accepted for compatibility, without effect: one task makes a table of Kafka data."""
     secrets: bool = False
     """Also return TLS secrets in captures as rows of the table `packets`, for `kafkasniff.spark.pipeline`."""
     keylog: str | None = None
@@ -159,7 +156,6 @@ class SourceOptions(msgspec.Struct, frozen=True):
             _size("maxbytespertrigger", values.pop("maxbytespertrigger", str(TRIGGER_BYTES))),
             _seconds("finishafter", values.pop("finishafter", str(FINISH_SECONDS))),
             _truth("failondataloss", values.pop("failondataloss", "true")),
-            _count("shards", values.pop("shards", "1")),
             _truth("secrets", values.pop("secrets", "false")),
             values.pop("keylog", None),
             FileSelection(
@@ -224,12 +220,6 @@ def _size(name: str, text: str) -> int:
 def _seconds(name: str, text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise UsageError(f"{name}: {text} is not a number of seconds")
-    return int(text)
-
-
-def _count(name: str, text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 0 < int(text) <= MAX_SHARDS:
-        raise UsageError(f"{name}: {text} is not a number from 1 to {MAX_SHARDS}")
     return int(text)
 
 

@@ -7,12 +7,12 @@ thousands of them, as columns, which are compressed before Java copies them. The
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import chain, pairwise
+from operator import itemgetter
 from typing import Any, BinaryIO, Final, TypeAlias
 
 import msgspec
@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
 from kafkasniff.engine.shards import shard_of_rows
-from kafkasniff.model import NO_TIME
 from kafkasniff.packets import COLUMNS, PACKET_BYTES, PacketBatch
 from kafkasniff.runtime.threads import ClosedAtExit, Task, Threads
 from kafkasniff.spark.options import arrow_schema
 from kafkasniff.spark.packet_rows import packet_batches, payloads
-from kafkasniff.spark.task_output import own_folder
+from kafkasniff.spark.tasks import own_folder
 
 # -- places ------------------------------------------------------------------------------------------------------------
 
@@ -50,89 +49,40 @@ def rows_before(batch: PacketBatch, place: Place) -> int:
 
 # -- bytes of a piece --------------------------------------------------------------------------------------------------
 #
-# The bytes of a piece: columns of its packets, compressed, and their payloads, compressed where that pays off.
-#
-# Record batches are mostly compressed already. Compressing them again took 7 s of CPU time for each GB that was saved,
-# and Spark takes 4 to 5 s to move one. So a sample decides for each chunk of payload.
+# The bytes of a piece: columns of its packets, and their payloads, both compressed. What cannot get smaller, such as
+# compressed record batches, costs 0.3 s of CPU time for each GB.
 
 ZSTD_LEVEL: Final = -5
 """The level at which tasks compress what they hand to Spark. Level 1 writes a fifth less, but takes twice the time."""
-CHUNK_BYTES: Final = 64 << 10
-SAMPLE_BYTES: Final = 2 << 10
-MOST: Final = 0.8
-"""The part of a sample that may be left of it if its chunk is to be compressed. More is saved in the chunk, which has
-more to refer to."""
 
 _LENGTH_BYTES: Final = 4
-_Bytes = bytes | memoryview
 
 
-class _Head(msgspec.Struct, array_like=True):
-    columns: bytes
-    """Compressed; a list of byte strings."""
-    runs: list[int]
-    """Lengths of the parts that follow; of compressed ones negative."""
-
-
-class PiecePacker:
-    """Makes the bytes of pieces, one after the other."""
-
-    def __init__(self) -> None:
-        self._compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
-
-    def pack(self, columns: Sequence[bytes], payload: memoryview) -> list[_Bytes]:
-        """Parts that make up a piece; some are views of the payload."""
-        parts: list[_Bytes] = []
-        runs: list[int] = []
-        starts = range(0, len(payload), CHUNK_BYTES)
-        for worth, run in groupby(starts, lambda start: self._is_worth(payload[start : start + CHUNK_BYTES])):
-            begins = list(run)
-            part: _Bytes = payload[begins[0] : begins[-1] + CHUNK_BYTES]
-            size = len(part)
-            if worth:
-                part = self._compress(part)
-                size = -len(part)
-            parts.append(part)
-            runs.append(size)
-        head = msgspec.msgpack.encode(_Head(self._compress(msgspec.msgpack.encode(columns)), runs))
-        return [len(head).to_bytes(_LENGTH_BYTES, "little"), head, *parts]
-
-    def _is_worth(self, chunk: memoryview) -> bool:
-        """Whether to compress a chunk; a sample from its middle decides."""
-        start = max(0, (len(chunk) - SAMPLE_BYTES) // 2)
-        sample = chunk[start : start + SAMPLE_BYTES]
-        return len(self._compress(sample)) <= MOST * len(sample)
+def packed(columns: Sequence[bytes], payload: memoryview, compress: Callable[[Any], bytes]) -> tuple[bytes, ...]:
+    """The bytes of a piece, in parts."""
+    head = compress(msgspec.msgpack.encode(columns))
+    return len(head).to_bytes(_LENGTH_BYTES, "little"), head, compress(payload)
 
 
 def unpacked(data: bytes | pa.Buffer) -> tuple[list[bytes], bytes]:
     """The columns and the payloads of a piece."""
     view = memoryview(data)
     decompress = zstandard.ZstdDecompressor().decompress
-    at = _LENGTH_BYTES + int.from_bytes(view[:_LENGTH_BYTES], "little")
-    head = msgspec.msgpack.decode(view[_LENGTH_BYTES:at], type=_Head)
-    parts: list[_Bytes] = []
-    for run in head.runs:
-        part = view[at : at + abs(run)]
-        parts.append(decompress(part) if run < 0 else part)
-        at += abs(run)
-    return msgspec.msgpack.decode(decompress(head.columns), type=list[bytes]), b"".join(parts)
+    end = _LENGTH_BYTES + int.from_bytes(view[:_LENGTH_BYTES], "little")
+    columns = msgspec.msgpack.decode(decompress(view[_LENGTH_BYTES:end]), type=list[bytes])
+    return columns, decompress(view[end:])
 
 
 # -- cutting and merging -----------------------------------------------------------------------------------------------
 
 PIECES: Final = {
     "shard": "int",
-    "part": "int",
-    "piece": "int",
     "clock_ns": "bigint",
     "capture_index": "int",
     "number": "bigint",
     "data": "binary",
 }
-"""Rows, with their types in Spark: a piece (`data`), the part of the captures that it is from, its number among those
-of the part for the shard, and the place of its first packet.
-
-With the capture index `piece_store.COUNT_INDEX`: the number of pieces that a part has for the shard (`piece`)."""
+"""Rows, with their types in Spark: a piece (`data`) of a shard, and the place of its first packet."""
 PIECE_SCHEMA: Final = arrow_schema(PIECES)
 
 PIECE_BYTES: Final = 4 << 20
@@ -169,14 +119,8 @@ class PacketCutter:
         self._ports = np.array(sorted(set(ports)), np.int64)
         self._before = captures_before
 
-    def cut(
-        self, batches: Iterable[PacketBatch], part: int | None = None, *, count: bool = False
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of `PIECES`; batches have clocks, and their packets are in capture order.
-
-        `part`: the number of the part that they are; `count`: end with the number of pieces for each shard.
-        """
-        counts = [0] * self._shards
+    def cut(self, batches: Iterable[PacketBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows of `PIECES`; batches have clocks, and their packets are in capture order."""
         waiting: list[PacketBatch] = []
         size = 0
         for batch in batches:
@@ -185,14 +129,10 @@ class PacketCutter:
                 waiting.append(wanted)
                 size += wanted.nbytes
             if size >= CUT_BYTES:
-                yield from _rows_of(self._pieces(waiting, part, counts))
+                yield from _rows_of(self._pieces(waiting))
                 size = 0
         if waiting:
-            yield from _rows_of(self._pieces(waiting, part, counts))
-        if count:
-            yield _row_batch(
-                [(shard, part, number, None, COUNT_INDEX, None, []) for shard, number in enumerate(counts)]
-            )
+            yield from _rows_of(self._pieces(waiting))
 
     def _wanted(self, batch: PacketBatch) -> PacketBatch:
         """The packets that are wanted, without most of the bytes between their payloads."""
@@ -209,8 +149,8 @@ class PacketCutter:
         assert batch.clock is not None
         return _batch(columns, buffer, batch.clock.take(rows))
 
-    def _pieces(self, batches: list[PacketBatch], part: int | None, counts: list[int]) -> Iterator[_Row]:
-        """Values of `PIECES`; takes the batches out of the list, and counts those of each shard.
+    def _pieces(self, batches: list[PacketBatch]) -> Iterator[_Row]:
+        """Values of `PIECES`; takes the batches out of the list.
 
         Columns are put in order of shards as wholes: with hundreds of shards, each has few packets of a batch.
         """
@@ -236,12 +176,10 @@ class PacketCutter:
             columns[name] = np.diff(values, prepend=0)
             columns[name][starts] = values[starts]
         stored = [*columns.values(), lag]
-        packer = PiecePacker()
+        compress = zstandard.ZstdCompressor(ZSTD_LEVEL).compress
         for start, stop, border, *place in zip(starts, stops, pairwise(borders), *places, strict=True):
-            data = packer.pack([values[start:stop].tobytes() for values in stored], payload[slice(*border)])
-            number = counts[place[0]]
-            counts[place[0]] += 1
-            yield (place[0], part, number, *place[1:], data)
+            data = packed([values[start:stop].tobytes() for values in stored], payload[slice(*border)], compress)
+            yield (*place, data)
 
 
 class RowCutter:
@@ -399,12 +337,9 @@ def values_of(column: pa.Array) -> Iterator[pa.Buffer]:
 
 BEGIN_INDEX: Final = -1
 """`capture_index` of the row with a shard's beginning."""
-COUNT_INDEX: Final = -2
-"""`capture_index` of rows with the number of pieces that a part has for a shard."""
 
-HELD_BYTES: Final = 32 << 20
+HELD_BYTES: Final = 64 << 20
 """Bytes of pieces that stay in memory; further ones wait in a file of the task."""
-_COLUMNS: Final = ("shard", "part", "piece", "clock_ns", "capture_index", "number")
 
 
 class PieceOnDisk(msgspec.Struct, frozen=True):
@@ -422,131 +357,50 @@ class PieceOnDisk(msgspec.Struct, frozen=True):
         return data
 
 
-Piece: TypeAlias = bytes | pa.Buffer | PieceOnDisk
-"""The bytes of a piece, or where they are. A buffer is a view of rows that have just come."""
-
-
-class _PartProgress(msgspec.Struct):
-    """Which pieces of a part have arrived."""
-
-    reached: Place
-    """All missing pieces are after this place, or begin there."""
-    next: int = 0
-    """The first missing piece."""
-    later: dict[int, Place] = {}
-    """Places of the pieces after it that have arrived."""
-    count: int | None = None
-    """The number of pieces, once it is known."""
+Piece: TypeAlias = bytes | PieceOnDisk
+"""The bytes of a piece, or where they are."""
 
 
 class PieceStore(ClosedAtExit):
-    """Takes the rows of a shard (`pieces.PIECES`) in any order; a context manager that deletes its file.
+    """Keeps the pieces of a shard (`PIECES`), which come in any order; a context manager that deletes its file."""
 
-    A piece is given out once no missing piece can precede it. If rows arrive in order of parts, as they do on a single
-    machine, few pieces have to wait.
-    """
-
-    def __init__(self, earliest: Sequence[Place] = ()) -> None:
-        """`earliest`: for each part, a lower bound of the places of its packets; ascending.
-
-        Without it, pieces are given out after all rows have arrived.
-        """
-        self._earliest = earliest
-        self._open = {part: _PartProgress(place) for part, place in enumerate(earliest)}
-        """Parts with missing pieces."""
+    def __init__(self) -> None:
         self._stack = contextlib.ExitStack()
-        self._pieces: list[tuple[Place, bytes | PieceOnDisk]] = []
-        """A heap."""
+        self._pieces: list[tuple[Place, Piece]] = []
         self._file: BinaryIO | None = None
         self._read_from = -1
         """Another descriptor of the file."""
         self._held = self._written = 0
-        self._begin: tuple[int, bytes] | None = None
-        self._limit = Place(NO_TIME, 0, 0)
-        """Pieces up to here were given out."""
 
-    def beginning(self, rows: Iterator[pa.RecordBatch]) -> tuple[int, bytes]:
-        """The task's number, and its beginning (`connections.ShardBegin`); takes rows up to the one that has it.
-
-        Raises OSError.
-        """
-        while self._begin is None:
-            self._keep(self._take(next(rows)))
-        return self._begin
-
-    def in_order(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Piece]:
-        """The pieces of these rows and of those taken before, each of which is released once it was given.
-
-        Raises OSError.
-        """
+    def take(self, rows: Iterable[pa.RecordBatch]) -> tuple[int, bytes]:
+        """Take all rows of a shard; returns its number and its beginning (`connections.ShardBegin`). Raises OSError."""
+        begin: tuple[int, bytes] | None = None
         for batch in rows:
-            fresh = self._take(batch)
-            if self._open:
-                self._limit = self._reached()
-                ready = sorted(one for one in fresh if one[0] <= self._limit)
-                self._keep(one for one in fresh if one[0] > self._limit)
-                yield from (piece for _, piece in heapq.merge(self._given(self._limit), ready))
-            else:
-                self._keep(fresh)
-        yield from (piece for _, piece in self._given(None))
+            places = zip(*(batch.column(name).to_pylist() for name in PIECE_SCHEMA.names[:-1]), strict=True)
+            for (shard, *place), data in zip(places, values_of(batch.column("data")), strict=True):
+                at = Place(*place)
+                if at.capture == BEGIN_INDEX:
+                    begin = shard, data.to_pybytes()
+                else:
+                    self._pieces.append((at, self._kept(data)))
+        assert begin is not None
+        return begin
+
+    def in_order(self) -> Iterator[Piece]:
+        """The pieces, each of which is released once it was given."""
+        if self._file is not None:
+            self._file.flush()
+        # No two packets have the same place.
+        self._pieces.sort(key=itemgetter(0), reverse=True)
+        while self._pieces:
+            yield self._pieces.pop()[1]
 
     def close(self) -> None:
         """Delete the file."""
         self._pieces.clear()
         self._stack.close()
 
-    def _reached(self) -> Place:
-        """All missing pieces are after this place, or begin there."""
-        found: Place | None = None
-        for part, progress in self._open.items():
-            if found is not None and found <= self._earliest[part]:
-                break
-            found = progress.reached if found is None else min(found, progress.reached)
-        assert found is not None
-        return found
-
-    def _given(self, limit: Place | None) -> Iterator[tuple[Place, bytes | PieceOnDisk]]:
-        """The kept pieces up to a place, or all."""
-        if self._file is not None:
-            self._file.flush()
-        # No two packets have the same place.
-        while self._pieces and (limit is None or self._pieces[0][0] <= limit):
-            at, piece = heapq.heappop(self._pieces)
-            if isinstance(piece, bytes):
-                self._held -= len(piece)
-            yield at, piece
-
-    def _take(self, batch: pa.RecordBatch) -> list[tuple[Place, pa.Buffer]]:
-        """The pieces of rows, with their places."""
-        found: list[tuple[Place, pa.Buffer]] = []
-        columns = zip(*(batch.column(name).to_pylist() for name in _COLUMNS), strict=True)
-        for (task, part, piece, *place), data in zip(columns, values_of(batch.column("data")), strict=True):
-            at = Place(*place)
-            if at.capture == BEGIN_INDEX:
-                self._begin = task, data.to_pybytes()
-                continue
-            if at.capture != COUNT_INDEX:
-                assert at >= self._limit
-                found.append((at, data))
-            progress = self._open.get(part)
-            if progress is None:
-                continue
-            if at.capture == COUNT_INDEX:
-                progress.count = piece
-            else:
-                progress.later[piece] = at
-                while progress.next in progress.later:
-                    progress.reached = progress.later.pop(progress.next)
-                    progress.next += 1
-            if progress.next == progress.count:
-                del self._open[part]
-        return found
-
-    def _keep(self, pieces: Iterable[tuple[Place, pa.Buffer]]) -> None:
-        for at, data in pieces:
-            heapq.heappush(self._pieces, (at, self._kept(data)))
-
-    def _kept(self, data: pa.Buffer) -> bytes | PieceOnDisk:
+    def _kept(self, data: pa.Buffer) -> Piece:
         if self._held + data.size <= HELD_BYTES:
             self._held += data.size
             # A view would keep all rows that came with it.

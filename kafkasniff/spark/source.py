@@ -44,7 +44,7 @@ from kafkasniff.spark.options import PACKETS, PIPELINE, SPLIT_BYTES, ddl
 from kafkasniff.spark.packet_rows import Condition, keeper, packet_batches, packet_rows, secret_rows
 from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.session import task_errors
-from kafkasniff.spark.workers import settle_worker
+from kafkasniff.spark.tasks import settle_worker
 from kafkasniff.tables.checkpoint.wire import Values
 from kafkasniff.tables.exports.captures import (
     SMALL_FILE,
@@ -65,7 +65,6 @@ __all__ = [
     "PacketQuery",
     "Part",
     "PlannedCaptures",
-    "earliest",
     "grouped",
     "in_tasks",
     "look_at_captures",
@@ -150,14 +149,6 @@ def parts_of(plan: CapturePlan, split_size: int, *, secrets: bool = False) -> li
     if secrets and any(split.has_notes for split in plan.splits):
         parts.append(Part(secrets=plan))
     return parts
-
-
-def earliest(part: Part) -> Place:
-    """A lower bound of the places of a part's packets: the place of its first packet, TCP or not."""
-    splits = [split for split, _ in part.splits]
-    if part.rest is not None:
-        splits += part.rest.splits
-    return min(Place(max(split.clock, split.first_time), split.capture, split.packets_before + 1) for split in splits)
 
 
 def read_part(part: Part, wanted: PacketQuery) -> Iterator[pa.RecordBatch]:
@@ -416,9 +407,6 @@ def _in_one(notes: Iterable[_Columns]) -> list[PlacedNote]:
 
 # -- captures as a DataFrame -------------------------------------------------------------------------------------------
 
-MAX_COUNTS: Final = 1 << 22
-"""Maximum number of rows with a number of pieces, of which there is one for each part and shard; reached at 256 GB."""
-
 
 class PlannedCaptures:
     """Planned captures of a run: `packets` has their packets, `notes` everything else."""
@@ -450,24 +438,17 @@ class PlannedCaptures:
     def pieces(self, shards: int, *, ports: Iterable[int] = (), captures_before: int = 0) -> DataFrame:
         """The same packets in pieces of shards (`pieces.PIECES`); parameters as for `PacketCutter`."""
         cutter = PacketCutter(shards, ports=ports, captures_before=captures_before)
-        count = shards * len(self._parts) <= MAX_COUNTS
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             settle_worker()
-            for number, part in _given(batches):
-                yield from cutter.cut(packets_of(part), number, count=count)
+            for _, part in _given(batches):
+                yield from cutter.cut(packets_of(part))
 
         return in_tasks(self.spark, self._parts).mapInArrow(read, ddl(PIECES))
 
-    def earliest(self, captures_before: int = 0) -> list[Place]:
-        """For each part, a lower bound of the places of its packets; ascending."""
-        places = map(earliest, self._parts)
-        return [place._replace(capture=place.capture + captures_before) for place in places]
-
     @cached_property
     def _parts(self) -> list[Part]:
-        # Spark hands the pieces of a machine to a shard in order of parts.
-        return sorted(parts_of(self.plan, self._split_size), key=earliest)
+        return parts_of(self.plan, self._split_size)
 
     def notes(self) -> list[PlacedNote]:
         """Problems of captures, names, decryption secrets, in order; read from the parts that have any."""

@@ -23,10 +23,9 @@ from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
 from kafkasniff.spark.connections import TaskKeys
 from kafkasniff.spark.export import write_files
-from kafkasniff.spark.pipeline import make_options
-from kafkasniff.spark.run import SparkRun, check_columns, of_rows, parallelism
+from kafkasniff.spark.pipeline import SparkRun, check_columns, make_options, of_rows, parallelism
 from kafkasniff.spark.session import runs_elsewhere
-from kafkasniff.spark.task_output import check_executors, output_of
+from kafkasniff.spark.tasks import check_executors, output_of
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.run import ExportRun

@@ -23,8 +23,7 @@ from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.spark.connections import HELD, TaskKeys, read_block
 from kafkasniff.spark.pieces import values_of
-from kafkasniff.spark.task_output import TaskOutput, TaskReport, own_folder
-from kafkasniff.spark.workers import settle_worker
+from kafkasniff.spark.tasks import TaskOutput, TaskReport, own_folder, settle_worker
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.finalise import REST, TablePartitions, final_rows, finalise
 from kafkasniff.tables.exports.options import ExportOptions

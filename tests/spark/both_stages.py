@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
-from kafkasniff.capture.timeline.parts import CapturePlan, Place, plan_captures, read_notes
+from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_notes
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
@@ -35,9 +35,9 @@ from kafkasniff.spark.connections import (
     secrets_among,
 )
 from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PacketCutter
-from kafkasniff.spark.source import earliest, packets_of, parts_of
+from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
-from kafkasniff.spark.task_output import share
+from kafkasniff.spark.tasks import share
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import first_states
@@ -65,12 +65,10 @@ def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:
     return rows.filter(pc.is_in(rows.column("kind"), pa.array(kinds)))
 
 
-def pieces_of(plan: CapturePlan, shards: int) -> tuple[list[dict[str, Any]], list[Place]]:
-    """The packets of captures in pieces of shards, and for each part a lower bound of the places of its packets."""
+def pieces_of(plan: CapturePlan, shards: int) -> list[dict[str, Any]]:
+    """The packets of captures in pieces of shards."""
     cutter = PacketCutter(shards)
-    parts = sorted(parts_of(plan, SPLIT), key=earliest)
-    cuts = (cut for number, part in enumerate(parts) for cut in cutter.cut(packets_of(part), number, count=True))
-    return [row for cut in cuts for row in cut.to_pylist()], [*map(earliest, parts)]
+    return [row for part in parts_of(plan, SPLIT) for cut in cutter.cut(packets_of(part)) for row in cut.to_pylist()]
 
 
 def in_shard(pieces: list[dict[str, Any]], shard: int, begin: ShardBegin, size: int) -> Iterator[pa.RecordBatch]:
@@ -125,7 +123,7 @@ def decode(
     """Stage 1, `size` rows at a time."""
     files = find_captures([str(path) for path in captures])
     plan = plan_captures(files, open_capture, split_size=SPLIT)
-    found, places = pieces_of(plan, shards)
+    found = pieces_of(plan, shards)
     # As a task gets it.
     notes = read_notes(plan, open_capture)
     task_keys = pickle.loads(pickle.dumps(TaskKeys(keys, secrets_among(notes))))
@@ -135,7 +133,6 @@ def decode(
         dict(enumerate(plan.names)),
         end_clock=max(split.clock_after for split in plan.splits),
         keys=task_keys,
-        earliest=places,
     )
     decoded = Decoded()
     for shard, state in enumerate(first_states(Carried([], Sessions(), LearnedFacts()), shards, options, {})):

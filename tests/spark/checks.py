@@ -2,19 +2,16 @@
 
     python -P checks.py KIND FOLDER CAPTURE…
 
-KIND is `connect` with the address in SPARK_REMOTE, or `local-cluster`; with either, workers have only the kafkasniff
-that was shipped. FOLDER has an export and takes what the checks write. Prints JSON: the name of each check and what
-it found. Nothing of the tests is imported here: workers get these functions by value.
+KIND is `connect` with the address in SPARK_REMOTE, or `cluster` with `spark-submit`; with either, workers have only the
+kafkasniff that was shipped. FOLDER has an export and takes what the checks write, and `found.json`: what each of them
+found. Nothing of the tests is imported here: workers get these functions by value.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import json
 import os
 import signal
-import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -42,9 +39,7 @@ CONF = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 EXECUTORS = 2
-CLUSTER = f"local-cluster[{EXECUTORS},1,512]"
-WITHOUT_PATH = {"spark.executorEnv.PYTHONPATH": ""}
-"""Executors here would have it by the path that `get_session` sets; on other machines nobody has set one."""
+FOUND = "found.json"
 
 
 def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
@@ -102,13 +97,23 @@ def exported(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
     return {"rows": result.rows, "notices": result.notices}
 
 
+def job(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
+    """The exit code of the program in `job.py`, which uses this session."""
+    sys.argv = ["job.py", *captures, "-o", str(folder / "tables")]
+    try:
+        exec(compile((folder / "job.py").read_text(), "job.py", "exec"), {"__name__": "__main__"})
+    except SystemExit as end:
+        return end.code
+    return None
+
+
 def exported_without_an_executor(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
-    """The same where an executor is lost after stage 1, with its staged rows."""
-    from kafkasniff.spark import run
+    """`exported` where an executor is lost after stage 1, with its staged rows."""
+    from kafkasniff.spark import pipeline
     from kafkasniff.spark.export import export
     from kafkasniff.tables.exports.options import ExportOptions
 
-    plan, lost = run.plan_parts, []
+    plan, lost = pipeline.plan_parts, []
 
     def planned(*arguments: Any) -> Any:
         if not lost:
@@ -116,11 +121,11 @@ def exported_without_an_executor(spark: SparkSession, folder: Path, captures: li
             os.kill(lost[0], signal.SIGKILL)
         return plan(*arguments)
 
-    run.plan_parts = planned
+    pipeline.plan_parts = planned
     try:
         result = export(spark, captures, folder / "without", ExportOptions(), split_size=100_000, shards=3)
     finally:
-        run.plan_parts = plan
+        pipeline.plan_parts = plan
     is_lost = lost[0] not in executors(spark)
     return {"rows": result.rows, "notices": result.notices, "is_lost": is_lost}
 
@@ -150,37 +155,9 @@ def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:
 Check = Callable[["SparkSession", Path, list[str]], Any]
 
 CHECKS: dict[str, tuple[Check, ...]] = {
-    "connect": (
-        settings,
-        where_workers_run,
-        questions,
-        exported,
-    ),
-    "local-cluster": (
-        settings,
-        where_workers_run,
-        exported,
-        exported_without_an_executor,
-    ),
+    "connect": (settings, where_workers_run, questions, exported),
+    "cluster": (settings, where_workers_run, job, exported_without_an_executor),
 }
-
-
-def session(kind: str) -> SparkSession:
-    from kafkasniff.spark.session import get_session
-
-    return get_session() if kind == "connect" else get_session(CLUSTER, **CONF, **WITHOUT_PATH)
-
-
-def no_session() -> str:
-    """Reported by Spark's Java before there is a context; the next context uses the same Java."""
-    from kafkasniff.errors import MissingPartError
-    from kafkasniff.spark.session import get_session
-
-    try:
-        get_session("local-cluster[1,1,64]", **CONF)
-    except MissingPartError as error:
-        return str(error)
-    return "it starts"
 
 
 def shipping(spark: SparkSession) -> Any:
@@ -198,50 +175,18 @@ def shipping(spark: SparkSession) -> Any:
     return {"before": before, "zip": path.name, "folder": str(path.parent)}
 
 
-def listening() -> list[str]:
-    """The addresses at which processes that this one has started listen (Linux)."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # The name of the program is in parentheses and may have spaces.
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
-    ours = {os.getpid()}
-    while more := {child for child, parent in parents.items() if parent in ours} - ours:
-        ours |= more
-    sockets = set()
-    for process in ours:
-        for entry in Path(f"/proc/{process}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                sockets.add(os.readlink(entry).removeprefix("socket:[").removesuffix("]"))
-    found = []
-    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and words[9] in sockets:
-                # 32 bits at a time in the machine's order (proc(5)).
-                packed = bytes.fromhex(words[1].partition(":")[0])
-                found.append(b"".join(struct.pack(">I", one) for (one,) in struct.iter_unpack("=I", packed)))
-    return sorted({str(plain(ipaddress.ip_address(address))) for address in found})
-
-
-def plain(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Any:
-    """An IPv4 address as such."""
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 def main(kind: str, folder: str, *captures: str) -> None:
-    found: dict[str, Any] = {}
-    if kind == "local-cluster":
-        found["no_session"] = no_session()
-    spark = session(kind)
-    found["addresses"] = listening()
-    found["shipping"] = shipping(spark)
+    from kafkasniff.spark.session import get_session
+
+    spark = get_session()
+    found: dict[str, Any] = {"shipping": shipping(spark)}
     for check in CHECKS[kind]:
         found[check.__name__] = check(spark, Path(folder), list(captures))
     if kind == "connect":
         found["again"] = again(spark)
     spark.stop()
-    print(json.dumps(found, default=str))
+    # The program that `job` runs discards what is printed after it.
+    Path(folder, FOUND).write_text(json.dumps(found, default=str))
 
 
 def again(spark: SparkSession) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ FAST = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.memory": "1g",
-    # Nor does compiling plans for a few rows; `export --engine spark` is tested as it is (test_command.py).
+    # As an export has it (`few_rows`).
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -30,17 +29,16 @@ FAST = {
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session on two cores of this machine; skips (or fails) where pyspark or Java is missing."""
+    """A session as a command has it, on two cores of this machine; skips (or fails) without pyspark or Java."""
     if importlib.util.find_spec("pyspark") is None:
         missing("pyspark is not installed")
     from kafkasniff.errors import MissingPartError
-    from kafkasniff.spark.session import get_session
+    from kafkasniff.spark.shipping import ready_session
 
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     folder = tmp_path_factory.mktemp("spark")
     try:
         places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
-        session = get_session("local[2]", **FAST, **places)
+        session = ready_session("local[2]", few_rows=True, **FAST, **places)
     except MissingPartError as error:
         missing(str(error))
     yield session

@@ -1,8 +1,8 @@
 """What lakehouse tables have to do with a real runtime: run as a script, since that runtime needs a Spark of its own.
 
-    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE CAPTURE OTHER…
+    python -P lakehouse_checks.py FOLDER JAR,… CAPTURE CAPTURE OTHER…
 
-The three captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
+Both captures are parts of one; OTHER are any. Prints JSON: the name of each check and what it found. Tables are
 compared by their files, and once by queries, each of which takes a second.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.cli.console import kafkasniff
 from tests.spark.conftest import FAST
 from tests.spark.delta import SETTINGS, delta_rows
-from tests.tables.exports.exported import Rows, rows
+from tests.tables.exports.exported import Rows, rows, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 ADDED = ("date", "run", "open")
 HIVE = {"spark.sql.catalogImplementation": "hive"}
 """Keeps tables in a database below the current folder."""
-TABLES = ("exchanges", "records", "connections", "problems")
-COMMAND_TABLES = ("exchanges", "transport")
+TABLES = ("exchanges", "connections", "problems")
+ONE = ("exchanges",)
 DATABASE = "spark_catalog.kafka"
 
 
@@ -72,10 +72,38 @@ class Checks:
         """The number of commits of each table."""
         return [len(list(self.place(name, table).glob("_delta_log/*.json"))) for table in TABLES]
 
+    def dying(self, name: str, captures: list[str], method: str, call: int) -> None:
+        """Export as a process that is killed when it calls a method of `LakeTables` for the `call`th time."""
+        from kafkasniff.spark.lakehouse import LakeTables
+
+        class KilledError(Exception):
+            pass
+
+        real, calls = getattr(LakeTables, method), []
+
+        def die(*given: Any) -> None:
+            calls.append(given)
+            if len(calls) == call:
+                raise KilledError
+            real(*given)
+
+        setattr(LakeTables, method, die)
+        try:
+            self.export(name, captures)
+        except KilledError:
+            pass
+        else:
+            raise AssertionError(f"{method} was not called {call} times")
+        finally:
+            setattr(LakeTables, method, real)
+
     # The checks.
 
     def several_runs(self) -> Any:
-        """A user's own layout and columns, a table of an earlier release, and rows that the next run replaces."""
+        """A user's own layout and columns, a table of an earlier release, and rows that the next run replaces.
+
+        The runs are killed before the first row, between two tables, and between a table's rows and its mark.
+        """
         name = "rotated"
         # As an earlier release would have made it: a column and a field of a struct are new since.
         partition = "struct<topic:string,topic_id:string,partition:int>"
@@ -84,60 +112,26 @@ class Checks:
             " USING delta"
         )
         found: dict[str, Any] = {"differences": [], "runs": []}
-        for number, part in enumerate(self.parts):
-            self.export(name, [part])
+        # A table's first mark says whose rows will be in it, the second one that they are.
+        kills = [[("_replace", 1), ("_set_mark", 1)], [("_replace", 2)]]
+        for number, steps in enumerate(kills):
+            captures = self.parts[: number + 1]
+            for step in steps:
+                self.dying(name, captures, *step)
+            self.export(name, captures)
             if number == 0:
                 self.spark.sql(f"UPDATE {DATABASE}.{name}_exchanges SET note = 'kept'")
             has = self.read(name)
             found["differences"].append(self.differences(name, has))
             found["runs"].append(runs(has))
         found["notes"] = sorted({(row["run"], row["note"]) for row in has["exchanges"]})
-        queried = {table: self.spark.table(f"{DATABASE}.{name}_{table}").toArrow().to_pylist() for table in TABLES}
-        found["read"] = self.differences(name, queried)
+        queried = self.spark.table(f"{DATABASE}.{name}_exchanges").toArrow().to_pylist()
+        found["read"] = self.differences(name, {"exchanges": queried})
         before = self.commits(name)
         self.export(name, self.parts)
         found["repeated"] = [before, self.commits(name)]
-        found["elsewhere"] = self.refused(name, self.others, "another")
+        found["elsewhere"] = self.refused(name, self.others, "another", tables=ONE)
         return found
-
-    def killed(self) -> Any:
-        """Before the first row, between two tables, and between a table's rows and its mark."""
-        from kafkasniff.spark.lakehouse import LakeTables
-
-        tables = ("exchanges", "connections")
-
-        class KilledError(Exception):
-            pass
-
-        def dying(method: str, call: int, captures: list[str]) -> None:
-            real, calls = getattr(LakeTables, method), []
-
-            def die(*given: Any) -> None:
-                calls.append(given)
-                if len(calls) == call:
-                    raise KilledError
-                real(*given)
-
-            setattr(LakeTables, method, die)
-            try:
-                self.export("killed", captures, tables=tables)
-            except KilledError:
-                pass
-            else:
-                raise AssertionError(f"{method} was not called {call} times")
-            finally:
-                setattr(LakeTables, method, real)
-
-        first, both, found = self.parts[:1], self.parts[:2], []
-        dying("_replace", 1, first)
-        # A table's first mark says whose rows will be in it, the second one that they are.
-        dying("_set_mark", 1, first)
-        dying("_set_mark", 3, first)
-        self.export("killed", first, tables=tables)
-        found.append(self.differences("killed", self.read("killed", tables)))
-        dying("_replace", 2, both)
-        self.export("killed", both, tables=tables)
-        return [*found, self.differences("killed", self.read("killed", tables))]
 
     def written_directly(self) -> Any:
         """A run again, another one, and tables of an export."""
@@ -145,43 +139,33 @@ class Checks:
         from kafkasniff.spark import pipeline
         from kafkasniff.spark.source import open_captures
 
-        self.export("others", self.others)
-        others = self.read("others")
-        found: dict[str, Any] = {"others": self.differences("others", others)}
-        with pipeline.decode(open_captures(self.spark, self.others), tables=TABLES) as tables:
-            for run in (20261126, 20261127, 20261126):
-                tables.write_to(f"{DATABASE}.direct", run=run)
-            has = self.read("direct")
+        run(self.others, self.folder / "local")
+        found: dict[str, Any] = {}
+        with pipeline.decode(open_captures(self.spark, self.others), tables=ONE) as tables:
+            for number in (20261126, 20261127, 20261126):
+                tables.write_to(f"{DATABASE}.direct", run=number)
+            has = self.read("direct", ONE)
             found["runs"] = runs(has)
-            found["differences"] = {
-                table: [
-                    lacking(others[table], [row for row in has[table] if row["run"] == run], without=("run", "open"))
-                    for run in (20261126, 20261127)
-                ]
-                for table in TABLES
-            }
+            found["differences"] = [
+                self.differences("local", {table: [row for row in has[table] if row["run"] == number] for table in ONE})
+                for number in (20261126, 20261127)
+            ]
             try:
-                tables.write_to(f"{DATABASE}.others", run=1)
+                tables.write_to(f"{DATABASE}.rotated", run=1)
             except UsageError as error:
                 found["refused"] = str(error)
-        found["exported"] = self.refused("direct", self.others)
+        found["exported"] = self.refused("direct", self.others, tables=ONE)
         return found
 
     def rows_of_others(self) -> Any:
         self.spark.sql(f"CREATE TABLE {DATABASE}.theirs_records USING delta AS SELECT 1 AS one")
-        return [self.refused("theirs", self.others), self.refused("theirs", self.others, "nowhere")]
+        return self.refused("theirs", self.others, tables=("records",))
 
     def by_command(self) -> Any:
-        """What the command says and makes in a session; the next session continues."""
-        options = ["export", "--engine", "spark", "--tables", ",".join(COMMAND_TABLES), self.parts[0], "--table"]
-        nowhere = kafkasniff(*options, "spark_catalog.nowhere.week", "-o", self.folder / "nowhere")
-        done = kafkasniff(*options, f"{DATABASE}.week", "-o", self.folder / "week")
-        return {
-            "refused": [nowhere.code, nowhere.err, (self.folder / "nowhere").exists()],
-            "code": done.code,
-            "said": done.err,
-            "differences": self.differences("week", self.read("week", COMMAND_TABLES)),
-        }
+        """What the command says of a database that is not there."""
+        options = ["export", "--engine", "spark", self.parts[0], "--table", "spark_catalog.nowhere.week"]
+        done = kafkasniff(*options, "-o", self.folder / "nowhere")
+        return [done.code, done.err, (self.folder / "nowhere").exists()]
 
 
 def lacking(wanted: Rows, has: Rows, without: tuple[str, ...] = ADDED) -> list[int]:
@@ -209,10 +193,9 @@ def main(folder: str, jars: str, *captures: str) -> None:
     conf = {"spark.jars": jars, "spark.sql.warehouse.dir": f"{folder}/warehouse"}
     spark = get_session("local[2]", **{**FAST, **SETTINGS, **HIVE, **conf})
     spark.sql(f"CREATE DATABASE {DATABASE}")
-    checks = Checks(spark, Path(folder), list(captures[:3]), list(captures[3:]))
+    checks = Checks(spark, Path(folder), list(captures[:2]), list(captures[2:]))
     every = (
         checks.several_runs,
-        checks.killed,
         checks.written_directly,
         checks.rows_of_others,
         checks.by_command,

@@ -22,7 +22,7 @@ from kafkasniff.native import kernel_note
 from tests.analysis.exports import write_export
 from tests.analysis.test_accumulator import pool
 from tests.conftest import ROOT, missing
-from tests.spark.checks import JAVA
+from tests.spark.checks import FOUND, JAVA
 from tests.tables.exports.exported import run, tables
 
 CAPTURES = [ROOT / "captures" / name for name in ("sarama.pcap", "librdkafka-ipv6-ns.pcapng")]
@@ -37,7 +37,7 @@ def require_spark(*modules: str) -> dict[str, str]:
         if importlib.util.find_spec(name) is None:
             missing(f"{name} is not installed")
     from kafkasniff.errors import MissingPartError
-    from kafkasniff.spark.java import find_java_home
+    from kafkasniff.spark.session import find_java_home
 
     try:
         java = find_java_home()
@@ -69,13 +69,15 @@ def python_without_kafkasniff(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
-def run_checks(kind: str, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
-    """What `checks.py` finds."""
+def run_checks(
+    kind: str, folder: Path, environment: dict[str, str], command: Sequence[str | Path] = (sys.executable, "-P")
+) -> dict[str, Any]:
+    """What `checks.py` finds, run by a command."""
     write_export(folder / "export", **{table: pool(table) for table in ("exchanges", "records")})
     script = Path(__file__).with_name("checks.py")
     done = subprocess.run(
         # -P: the script's folder has other things than modules to import.
-        [sys.executable, "-P", str(script), kind, str(folder), *map(str, CAPTURES)],
+        [*command, str(script), kind, str(folder), *map(str, CAPTURES)],
         capture_output=True,
         text=True,
         check=False,
@@ -85,7 +87,7 @@ def run_checks(kind: str, folder: Path, environment: dict[str, str]) -> dict[str
     )
     # Spark has a lot to say when its driver is gone.
     assert done.returncode == 0, done.stderr[max(0, done.stderr.find("Traceback")) :][:6000]
-    found = json.loads(done.stdout)
+    found = json.loads((folder / FOUND).read_text())
     assert isinstance(found, dict)
     return found
 
@@ -158,10 +160,14 @@ def connect_server(folder: Path, environment: dict[str, str]) -> Iterator[str]:
 
 
 def check_what_was_found(found: dict[str, Any], folder: Path) -> None:
-    """What holds for each kind of session that was asked for it."""
+    """An export like the local one, and workers with the kernel."""
     local = run(CAPTURES, folder / "local")
     assert tables(folder / "tables") == tables(folder / "local")
     assert found["exported"] == {"rows": local.rows, "notices": []}
+    check_workers(found)
+
+
+def check_workers(found: dict[str, Any]) -> None:
     workers = found["where_workers_run"]
     assert {worker["api"].split()[0] for worker in workers} == {"ApiVersions"}
     # The same library as here, although workers have kafkasniff from a zip.

@@ -12,7 +12,7 @@ from kafkasniff.tables.rows import TABLE_NAMES
 from tests.tables.exports.exported import Rows
 
 if TYPE_CHECKING:
-    from kafkasniff.spark.pipeline import Tables
+    from kafkasniff.spark.pipeline import SparkRun
 
 
 def plain(value: Any) -> Any:
@@ -26,7 +26,7 @@ def plain(value: Any) -> Any:
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-def of_spark(found: Tables, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Rows]:
+def of_spark(found: SparkRun, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Rows]:
     """All rows, in an order that does not depend on the tasks."""
     return {
         name: sorted((plain(row.asDict(recursive=True)) for row in found.table(name).collect()), key=repr)
@@ -37,6 +37,6 @@ def of_spark(found: Tables, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Ro
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
-    monkeypatch.setattr("kafkasniff.spark.run.SMALL_PART", 32 << 10)
-    monkeypatch.setattr("kafkasniff.spark.run.LARGE_PART", 64 << 10)
+    monkeypatch.setattr("kafkasniff.spark.pipeline.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.pipeline.LARGE_PART", 64 << 10)
     monkeypatch.setattr("kafkasniff.spark.connections.BLOCK_BYTES", 8 << 10)

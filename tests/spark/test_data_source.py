@@ -13,8 +13,6 @@ import pytest
 from kafkasniff.spark.packet_rows import PACKETS_SCHEMA
 from tests.capture.files import pcap
 from tests.capture.segments import frames
-from tests.spark.tables import plain
-from tests.tables.exports.exported import run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -127,18 +125,3 @@ def test_misuse(spark: SparkSession, tmp_path: Path) -> None:
         spark.sql(f"CREATE TABLE refused USING kafkasniff OPTIONS (path '{CAPTURES}/sarama.pcap', table 'exchanges')")
     assert "UsageError" in str(raised.value)
     assert not spark.catalog.tableExists("refused")
-
-
-def test_tables_of_kafka(spark: SparkSession, tmp_path: Path) -> None:
-    """The rows of an export, from SQL alone, by one task whatever `shards` says."""
-    capture = CAPTURES / "franz-go.pcap"
-    run([capture], tmp_path)
-    for table, shards in (("records", 2), ("connections", 2), ("problems", 1)):
-        view = f"kafka_{table}"
-        spark.sql(
-            f"CREATE OR REPLACE TEMPORARY VIEW {view} USING kafkasniff "
-            f"OPTIONS (path '{capture}', table '{table}', shards '{shards}')"
-        )
-        found = [plain(row.asDict(recursive=True)) for row in spark.sql(f"SELECT * FROM {view}").collect()]
-        assert sorted(found, key=repr) == plain(tables(tmp_path))[table]
-        assert spark.table(view).rdd.getNumPartitions() == 1

@@ -11,7 +11,7 @@ import pytest
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.addresses import Location
 from kafkasniff.runtime.confined_files import ConfinedPath
-from kafkasniff.spark.task_output import StoredOutput
+from kafkasniff.spark.tasks import StoredOutput
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.cli.console import kafkasniff
@@ -86,7 +86,7 @@ def test_attempts_that_fail_after_they_have_written(spark: SparkSession, bucket:
     capture = CAPTURES / "sarama.pcap"
     with pytest.MonkeyPatch.context() as patch:
         # The class goes to the tasks by its name, and what is patched here with it.
-        patch.setattr("kafkasniff.spark.task_output.StoredOutput", FailingOutput)
+        patch.setattr("kafkasniff.spark.tasks.StoredOutput", FailingOutput)
         with pytest.raises(OutputError, match="no route to host"):
             export(spark, [str(capture)], address, ExportOptions())
     left = objects(address)

@@ -57,7 +57,7 @@ def test_documented_options_are_taken(tmp_path: Path) -> None:
     section = DOCUMENT.split("\n| option ", 1)[1].split("\n\n", 1)[0]
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| `?([\w*]+)`? \|", section, re.M)
     documented = {name: default for names, default in rows for name in re.findall(r"`(\w+)`", names)}
-    assert len(documented) == 16
+    assert len(documented) == 15
     given = {name: default for name, default in documented.items() if default not in {"all", "none"}}
     assert SourceOptions.of({"path": "a", **given}) == SourceOptions.of({"path": "a"})
     keys = tmp_path / "keys"

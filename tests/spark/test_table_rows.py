@@ -15,7 +15,7 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import ConfinedPath, open_own_folder
 from kafkasniff.spark.table_rows import KINDS, Decided, MakeRows, WriteFiles
-from kafkasniff.spark.task_output import TaskReport, own_folder, share
+from kafkasniff.spark.tasks import TaskReport, own_folder, share
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.staged import DAY_NS, date_of
 from tests.craft.samples import mixed

@@ -1,4 +1,4 @@
-"""TLS in Spark: a real session makes the rows of the local engine. The finer points are in test_keys.py."""
+"""TLS in Spark: a real session makes the rows of the local engine. The finer points are in test_connections.py."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_packets_with_secrets_between_them(spark: SparkSession, tmp_path: Path) 
     reader = spark.read.format("kafkasniff")
     packets = reader.option("secrets", "true").load([str(path) for path in captures])
     with pipeline.decode(packets, keylog=keylog, shards=2) as found:
-        plan: Any = found._run._rows._jdf.queryExecution()
+        plan: Any = found._rows._jdf.queryExecution()
         shown = plan.toString() + plan.logical().toJSON()
         wanted = plain(tables(tmp_path / "local"))
         assert of_spark(found, ["exchanges", "problems"]) == {name: wanted[name] for name in ("exchanges", "problems")}

@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 from kafkasniff.spark import pieces
-from kafkasniff.spark.pieces import PIECE_SCHEMA, PieceOnDisk, PieceStore
+from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PieceOnDisk, PieceStore
 
 
 def rows() -> Iterator[pa.RecordBatch]:
     pieces = [{"shard": 1, "clock_ns": at, "capture_index": 0, "number": at, "data": bytes(at)} for at in range(20)]
-    yield pa.RecordBatch.from_pylist(pieces, schema=PIECE_SCHEMA)
+    first = {"shard": 1, "capture_index": BEGIN_INDEX, "data": b"begin"}
+    for some in (pieces[7:], [first, *pieces[:7]]):
+        yield pa.RecordBatch.from_pylist(some, schema=PIECE_SCHEMA)
 
 
 def test_the_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,7 +25,9 @@ def test_the_file_is_private_and_deleted(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     monkeypatch.setattr(pieces, "HELD_BYTES", 0)
     with PieceStore() as store:
-        given = list(store.in_order(rows()))
+        assert store.take(rows()) == (1, b"begin")
+        given = list(store.in_order())
+        assert [piece.size for piece in given if isinstance(piece, PieceOnDisk)] == [*range(1, 20)]
         (file,) = tmp_path.rglob("pieces")
         assert file.stat().st_mode & 0o777 == 0o600
         os.truncate(file, 1)

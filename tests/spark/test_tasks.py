@@ -8,7 +8,7 @@ import pytest
 
 from kafkasniff.errors import OutputError
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark.task_output import share
+from kafkasniff.spark.tasks import share
 
 
 def test_a_task_sees_the_folder_of_the_driver(tmp_path: Path) -> None:
