@@ -29,7 +29,7 @@ from kafkasniff.packets import COLUMNS, Note, PacketBatch
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.runtime.threads import Task, Threads
 from kafkasniff.spark.options import arrow_schema
-from kafkasniff.spark.pieces import ZSTD_LEVEL, PieceStore, in_capture_order, read_ahead, rows_before, values_of
+from kafkasniff.spark.pieces import ZSTD_LEVEL, PieceStore, in_capture_order, read_ahead, rows_before
 from kafkasniff.spark.tasks import settle_worker
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.wire import Values
@@ -40,32 +40,6 @@ from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.sessions import Sessions, encode_held
 from kafkasniff.tables.rows.staged import STAGED, StagedParts, place_name
 from kafkasniff.tls.keylog import KeyLog
-
-__all__ = [
-    "BATCH_ROWS",
-    "BEGIN_VALUES",
-    "BROKER_VALUES",
-    "END",
-    "END_VALUES",
-    "HELD",
-    "SESSIONS",
-    "SHARD_ROWS",
-    "STEP",
-    "STEP_COLUMNS",
-    "BrokerSessions",
-    "PlacedSecrets",
-    "ReadConnections",
-    "ShardBegin",
-    "ShardEnd",
-    "TaskKeys",
-    "WalkSessions",
-    "batch_of",
-    "key_log_problems",
-    "read_block",
-    "secrets_among",
-    "values_of",
-]
-
 
 # -- TLS secrets -------------------------------------------------------------------------------------------------------
 #

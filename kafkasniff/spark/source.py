@@ -41,7 +41,7 @@ from kafkasniff.model import Problem
 from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.spark.options import PACKETS, PIPELINE, SPLIT_BYTES, ddl
-from kafkasniff.spark.packet_rows import Condition, keeper, packet_batches, packet_rows, secret_rows
+from kafkasniff.spark.packet_rows import Condition, keeper, packet_rows, secret_rows
 from kafkasniff.spark.pieces import PIECES, PacketCutter
 from kafkasniff.spark.session import task_errors
 from kafkasniff.spark.tasks import settle_worker
@@ -60,22 +60,6 @@ from kafkasniff.tables.rows.exchanges import capture_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = [
-    "PacketQuery",
-    "Part",
-    "PlannedCaptures",
-    "grouped",
-    "in_tasks",
-    "look_at_captures",
-    "open_captures",
-    "packet_batches",
-    "packets_of",
-    "parts_of",
-    "plan_looked_at",
-    "read_part",
-    "split_bytes",
-]
 
 
 # -- the input of a task -----------------------------------------------------------------------------------------------

@@ -8,23 +8,10 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from kafkasniff.errors import UsageError
-from kafkasniff.runtime.export_manifest import MAX_MANIFEST
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import SCHEMA_VERSION
 from kafkasniff.tables.rows.file_names import is_state_file, is_table_file
-
-__all__ = [
-    "MAX_COUNT",
-    "MAX_MANIFEST",
-    "MAX_RUNS",
-    "Engine",
-    "FileEntry",
-    "Manifest",
-    "TableEntry",
-    "WrittenFile",
-    "parse_manifest",
-]
 
 MAX_RUNS: Final = 1_000_000_000
 """Maximum number of runs of one export."""

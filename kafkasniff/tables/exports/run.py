@@ -13,6 +13,7 @@ from kafkasniff.capture.timeline.locations import for_each
 from kafkasniff.enrich import Catalog
 from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.addresses import is_remote
+from kafkasniff.runtime.export_manifest import MAX_MANIFEST
 from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tables.checkpoint import dump, load
 from kafkasniff.tables.checkpoint.carried import Carried, ShardState
@@ -27,7 +28,7 @@ from kafkasniff.tables.exports.captures import (
     sort_out,
 )
 from kafkasniff.tables.exports.finalise import Finished, finish
-from kafkasniff.tables.exports.manifest import MAX_MANIFEST, MAX_RUNS, Engine, Manifest
+from kafkasniff.tables.exports.manifest import MAX_RUNS, Engine, Manifest
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import (
     CHECKPOINT,

@@ -15,8 +15,9 @@ from kafkasniff.redact.payload import Payload
 from kafkasniff.tables.checkpoint import dump
 from kafkasniff.tables.checkpoint.carried import Carried
 from kafkasniff.tables.exports.beginning import check_continues, new_state
-from kafkasniff.tables.exports.manifest import SCHEMA_VERSION, Manifest
+from kafkasniff.tables.exports.manifest import Manifest
 from kafkasniff.tables.exports.options import ExportOptions
+from kafkasniff.tables.rows import SCHEMA_VERSION
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.tables.exports.exported import CAPTURES, cut, files, manifest, run
 
