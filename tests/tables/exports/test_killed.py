@@ -18,7 +18,7 @@ import pytest
 
 from tests.choice import ALL, DEEP
 from tests.runtime.test_worker_processes import alive
-from tests.tables.exports.exported import CAPTURES, cut, files, manifest, named_files, run, tables
+from tests.tables.exports.exported import CAPTURES, TWO, cut, files, manifest, named_files, run, tables
 from tests.tables.exports.stored import KilledError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,11 +37,11 @@ CODE = """
 def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:
     """At some of the renames and removals that make up the second run's commit."""
     parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path)
-    run(parts, tmp_path / "one")
+    run(parts, tmp_path / "one", TWO)
     seen = set()
     for number in itertools.count(0, 1 if ALL else 9):
         out, left = tmp_path / f"{number}", number
-        run(parts[:1], out)
+        run(parts[:1], out, TWO)
         first = tables(out)
 
         def step(real: Any, *arguments: Any, **options: Any) -> Any:
@@ -55,11 +55,11 @@ def test_killed_between_any_two_steps_of_the_commit(tmp_path: Path) -> None:
             for name in ("rename", "unlink"):
                 patch.setattr(os, name, functools.partial(step, getattr(os, name)))
             try:
-                run(parts, out, checkpoint_seconds=0.0)
+                run(parts, out, TWO, checkpoint_seconds=0.0)
             except KilledError:
                 assert left < 0
         seen.add([first, tables(tmp_path / "one")].index(tables(out)))
-        run(parts, out)
+        run(parts, out, TWO)
         assert tables(out) == tables(tmp_path / "one")
         assert files(out) == named_files(out)
         if left >= 0:

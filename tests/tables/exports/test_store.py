@@ -19,7 +19,7 @@ from kafkasniff.tables.exports.shard import Hooks
 from kafkasniff.tables.exports.target import ExportStore
 from tests.choice import ALL, one_in
 from tests.cli.console import kafkasniff
-from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
+from tests.tables.exports.exported import CAPTURES, TWO, by_partition, cut, files, manifest, named_files, run, tables
 from tests.tables.exports.stored import KilledError, bucket, fetched, killed_after, memory, objects, place
 from tests.tables.exports.test_live import _at_once
 
@@ -63,23 +63,23 @@ def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
 def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> None:
     """Before the store has it, or before its answer is there."""
     parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path)
-    run(parts[:1], tmp_path / "first")
-    run(parts, tmp_path / "both")
+    run(parts[:1], tmp_path / "first", TWO)
+    run(parts, tmp_path / "both", TWO)
     wanted = tables(tmp_path / "first"), tables(tmp_path / "both")
     request, seen = 0 if ALL else 7 * answered, set()
-    run(parts[:1], memory.format("begun"))
+    run(parts[:1], memory.format("begun"), TWO)
     begun = objects(memory.format("begun"))
     while True:
         address = memory.format(request)
         put(address, begun)
         with killed_after(request, answered=answered) as left:
             try:
-                run(parts, address)
+                run(parts, address, TWO)
             except KilledError:
                 assert left() < 0
         found = wanted.index(tables(fetched(address, tmp_path / f"{request}")))
         seen.add(found)
-        run(parts, address)
+        run(parts, address, TWO)
         after = fetched(address, tmp_path / f"{request}-after")
         assert tables(after) == wanted[1]
         # Probes are removed after a day. A run that is in place already has nothing to do; its leftovers wait for the
