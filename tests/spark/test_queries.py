@@ -78,7 +78,7 @@ def test_the_same_answers(name: str, frames: dict[str, DataFrame], folder: Path)
     assert plain(found) == expected(name, folder, **parameters)
 
 
-@pytest.mark.parametrize("name", one_in(5, ["churn", *QUERIES]))
+@pytest.mark.parametrize("name", ["churn", *QUERIES[::5]])
 def test_the_same_answers_about_an_export(name: str, spark: SparkSession, of_captures: Path) -> None:
     """Tasks read its files."""
     question = find_question(name)
