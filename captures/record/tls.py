@@ -6,6 +6,7 @@ The captures are in their own folder, ``captures/tls``, and contain their key lo
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from . import certificates
@@ -179,6 +180,16 @@ WITH_KEYS = [
         kafkajs_log,
         broker=BrokerOptions(listeners=[listener("CLIENT", V13)]),
         environment=lambda: {**environment()(), "NODE_PATH": str(node_modules(CLIENTS / "node"))},
+        folder=FOLDER,
+        key_log=True,
+    ),
+    Scenario(
+        "tls13-openssl.pcapng",
+        "TLS 1.3 of a client with librdkafka and the system's OpenSSL, whose secrets a preloaded library logs",
+        lambda: [sys.executable, str(CLIENTS / "kcat_tls.py")],
+        rdkafka_log,
+        broker=BrokerOptions(listeners=[listener("CLIENT", V13)], properties={"auto.create.topics.enable": "true"}),
+        environment=environment(),
         folder=FOLDER,
         key_log=True,
     ),
