@@ -22,7 +22,7 @@ from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
 from .distribution import DEFAULT_VERSION, SetupError, class_path, java
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
-from .programs import secrets_agent
+from .programs import attach_agent
 from .registry import RealRegistry, registered, write_schemas
 from .sniffer import Sniffer, SniffOptions, put_in_secrets
 from .terminator import TlsTerminator
@@ -58,7 +58,7 @@ class BrokerOptions:
     java_options: Callable[[], Sequence[str]] = list
     """Makes further options of the brokers' JVMs."""
     logs_secrets: bool = False
-    """The brokers' JVMs log the secrets of TLS."""
+    """An agent that is attached to the running brokers logs the secrets of TLS."""
 
 
 Run = Callable[..., list[Entry]]
@@ -168,6 +168,8 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                     ports = [front.port]
                 for broker in brokers:
                     stack.enter_context(broker)
+                    if options.logs_secrets and broker.pid is not None:
+                        attach_agent(broker.pid, work / KEY_LOG)
                 addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
                 if scenario.registry:
                     registry = stack.enter_context(RealRegistry(work / "registry"))
@@ -256,7 +258,6 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
             java_options=[
                 *([f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else ()),
                 *options.java_options(),
-                *([secrets_agent(work / KEY_LOG)] if options.logs_secrets else ()),
                 *(REQUEST_LOG if scenario.request_log else ()),
             ],
             jars=[options.plugin()] if options.plugin else (),

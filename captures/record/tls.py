@@ -215,7 +215,7 @@ WITH_KEYS = [
     ),
     Scenario(
         "tls-agent-broker.pcapng",
-        "TLS 1.3 of librdkafka; the secrets are those that an agent in the broker's JVM logs",
+        "TLS 1.3 of librdkafka; the secrets are those that an agent logs, which was attached to the running broker",
         python_program(CONFLUENT, "librdkafka_small.py", "plain"),
         rdkafka_log,
         broker=BrokerOptions(listeners=[listener("NEW", V13)], logs_secrets=True),

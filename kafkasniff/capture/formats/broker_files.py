@@ -409,7 +409,7 @@ class StatePackets(Converter):
             self.omitted = "the response that stands for quorum-state has no vote, and quorum-state no offsets"
             return self._packets(_DESCRIBE_QUORUM, 0, topics, topics)
         if _CHECKPOINT.fullmatch(data) is None:
-            raise ValueError("it is no checkpoint: a line is not a place and an offset")
+            raise ValueError("it is not a checkpoint: a line is not a place and an offset")
         return self._checkpoint(data.decode().splitlines())
 
     def _producers(self, data: bytes) -> bytes:

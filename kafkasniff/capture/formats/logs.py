@@ -111,7 +111,7 @@ def is_text(head: bytes) -> bool:
 
 
 def log_of(head: bytes) -> LogLines | None:
-    """The converter for a file that begins with these bytes (LOG_HEAD of them, or all); None if it is no log."""
+    """The converter for a file that begins with these bytes (LOG_HEAD of them, or all); None if it is not a log."""
     if not is_text(head):
         return None
     if _MARK in head:
@@ -319,7 +319,7 @@ class ClientLogPackets(LogLines):
             return self._open(client, broker, self._address(place), time_ns, midway=False)
         if name is None or version is None or size is None or number is None:
             raise ValueError("it is cut")
-        # Of some APIs it has a name of its own, without the last letter.
+        # It names some APIs without their last letter.
         known = api_by_name(name) or api_by_name(f"{name}s")
         if known is None:
             raise ValueError(f"API {name} is unknown")

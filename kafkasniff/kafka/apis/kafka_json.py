@@ -152,7 +152,7 @@ def values_of_text(struct: Struct, given: Any, sizes: list[int]) -> dict[str, An
     for field in (*struct.fields, *struct.tagged):
         if field.name in given:
             value = _of_text(field, given[field.name], sizes)
-            # Classes leave out tagged fields that have their default.
+            # Classes omit tagged fields that have their default.
             if field.tag is None or not _is_default(field, value):
                 values[field.name] = value
         elif field.tag is None:
@@ -207,7 +207,7 @@ def message_of(direction: Direction, header: Mapping[str, Any], values: Mapping[
 
 
 def header_of(direction: Direction, header: Mapping[str, Any]) -> bytes:
-    """The header of a message of a known API, also in versions that are not. Raises as `encode`."""
+    """The header of a message of a known API, even in unknown versions. Raises as `encode`."""
     known, version = api(header["request_api_key"]), header["request_api_version"]
     assert known is not None
     if direction == "request":
