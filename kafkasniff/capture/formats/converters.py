@@ -286,4 +286,4 @@ def _converter_of_plain(head: bytes, name: str) -> Converter | None:
         return StatePackets(name)
     if is_segment(head):
         return SegmentPackets(name)
-    return log_of(head)
+    return log_of(head, name)

@@ -7,6 +7,7 @@ import ipaddress
 import operator
 import re
 import struct
+import zlib
 from abc import abstractmethod
 from collections import OrderedDict
 from typing import Any, Final
@@ -110,13 +111,13 @@ def is_text(head: bytes) -> bool:
     return head[:1] > b"\x1f" and b"\0" not in head
 
 
-def log_of(head: bytes) -> LogLines | None:
+def log_of(head: bytes, name: str = "") -> LogLines | None:
     """The converter for a file that begins with these bytes (LOG_HEAD of them, or all); None if it is not a log."""
     if not is_text(head):
         return None
     if _MARK in head:
         return LogPackets()
-    return ClientLogPackets() if _CLIENT_LINE.search(head) else None
+    return ClientLogPackets(name) if _CLIENT_LINE.search(head) else None
 
 
 class LogLines(Converter):
@@ -271,11 +272,18 @@ class LogPackets(LogLines):
 class ClientLogPackets(LogLines):
     """The log of Java clients or of librdkafka."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        """`name`: of the file. Connections of different files have different ports."""
         super().__init__()
+        self._first_port = zlib.crc32(name.encode("utf-8", "surrogateescape"))
         self._conversations: OrderedDict[tuple[str, str], Conversation] = OrderedDict()
         """By client and broker, both as named in the log."""
-        self._brokers: dict[str, bytes] = {}
+        self._hosts: dict[str, bytes] = {}
+        """Addresses that stand for hosts."""
+        self._nodes: dict[tuple[str, str], tuple[bytes, int]] = {}
+        """Addresses by client and node."""
+        self._secured = False
+        """A broker has TLS: clients may have certificates, which are not logged."""
         self._opened = self._cut = 0
         """Connections, and messages of which only the size is known."""
 
@@ -314,9 +322,12 @@ class ClientLogPackets(LogLines):
         from kafkasniff.kafka.apis.kafka_json import header_of
 
         time_ns = min(int(seconds + milliseconds) * 1_000_000, LATEST_NS)
-        place = broker.rpartition("/")[0].rpartition("/")[2].encode()
+        self._secured |= broker.startswith("ssl://")
+        place, _, node = broker.rpartition("/")
+        *host, port = place.rpartition("/")[2].rsplit(":", 1) if ":" in place else (place, "")
+        address = self._address(client, node, "".join(host), port)
         if event == "CONNECTED":
-            return self._open(client, broker, self._address(place), time_ns, midway=False)
+            return self._open(client, broker, address, time_ns, is_java=False)
         if name is None or version is None or size is None or number is None:
             raise ValueError("it is cut")
         # It names some APIs without their last letter.
@@ -324,7 +335,7 @@ class ClientLogPackets(LogLines):
         if known is None:
             raise ValueError(f"API {name} is unknown")
         self._cut += 1
-        conversation, packets = self._conversation(client, broker, self._address(place), time_ns)
+        conversation, packets = self._conversation(client, broker, address, time_ns, is_java=False)
         header = {"request_api_key": known.key, "request_api_version": int(version), "correlation_id": int(number)}
         header["client_id"] = client
         # What it counts: the whole request with its length, and of a response what follows the correlation id.
@@ -343,8 +354,8 @@ class ClientLogPackets(LogLines):
             broker = _JAVA_BROKER.search(body)
             if broker is None:
                 raise ValueError("the connection has no address")
-            place = f"{broker[2]}:{found['node'].rpartition(':')[2]}".encode()
-            return self._open(client, broker[1], self._address(place), time_ns, midway=False)
+            address = self._address(client, broker[1], broker[2], found["node"].rpartition(":")[2])
+            return self._open(client, broker[1], address, time_ns, is_java=True)
         head = _JAVA_HEADER.fullmatch(found["header"] or found["answered"] or "")
         known = None if head is None else api_by_name(head[1])
         if head is None or known is None or int(head[2]) not in known.versions:
@@ -362,37 +373,44 @@ class ClientLogPackets(LogLines):
             message = message_of("request", header, values_of_text(root, parse_text(body), sizes))
         self._records += 1 if sizes else 0
         self._record_bytes += sum(sizes)
-        conversation, packets = self._conversation(client, found["node"], (_BROKERS + b"\1", 9092), time_ns)
+        conversation, packets = self._conversation(
+            client, found["node"], (_BROKERS + b"\1", 9092), time_ns, is_java=True
+        )
         return packets + conversation.message("request" if found["header"] else "response", message, time_ns)
 
-    def _address(self, place: bytes) -> tuple[bytes, int]:
-        """The address in `HOST:PORT`, or one that stands for the host."""
-        host, _, port = place.decode().rpartition(":")
+    def _address(self, client: str, node: str, host: str, port: str) -> tuple[bytes, int]:
+        """The address of a node, which coordinators have without naming it, or one that stands for its host."""
         try:
-            return _address(host, port)
+            found = _address(host, port)
         except ValueError:
-            known = self._brokers.setdefault(host[:255], _BROKERS + bytes((1 + len(self._brokers) % 254,)))
-            if len(self._brokers) > MAX_CONNECTIONS:
-                self._brokers.clear()
-            return known, int(port) & 0xFFFF if port.isdecimal() else 9092
+            if not port and (client, node) in self._nodes:
+                return self._nodes[client, node]
+            known = self._hosts.setdefault(host[:255], _BROKERS + bytes((1 + len(self._hosts) % 254,)))
+            found = known, int(port) & 0xFFFF if port.isdecimal() else 9092
+        self._nodes[client, node] = found
+        for names in (self._nodes, self._hosts):
+            if len(names) > MAX_CONNECTIONS:
+                names.clear()
+        return found
 
     def _conversation(
-        self, client: str, broker: str, address: tuple[bytes, int], time_ns: int
+        self, client: str, broker: str, address: tuple[bytes, int], time_ns: int, *, is_java: bool
     ) -> tuple[Conversation, bytes]:
         """The connection of a message, and the packets that begin it if it is new."""
         packets = b""
         if (client, broker) not in self._conversations:
-            packets = self._open(client, broker, address, time_ns, midway=True)
+            packets = self._open(client, broker, address, time_ns, is_java=is_java)
         self._conversations.move_to_end((client, broker))
         return self._conversations[client, broker], packets
 
-    def _open(self, client: str, broker: str, address: tuple[bytes, int], time_ns: int, *, midway: bool) -> bytes:
+    def _open(self, client: str, broker: str, address: tuple[bytes, int], time_ns: int, *, is_java: bool) -> bytes:
         self._opened += 1
-        made = Conversation((_CLIENTS, _PORTS[self._opened % len(_PORTS)]), address)
+        made = Conversation((_CLIENTS, _PORTS[(self._first_port + self._opened) % len(_PORTS)]), address)
         self._conversations[client, broker] = made
         if len(self._conversations) > MAX_CONNECTIONS:
             self._conversations.popitem(last=False)
-        return made.begin(time_ns, midway=midway)
+        # Java clients log no log-ins, and certificates of clients are not logged: there may have been any.
+        return made.begin(time_ns, midway=is_java or self._secured)
 
 
 def _produced(text: str, client: str, sizes: list[int]) -> dict[str, Any]:
@@ -403,19 +421,22 @@ def _produced(text: str, client: str, sizes: list[int]) -> dict[str, Any]:
     if found is None:
         raise ValueError("it is cut")
     named = _TRANSACTIONAL.search(client)
-    topics = []
+    topics: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
     for one in found[3].split(", ") if found[3] else ():
         part = _PARTITION.fullmatch(one)
         if part is None:
             raise ValueError(f"{one!r:.80} is not a partition and a size")
         sizes.append(int(part["size"]))
-        topic: dict[str, Any] = {"name": part["topic"], "topic_id": uuid_bytes(part["id"]) if part["id"] else None}
-        topics.append({**topic, "partition_data": [{"index": int(part["partition"]), "records": None}]})
+        parts = topics.setdefault((part["topic"], part["id"]), [])
+        parts.append({"index": int(part["partition"]), "records": None})
     return {
         "transactional_id": None if named is None else named[1],
         "acks": int(found[1]),
         "timeout_ms": int(found[2]),
-        "topic_data": topics,
+        "topic_data": [
+            {"name": name, "topic_id": uuid_bytes(number) if number else None, "partition_data": parts}
+            for (name, number), parts in topics.items()
+        ],
     }
 
 
