@@ -293,6 +293,14 @@ def test_the_log_of_librdkafka_and_a_capture_of_the_same_traffic() -> None:
     assert {place: one["size"] for place, one in logged.items()} == {place: captured[place]["size"] for place in logged}
 
 
+def test_logs_of_several_clients_are_not_mixed(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("a.log.gz", "b.log.gz")]
+    for file in files:
+        file.write_bytes((CLIENTS / "java-debug.client.log.gz").read_bytes())
+    counts = [kafkasniff("decode", *those, "-q").text.count("corr ") for those in (files[:1], files[1:], files)]
+    assert counts[0] == counts[1] == counts[2] / 2 == 128
+
+
 def test_what_logs_of_clients_do_not_show_is_not_judged() -> None:
     found = [kafkasniff("check", CLIENTS / f"{name}-debug.client.log.gz", "-q").text for name in ("java", "librdkafka")]
     assert ["without-authentication" in text for text in found] == [False, True]
