@@ -420,8 +420,10 @@ class StatePackets(Converter):
             raise ValueError(f"a snapshot of {count} producers has {len(data)} bytes")
         if crc32c(data[6:]) != checksum:
             raise ValueError("the checksum of the snapshot is wrong")
-        names = ("producer_id", "producer_epoch", "last_sequence", "", "", "last_timestamp")
-        names += ("coordinator_epoch", "current_txn_start_offset")
+        names = (
+            *("producer_id", "producer_epoch", "last_sequence", "", "", "last_timestamp"),
+            *("coordinator_epoch", "current_txn_start_offset"),
+        )
         producers = [dict(zip(names, values, strict=True)) for values in _PRODUCER.iter_unpack(data[_SNAPSHOT.size :])]
         time_ms = max((one["last_timestamp"] for one in producers), default=0)
         self.omitted = f"the response that stands for the snapshot has no last offsets (of {count} producers)"

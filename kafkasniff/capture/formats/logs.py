@@ -336,8 +336,7 @@ class ClientLogPackets(LogLines):
             raise ValueError(f"API {name} is unknown")
         self._cut += 1
         conversation, packets = self._conversation(client, broker, address, time_ns, is_java=False)
-        header = {"request_api_key": known.key, "request_api_version": int(version), "correlation_id": int(number)}
-        header["client_id"] = client
+        header = _header(known.key, version, number, client)
         # What it counts: the whole request with its length, and of a response what follows the correlation id.
         if event == "SEND":
             head = header_of("request", header)
@@ -360,8 +359,7 @@ class ClientLogPackets(LogLines):
         known = None if head is None else api_by_name(head[1])
         if head is None or known is None or int(head[2]) not in known.versions:
             raise ValueError("its header is cut, or its version unknown")
-        header = {"request_api_key": known.key, "request_api_version": int(head[2]), "correlation_id": int(head[4])}
-        header["client_id"] = head[3]
+        header = _header(known.key, head[2], head[4], head[3])
         sizes: list[int] = []
         if found["verb"] == "Received":
             root = known.response(int(head[2])).root
@@ -411,6 +409,12 @@ class ClientLogPackets(LogLines):
             self._conversations.popitem(last=False)
         # Java clients log no log-ins, and certificates of clients are not logged: there may have been any.
         return made.begin(time_ns, midway=is_java or self._secured)
+
+
+def _header(key: int, version: str, number: str, client: str) -> dict[str, Any]:
+    """The fields of both headers, by their texts."""
+    names = {"request_api_key": key, "request_api_version": int(version), "correlation_id": int(number)}
+    return {**names, "client_id": client}
 
 
 def _produced(text: str, client: str, sizes: list[int]) -> dict[str, Any]:
