@@ -292,6 +292,10 @@ class TlsHandshake(msgspec.Struct, frozen=True):
     """An earlier session is resumed, without a certificate."""
     lacks_certificate: bool = False
     """The client was asked for a certificate and has none."""
+    counts: dict[str, int] = {}
+    """`resumed` sessions, `early_data_accepted` and `early_data_refused` (TLS 1.3, 0-RTT), `key_updates`,
+    `renegotiations`; all but resumption is visible only with keys.
+    """
     handshake_ns: int | None = None
     """Time from the ClientHello until both ends sent under their keys."""
     turns: TlsTurns = TlsTurns()

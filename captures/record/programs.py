@@ -21,10 +21,20 @@ KAFKA_PYTHON_PACKAGES = ("kafka-python==3.0.12", "python-snappy==0.7.3", "lz4==4
 OLD_PYTHON = ("kafka-python==2.0.2", "python-snappy==0.7.3", "lz4==4.4.5", "xxhash==3.5.0", "crc32c==2.7.1")
 
 
-def secrets_agent(key_log: Path | str) -> str:
-    """Option of a JVM that logs the secrets of its TLS connections to a file, with extract-tls-secrets."""
+def agent_jar() -> Path:
+    """extract-tls-secrets, which logs the secrets of a JVM's TLS connections to a file."""
     (jar,) = maven_jars(Path(__file__).with_name("agent-pom.xml"), "agent.version", "4.0.0").glob("*.jar")
-    return f"-javaagent:{jar}={key_log}"
+    return jar
+
+
+def secrets_agent(key_log: Path | str) -> str:
+    """Option of a JVM that begins with the agent."""
+    return f"-javaagent:{agent_jar()}={key_log}"
+
+
+def attach_agent(pid: int, key_log: Path) -> None:
+    """Attach the agent to a JVM that runs."""
+    subprocess.run([java(), "-jar", str(agent_jar()), str(pid), str(key_log)], check=True, capture_output=True)
 
 
 def python_program(requirements: Sequence[str], program: str, *arguments: str) -> Callable[[], Sequence[str]]:

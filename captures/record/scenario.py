@@ -20,13 +20,16 @@ from typing import Any
 
 from .acting import END_OF_ACT, ActingClient
 from .broker import LOGGER, Listener, RealBroker
-from .distribution import DEFAULT_VERSION, SetupError
+from .distribution import DEFAULT_VERSION, SetupError, class_path, java
 from .journal import Entry, LogParser, count_requests, java_log, read_reports, write_sidecar
-from .programs import secrets_agent
+from .programs import attach_agent
 from .registry import RealRegistry, registered, write_schemas
 from .sniffer import Sniffer, SniffOptions, put_in_secrets
 from .terminator import TlsTerminator
 
+DUMPED = (".log", ".snapshot")
+"""Files that kafka-dump-log is given."""
+CAPTURES = Path(__file__).resolve().parents[1]
 CLIENT_TIMEOUT_S = 120
 FORMATS = {b"\xd4\xc3\xb2\xa1": "pcap", b"\x4d\x3c\xb2\xa1": "pcap, nanoseconds", b"\x0a\x0d\x0d\x0a": "pcapng"}
 COMMAND = "python -m captures.record"
@@ -55,7 +58,7 @@ class BrokerOptions:
     java_options: Callable[[], Sequence[str]] = list
     """Makes further options of the brokers' JVMs."""
     logs_secrets: bool = False
-    """The brokers' JVMs log the secrets of TLS."""
+    """An agent that is attached to the running brokers logs the secrets of TLS."""
 
 
 Run = Callable[..., list[Entry]]
@@ -111,6 +114,10 @@ class Scenario:
     in a folder beside the capture."""
     request_log: bool = False
     """The broker's request log of the listener is kept beside the capture."""
+    client_log: bool = False
+    """What the client logged is kept beside the capture."""
+    data_folder: str = ""
+    """Folder below `captures` for the broker's data folder, and for what Kafka's kafka-dump-log says of its files."""
     terminator: Path | None = None
     """Certificate and key of a TLS terminator in front of the listener: what clients say to it is recorded."""
 
@@ -161,6 +168,8 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                     ports = [front.port]
                 for broker in brokers:
                     stack.enter_context(broker)
+                    if options.logs_secrets and broker.pid is not None:
+                        attach_agent(broker.pid, work / KEY_LOG)
                 addresses = [brokers[0].bootstrap(listener.name) for listener in options.listeners]
                 if scenario.registry:
                     registry = stack.enter_context(RealRegistry(work / "registry"))
@@ -182,11 +191,17 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
                 entries += parse(broker.log_file.read_text(encoding="utf-8", errors="replace").splitlines())
         if scenario.key_log:
             put_in_secrets(capture, work / KEY_LOG)
-        kept = work / f"{capture.stem}.request.log.gz"
+        kept: list[Path] = []
+        if scenario.client_log:
+            kept.append(work / f"{capture.stem}.client.log.gz")
+            kept[-1].write_bytes(gzip.compress((work / "stderr").read_bytes(), mtime=0))
+        if scenario.data_folder:
+            _keep_data(brokers[0], CAPTURES / scenario.data_folder)
         if scenario.request_log:
+            kept.append(work / f"{capture.stem}.request.log.gz")
             name = f'"listener":"{options.listeners[0].name}"'.encode()
             lines = brokers[0].log_file.read_bytes().splitlines(keepends=True)
-            kept.write_bytes(gzip.compress(b"".join(line for line in lines if name in line), mtime=0))
+            kept[-1].write_bytes(gzip.compress(b"".join(line for line in lines if name in line), mtime=0))
         sidecar = work / f"{capture.stem}.log.jsonl"
         write_sidecar(sidecar, entries)
         entry = {
@@ -206,7 +221,7 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
             "requests": count_requests(entries),
             "requests_complete": (scenario.log or scenario.play) is not None and scenario.log_is_complete,
         }
-        for file in (capture, sidecar, *([kept] if scenario.request_log else [])):
+        for file in (capture, sidecar, *kept):
             shutil.copyfile(file, directory / file.name)
         schemas |= registered(entries)
         if schemas:
@@ -216,6 +231,18 @@ def record(scenario: Scenario, directory: Path) -> dict[str, Any]:
         raise
     shutil.rmtree(work)
     return entry
+
+
+def _keep_data(broker: RealBroker, folder: Path) -> None:
+    """Copy the data folder of a broker that has stopped, without the partitions of internal topics."""
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(broker.data_directory, folder, ignore=shutil.ignore_patterns("__[!c]*", "__co*", ".*", "*index"))
+    files = sorted(str(one.relative_to(folder)) for one in folder.glob("[!_]*/*") if one.suffix in DUMPED)
+    # Later releases need a jar for it that nothing else needs.
+    classes = class_path("3.4.1")
+    command = [java(), "-cp", classes, "kafka.tools.DumpLogSegments", "--print-data-log", "--files", ",".join(files)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    (folder / "kafka-dump-log.txt").write_text(done.stdout, encoding="utf-8")
 
 
 def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
@@ -231,7 +258,6 @@ def _brokers(scenario: Scenario, work: Path) -> list[RealBroker]:
             java_options=[
                 *([f"{LOGGER}.log.org.apache.kafka.clients.NetworkClient=debug"] if scenario.internal else ()),
                 *options.java_options(),
-                *([secrets_agent(work / KEY_LOG)] if options.logs_secrets else ()),
                 *(REQUEST_LOG if scenario.request_log else ()),
             ],
             jars=[options.plugin()] if options.plugin else (),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from . import internal_topics, kraft_clusters, tls, zookeeper_eras
-from .broker import Listener
+from .broker import LOGGER, Listener
 from .distribution import DEFAULT_VERSION, OLD_VERSION, go_program, node_modules
 from .journal import franz_log, java_log, kafka_python_log, kafkajs_log, old_kafka_python_log, rdkafka_log
 from .more_clients import SCENARIOS as MORE_CLIENTS
@@ -275,6 +275,28 @@ REQUEST_LOGS = [
     for version in ("2.8.2", "3.4.1", OLD_VERSION, DEFAULT_VERSION)
 ]
 
+LOG_TIME = "yyyy-MM-dd HH:mm:ss,SSS"
+CLIENT_LOGS = [
+    Scenario(
+        "java-debug.pcap",
+        "transactional producer: commit, abort, offsets in a transaction; readers of both isolation levels",
+        java_program("JavaTransactions", version=DEFAULT_VERSION),
+        java_log,
+        environment=lambda: {"JAVA_TOOL_OPTIONS": f'{LOGGER}.showDateTime=true "{LOGGER}.dateTimeFormat={LOG_TIME}"'},
+        folder="client-logs",
+        client_log=True,
+        data_folder="segments/kafka-4.4.0",
+    ),
+    Scenario(
+        "librdkafka-debug.pcap",
+        "classic group: one member, a second joins and leaves; commits, describe, delete",
+        python_program(CONFLUENT, "librdkafka_group.py", "classic"),
+        rdkafka_log,
+        folder="client-logs",
+        client_log=True,
+    ),
+]
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.file: scenario
     for scenario in [
@@ -289,5 +311,6 @@ SCENARIOS: dict[str, Scenario] = {
         *zookeeper_eras.SCENARIOS,
         *tls.SCENARIOS,
         *REQUEST_LOGS,
+        *CLIENT_LOGS,
     ]
 }

@@ -6,6 +6,7 @@ The captures are in their own folder, ``captures/tls``, and contain their key lo
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from . import certificates
@@ -183,6 +184,16 @@ WITH_KEYS = [
         key_log=True,
     ),
     Scenario(
+        "tls13-openssl.pcapng",
+        "TLS 1.3 of a client with librdkafka and the system's OpenSSL, whose secrets a preloaded library logs",
+        lambda: [sys.executable, str(CLIENTS / "kcat_tls.py")],
+        rdkafka_log,
+        broker=BrokerOptions(listeners=[listener("CLIENT", V13)], properties={"auto.create.topics.enable": "true"}),
+        environment=environment(),
+        folder=FOLDER,
+        key_log=True,
+    ),
+    Scenario(
         "tls-terminator-librdkafka.pcapng",
         "what a client that writes no key log says to a TLS terminator in front of the broker",
         python_program(CONFLUENT, "librdkafka_small.py", "plain"),
@@ -204,7 +215,7 @@ WITH_KEYS = [
     ),
     Scenario(
         "tls-agent-broker.pcapng",
-        "TLS 1.3 of librdkafka; the secrets are those that an agent in the broker's JVM logs",
+        "TLS 1.3 of librdkafka; the secrets are those that an agent logs, which was attached to the running broker",
         python_program(CONFLUENT, "librdkafka_small.py", "plain"),
         rdkafka_log,
         broker=BrokerOptions(listeners=[listener("NEW", V13)], logs_secrets=True),

@@ -32,6 +32,7 @@ LATER_COLUMNS: Final = {
         *("protocol", "captured", "tls_handshake_us", "tls_answers", "tls_answer_p50_us", "tls_answer_p99_us"),
         *("tls_answer_max_us", "tls_unanswered_us"),
     ),
+    "records": ("key_decoded", "value_decoded"),
     "exchanges": ("sender", "behind_us", "muted_us", "wait_us", "waits_for"),
 }
 """Columns that exports of earlier releases lack; they are null there."""

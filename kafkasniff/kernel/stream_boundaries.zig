@@ -532,7 +532,8 @@ pub fn takePrologue(e: *Engine, c: *Connection, d: usize) bool {
 /// and only if it ends where its segment did; at its stream's beginning it waits for the verdict.
 pub fn beginsFrame(e: *Engine, c: *Connection, d: usize, missing: types.Gap) bool {
     const v = View.of(e, c, d);
-    if (v.bytes.len < SHORTEST_HEADER or !(missing.snapped or v.stream.aligned)) return false;
+    const least: usize = if (v.mayAsk()) SHORTEST_HEADER else RESPONSE_HEAD;
+    if (v.bytes.len < least or !(missing.snapped or v.stream.aligned)) return false;
     const size: i64 = v.int(v.base);
     if (!v.isSize(size, 4)) return false;
     if (v.mayAsk()) return v.ask(.begins_header, v.bytes[4..SHORTEST_HEADER], 0, 0, 0) == .enter;

@@ -26,7 +26,7 @@ PROBLEM_KINDS: Final = {
             "packets cut by the snap length before the end of their TCP header; the detail says how many"
         ),
         "packet-malformed": "packets with contradictory headers; the detail says how many",
-        "request-log": "the file is a request log of a broker; the detail says what such a log does not have",
+        "request-log": "the file is a log, or state of a broker; the detail says what a capture has in addition",
     },
     "Connections and streams": {
         "answer-not-kafka": (

@@ -69,6 +69,8 @@ class Case(msgspec.Struct):
     count: int = 0
     connections: list[int] = msgspec.field(default_factory=list)
     """Numbers of the first ones, as in `decode`."""
+    counts: dict[str, int] = {}
+    """How often sessions were resumed, and other events of `TlsHandshake.counts`."""
 
 
 class Doctor:
@@ -109,6 +111,8 @@ class Doctor:
                 return
             case = self._cases[key] = Case(one.broker, state, version, cipher, name, reason, advice)
         case.count += 1
+        for event, times in ({} if tls is None else tls.counts).items():
+            case.counts[event] = case.counts.get(event, 0) + times
         if len(case.connections) < MAX_CONNECTIONS:
             case.connections.append(one.connection)
 

@@ -40,6 +40,7 @@ from kafkasniff.tls.record import (
     certificate_of_13,
     client_hello,
     encrypted_extensions,
+    resumes,
     server_hello,
 )
 
@@ -59,6 +60,7 @@ class Negotiation:
         "_hidden",
         "agreed",
         "client",
+        "counts",
         "hello",
         "lacks_certificate",
         "retried",
@@ -81,6 +83,11 @@ class Negotiation:
         self._hidden: dict[int, bytes] = {}
         """By direction, certificates that explain no failure: the client's, and the decrypted ones of TLS 1.3."""
         self._alpn: str | None = None
+        self.counts: dict[str, int] = {}
+        """What happened beside the handshake: `TlsHandshake.counts`. A resumed export does not have it."""
+
+    def _count(self, name: str) -> None:
+        self.counts[name] = self.counts.get(name, 0) + 1
 
     def is_client(self, half: Half) -> bool:
         """Whether this is the client's stream."""
@@ -114,6 +121,7 @@ class Negotiation:
             client_certificate=self._hidden.get(self.client) if self.client is not None else None,
             resumed=self.resumed,
             lacks_certificate=self.lacks_certificate,
+            counts={**self.counts, **({"resumed": 1} if self.resumed else {})},
         )
 
     def message(self, half: Half, kind: int, body: bytes, *, clear: bool) -> str | None:
@@ -124,7 +132,8 @@ class Negotiation:
             if self.hello is None:
                 return "its ClientHello is invalid"
             if not clear:
-                self.server = self.agreed = None  # renegotiation
+                self.server = self.agreed = None
+                self._count("renegotiations")
             self._agree()
         elif kind == SERVER_HELLO and self.client in (None, 1 - half.direction):
             self.client = 1 - half.direction
@@ -137,6 +146,8 @@ class Negotiation:
                 self.server = server
                 self._alpn = server.alpn
                 self._agree()
+                if self.is_13 and resumes(body):
+                    self._count("resumed")
         elif kind == CERTIFICATE and clear and not self.is_client(half):
             self._certificate = certificate_of(body)
         elif kind == CERTIFICATE and clear:
@@ -185,6 +196,7 @@ class Negotiation:
             self._alpn, early = encrypted_extensions(body)
             client = self._halves[1 - half.direction]
             if client.epoch.phase == "open":
+                self._count("early_data_accepted" if early else "early_data_refused")
                 client.skippable = 0 if early else MAX_FOREIGN
                 client.enter(Epoch("early" if early else "handshake"))
         elif kind == END_OF_EARLY_DATA and phase == "early":
@@ -192,6 +204,7 @@ class Negotiation:
         elif kind == FINISHED and phase == "handshake":
             half.enter(Epoch("application"))
         elif kind == KEY_UPDATE and phase == "application":
+            self._count("key_updates")
             half.enter(Epoch("application", half.epoch.generation + 1))
 
 

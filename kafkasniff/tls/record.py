@@ -252,6 +252,7 @@ MAX_ALPN: Final = 16
 _SERVER_NAME: Final = 0
 _ALPN: Final = 16
 _ENCRYPT_THEN_MAC: Final = 22
+_PRE_SHARED_KEY: Final = 41
 _EARLY_DATA: Final = 42
 _SUPPORTED_VERSIONS: Final = 43
 
@@ -396,6 +397,18 @@ def server_hello(body: bytes) -> ServerHello | None:
         )
     except _ShortError:
         return None
+
+
+def resumes(body: bytes) -> bool:
+    """Whether a ServerHello of TLS 1.3 selects the secret of an earlier session (RFC 8446, 4.2.11)."""
+    try:
+        fields = _Fields(body)
+        fields.take(34)
+        fields.vector(1)
+        fields.take(3)
+        return _PRE_SHARED_KEY in _extensions(fields)
+    except _ShortError:
+        return False
 
 
 def encrypted_extensions(body: bytes) -> tuple[str | None, bool]:

@@ -16,8 +16,9 @@ id and the whole value follows the schema.
 
 from __future__ import annotations
 
+import functools
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import force_setattr
@@ -25,7 +26,7 @@ from msgspec.structs import force_setattr
 from kafkasniff.kafka.apis.entities import each_records, record_fields
 from kafkasniff.kafka.record_facts import GUID_SIZE, HEADERS, ID_SIZE, MAX_ID, MIN_ID, guid_text, message_indexes
 from kafkasniff.model import Body, Message, Problem, Summary
-from kafkasniff.values.readers import Readers
+from kafkasniff.values.readers import MAX_IDS, Readers
 from kafkasniff.values.registries import Registry
 from kafkasniff.values.schemas import (
     FIRST_MESSAGE,
@@ -83,13 +84,19 @@ def framing_of(record: dict[str, Any], target: str, data: bytes) -> Framing | No
         if number:
             if len(data) <= ID_SIZE or not MIN_ID <= number <= MAX_ID:
                 return None
-            return Framing("schema-registry", number, ID_SIZE, target in record)
+            return _by_id(number, sure=target in record)
         number = int.from_bytes(data[ID_SIZE:_LONG_ID], "big")
         if len(data) > _LONG_ID and MIN_ID <= number <= MAX_ID:
             return Framing("apicurio", number, _LONG_ID, False)
     elif len(data) > _GLUE and data[0] == _GLUE_VERSION and data[1] in (_PLAIN, _ZLIB):
         return Framing("aws-glue", guid_text(data[2:_GLUE]), _GLUE, False, zlib=data[1] == _ZLIB)
     return None
+
+
+@functools.lru_cache(maxsize=MAX_IDS)
+def _by_id(number: int, *, sure: bool) -> Framing:
+    """Confluent's framing before the data. Hot: made once for each id."""
+    return Framing("schema-registry", number, ID_SIZE, sure)
 
 
 def _in_headers(headers: list[dict[str, Any]], target: str) -> Framing | None:
@@ -270,19 +277,22 @@ class ValueDecoder:
         report: Callable[[str, str], None],
     ) -> None:
         framing = framing_of(record, target, data)
-        places: list[Framing | None] = [framing]
+        places: Sequence[Framing | None] = (framing,)
         sure = True
         if reader is not None:
             if framing is not None:
                 # The data itself may begin like a framing.
-                places.insert(1 if framing.sure else 0, None)
-        elif framing is not None and self._readers is not None:
+                places = (framing, None) if framing.sure else (None, framing)
+        elif framing is None or self._readers is None:
+            return
+        else:
             sure = framing.sure
             # Zeros are the rest of a number.
-            if sure or data[framing.start :].strip(b"\0"):
-                reader = self._readers.get(framing.key, report, sure=sure)
-        if reader is None:
-            return
+            if not (sure or data[-1] or data[framing.start :].strip(b"\0")):
+                return
+            reader = self._readers.get(framing.key, report, sure=sure)
+            if reader is None:
+                return
         if len(data) > MAX_VALUE or len(data) > flaws.left:
             flaws.add(field, record, f"{len(data):,} bytes are too many to decode")
             return
@@ -294,20 +304,29 @@ class ValueDecoder:
             except MalformedValueError as error:
                 flaw = flaw or f"not decoded by {'its schema' if place is None else f'schema {place.key}'}: {error}"
                 continue
-            shown: Body = {"format": "schema-file"} if place is None else _named(place)
-            shown["schema_type"] = reader.kind
-            if found.name is not None:
-                shown["name"] = found.name
-            shown["value"] = found.value
-            record[target] = shown
+            named = _LOCAL if place is None else _named(place.format, place.key)
+            name, value = found
+            if name is None:
+                record[target] = {**named, "schema_type": reader.kind, "value": value}
+            else:
+                record[target] = {**named, "schema_type": reader.kind, "name": name, "value": value}
             return
         if sure:
             flaws.add(field, record, flaw)
 
 
 def _decoded(reader: ValueReader, framing: Framing | None, data: bytes) -> DecodedValue:
-    return reader.read(data, 0) if framing is None else reader.read(*data_of(framing, reader.kind, data))
+    if framing is None:
+        return reader.read(data, 0)
+    if reader.kind != "PROTOBUF" and not framing.zlib:
+        return reader.read(data, framing.start)
+    return reader.read(*data_of(framing, reader.kind, data))
 
 
-def _named(framing: Framing) -> Body:
-    return {"format": framing.format, ("schema_id" if isinstance(framing.key, int) else "schema_guid"): framing.key}
+_LOCAL: Final[Body] = {"format": "schema-file"}
+
+
+@functools.lru_cache(maxsize=MAX_IDS)
+def _named(kind: Format, key: int | str) -> Body:
+    """What a decoded value says of its schema. Hot: made once for each schema."""
+    return {"format": kind, ("schema_id" if isinstance(key, int) else "schema_guid"): key}

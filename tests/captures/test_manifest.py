@@ -13,7 +13,12 @@ import pytest
 from tests.conftest import ROOT
 from tests.craft.read import file_bytes, raw_packets
 
-FOLDERS = [ROOT / "captures", ROOT / "captures" / "tls", ROOT / "captures" / "request-logs"]
+FOLDERS = [
+    ROOT / "captures",
+    ROOT / "captures" / "tls",
+    ROOT / "captures" / "request-logs",
+    ROOT / "captures" / "client-logs",
+]
 """tests/test_evidence_clients.py and tests/tls/test_captures.py compare them with the clients' logs."""
 
 
@@ -29,8 +34,9 @@ def sidecar(folder: Path, entry: dict[str, Any]) -> list[dict[str, Any]]:
 def test_files_match_the_manifest(folder: Path) -> None:
     on_disk = {file.name for file in folder.iterdir() if file.is_file()}
     listed = {name for entry in entries(folder) for name in (entry["file"], entry["sidecar"])}
-    if folder.name == "request-logs":
-        listed |= {f"{Path(entry['file']).stem}.request.log.gz" for entry in entries(folder)}
+    if folder.name.endswith("-logs"):
+        kind = folder.name.removesuffix("s").replace("-", ".")
+        listed |= {f"{Path(entry['file']).stem}.{kind}.gz" for entry in entries(folder)}
     assert on_disk - {"manifest.json", "README.md", ".gitignore"} == listed
     readme = (folder / "README.md").read_text(encoding="utf-8")
     for entry in entries(folder):

@@ -122,6 +122,24 @@ def test_the_table_of_records(tmp_path: Path) -> None:
         assert {one["value_decoded"] for one in exported(tmp_path / str(number), *options)} == {None}
 
 
+def test_queries_and_the_way_of_a_record_decode_captures(tmp_path: Path) -> None:
+    query = "SELECT DISTINCT value_decoded->>'$.item' AS item FROM records WHERE (value_decoded->>'$.id')::INT > 10"
+    found = kafkasniff("sql", "-q", "--registry", REGISTRY, "--format", "json", query, str(CAPTURE))
+    assert found.text == '{"item":"größe 數"}\n'
+    # An export has the decoded keys; the bytes of this one are those of a long string of Avro, after its schema id.
+    folder = tmp_path / "tables"
+    exported(folder, "--registry", REGISTRY)
+    for source in (("--registry", REGISTRY, str(CAPTURE)), (str(folder),)):
+        follow = ("follow", "-q", "--key", "order-70000", "--topic", "avro-orders", *source)
+        ways = json.loads(kafkasniff(*follow, "--format", "json").text)["records"]
+        assert [(way["offset"], way["key_decoded"]) for way in ways] == [(1, '"order-70000"'), (2, '"order-70000"')]
+        assert "avro-orders-0@1  key order-70000, value" in kafkasniff(*follow).text
+        hidden = kafkasniff(*follow, "--no-payload", "--format", "json").text.partition('"records"')[2]
+        assert "order-7" not in hidden
+    for command in (("sql", "FROM records"), ("follow", "--key", "x")):
+        assert kafkasniff(*command, "--registry", REGISTRY, str(folder)).code == 2
+
+
 def test_exports_say_what_is_missing(tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()

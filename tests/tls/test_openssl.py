@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cli.console import kafkasniff
+from tests.craft.write import write_pcap
 from tests.tls.endpoints import Flight, certificate, kafka_talk, new_folder, packets_of
 from tests.tls.openssl import Endpoints
 from tests.tls.reading import clear_contents, contents, decrypted, kinds
@@ -55,6 +57,16 @@ SCENES = {
     "renegotiation": Scene(["-tls1_2", "-client_renegotiation"], ["-tls1_2"], [("client", b"R\n")]),
     "early data": Scene(["-early_data"], early=True),
     "rejected early data": Scene(["-max_early_data", "16000"], early=False),
+}
+
+
+EVENTS = {
+    "key updates": {"key_updates": 3 * (len(SAID) - 1)},
+    # Three that are asked for by commands, and one that answers them.
+    "key updates that ask for one": {"key_updates": 4 * (len(SAID) - 1)},
+    "renegotiation": {"renegotiations": len(SAID) - 1},
+    "early data": {"early_data_accepted": 1, "resumed": 1},
+    "rejected early data": {"early_data_refused": 1, "resumed": 1},
 }
 
 
@@ -106,6 +118,17 @@ def recorded() -> dict[str, Any]:
 def test_recorded_sessions(name: str) -> None:
     session = recorded()[name]
     check(name, [(side, bytes.fromhex(data)) for side, data in session["flights"]], session["log"].encode())
+
+
+@pytest.mark.parametrize("name", [*EVENTS, "hello retry"])
+def test_what_doctor_says_of_a_session(name: str, tmp_path: Path) -> None:
+    session = recorded()[name]
+    capture = write_pcap(
+        tmp_path / "a.pcap", packets_of([(side, bytes.fromhex(data)) for side, data in session["flights"]])
+    )
+    (tmp_path / "keys.log").write_text(session["log"], encoding="utf-8")
+    result = kafkasniff("tls", "doctor", capture, "--keylog", tmp_path / "keys.log", "--format", "json")
+    assert [case["counts"] for case in result.objects[0]["cases"]] == [EVENTS.get(name, {})]
 
 
 @pytest.mark.extended

@@ -28,11 +28,13 @@ FETCHES: Final = ("Fetch", "ShareFetch")
 KEY_BYTES: Final = 1024
 """Bytes of a key that count as much as a row."""
 _PAYLOAD: Final = ("key", "value")
+_DECODED: Final = "key_decoded"
 _KEYS: Final = ("connection_id", "exchange_id", "partition")
 COLUMNS: Final = (
     *("connection_id", "exchange_id", "time", "api", "topic", "topic_id", "partition", "offset", "timestamp"),
     *("timestamp_type", "producer_id", "producer_epoch", "sequence", "transactional", "control", "trace_ids"),
     *_PAYLOAD,
+    _DECODED,
 )
 
 Partition = tuple[str | None, int | None]
@@ -59,6 +61,7 @@ class CarriedRecord(NamedTuple):
     created: int | None
     """The producer's timestamp in microseconds; None if the broker replaced it."""
     key: bytes | None
+    key_decoded: str | None
     value_bytes: int | None
     producer_id: int | None
     producer_epoch: int | None
@@ -220,6 +223,7 @@ def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[CarriedRecord]:
             content=None if hidden else _digest(key, value),
             created=stamp if row["timestamp_type"] == "CreateTime" else None,
             key=key,
+            key_decoded=row[_DECODED],
             value_bytes=None if value is None else len(value),
             producer_id=row["producer_id"],
             producer_epoch=row["producer_epoch"],

@@ -351,6 +351,7 @@ class Trace:
             partition=row.partition,
             offset=linked.offset,
             key=row.key,
+            key_decoded=row.key_decoded,
             value_bytes=row.value_bytes,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,

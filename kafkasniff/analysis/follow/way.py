@@ -6,6 +6,7 @@ import fnmatch
 from typing import Final, Literal, Self
 
 import msgspec
+import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -75,7 +76,12 @@ class Wanted(msgspec.Struct, frozen=True):
         """Which rows of `records` have the key or the trace. Raises AssertionError for a place."""
         assert self.place is None
         if self.key is not None:
-            found = pc.equal(column(batch, "key"), pa.scalar(self.key, column(batch, "key").type))
+            found = pc.fill_null(pc.equal(column(batch, "key"), pa.scalar(self.key, column(batch, "key").type)), False)
+            decoded = column(batch, "key_decoded")
+            text = self.key.decode("utf-8", "replace")
+            found = pc.or_(
+                found, pc.is_in(decoded, value_set=pa.array([text, orjson.dumps(text).decode()], decoded.type))
+            )
         else:
             lists = column(batch, "trace_ids")
             hits = pc.list_parent_indices(lists).filter(
@@ -216,6 +222,8 @@ class RecordWay(msgspec.Struct, kw_only=True):
     """Offset in the log; null if neither an acknowledgement nor a delivery shows it."""
     key: bytes | None
     """Its key, as in the JSON lines; an object with `length`, and `hash`, if it is hidden."""
+    key_decoded: str | None
+    """The key as JSON, decoded by its schema; null without one."""
     value_bytes: int | None
     """Size of its value; null if there is none, or if it is hidden."""
     producer_id: int | None

@@ -1,15 +1,11 @@
-"""Files of brokers as captures: log segments, and request logs."""
+"""Files of a broker's data folder as captures: log segments, and the small files beside them."""
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
-import operator
 import re
 import struct
 import zlib
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -17,7 +13,7 @@ import msgspec
 import numpy as np
 
 from kafkasniff.capture.formats.pcap import NANOSECONDS
-from kafkasniff.model import BROKER_TIMES, BrokerTimes, Direction
+from kafkasniff.model import BrokerTimes, Direction
 
 FILE_HEADER: Final = struct.pack("<IHHiIII", NANOSECONDS, 2, 4, 0, 0, 1 << 18, 101)
 """pcap with nanoseconds; packets begin with IP."""
@@ -76,6 +72,10 @@ class Conversation(msgspec.Struct):
         pieces = (data[at : at + _LARGEST] for at in range(0, len(data), _LARGEST))
         return b"".join([self._packet(direction, piece, _DATA, time_ns) for piece in pieces])
 
+    def cut(self, direction: Direction, message: bytes, size: int, time_ns: int) -> bytes:
+        """The packet of a message of `size` bytes, of which only the first are known."""
+        return self._packet(direction, struct.pack(">i", size) + message, _DATA, time_ns, unknown=size - len(message))
+
     def begin(self, time_ns: int, *, midway: bool) -> bytes:
         """What separates the connection from others between the same ports: the broker's SYN.
 
@@ -93,20 +93,22 @@ class Conversation(msgspec.Struct):
             self.sent = [sent + 1 for sent in self.sent]
         return opening
 
-    def _packet(self, direction: Direction, data: bytes, flags: int, time_ns: int) -> bytes:
+    def _packet(self, direction: Direction, data: bytes, flags: int, time_ns: int, unknown: int = 0) -> bytes:
         side = 0 if direction == "request" else 1
         source, target = (self.client, self.broker) if side == 0 else (self.broker, self.client)
         size = 20 + len(data)
+        # Packets that are larger than IP allows have no length there, as with segmentation offload.
+        length = size if unknown <= 0 else 0
         if len(source[0]) == 4:
-            ip = struct.pack(">BBHHHBBH", 0x45, 0, 20 + size, 0, 0, 64, 6, 0) + source[0] + target[0]
+            ip = struct.pack(">BBHHHBBH", 0x45, 0, length and 20 + length, 0, 0, 64, 6, 0) + source[0] + target[0]
         else:
-            ip = struct.pack(">IHBB", 6 << 28, size, 6, 64) + source[0] + target[0]
+            ip = struct.pack(">IHBB", 6 << 28, length, 6, 64) + source[0] + target[0]
         # No data is acknowledged: that would be measured as a round trip.
         sequence, acknowledged = self.sent[side] & 0xFFFF_FFFF, self.start & 0xFFFF_FFFF
         tcp = struct.pack(">HHIIBBHHH", source[1], target[1], sequence, acknowledged, 0x50, flags, 65_535, 0, 0)
-        self.sent[side] += len(data)
+        self.sent[side] += len(data) + unknown
         size += len(ip)
-        return struct.pack("<IIII", *divmod(time_ns, 10**9), size, size) + ip + tcp + data
+        return struct.pack("<IIII", *divmod(time_ns, 10**9), size, size + unknown) + ip + tcp + data
 
 
 # Log segments of brokers as captures: each batch becomes the Fetch response that would carry it.
@@ -172,14 +174,9 @@ class SegmentPackets(Converter):
 
     def __init__(self, path: str) -> None:
         """`path`: of the segment; topic and partition are the name of its folder, else its own name."""
-        file = PurePath(path)
-        found = _PLACE.fullmatch(file.parent.name)
-        topic, partition = (found["topic"], int(found["partition"])) if found else (file.name, 0)
-        self._topic = _string(topic.encode("utf-8", "surrogateescape")[:249])
-        port = _FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000
-        self._conversation = Conversation((_CLIENT, port), (_BROKER, _BROKER_PORT))
+        name, topic, partition, self._conversation = _place_of(path)
+        self._topic, self._client_id = (_string(one.encode()) for one in (topic, name))
         self._partition = struct.pack(">i", partition)
-        self._client_id = _string(file.name.encode("utf-8", "surrogateescape")[:1000])
         self._input = bytearray()
         self._position = 0
         self._begun = self._ended = False
@@ -306,246 +303,167 @@ def _string(text: bytes) -> bytes:
     return struct.pack(">h", len(text)) + text
 
 
-# Request logs of brokers as captures: each line becomes the request and the response that it describes.
+# The small files beside segments, each as the response that would say the same:
 #
-# Brokers write them since Kafka 2.7 (KIP-673, `kafka.network.RequestConvertToJson`), with the logger
-# `kafka.request.logger` at DEBUG or TRACE. Such a line has the JSON of both bodies, the connection, and the broker's
-# own times. It is written when the response has been sent.
+# | file | response |
+# | --- | --- |
+# | `….snapshot`: producers (`ProducerStateManager`) | DescribeProducers |
+# | `partition.metadata`: the topic's id (`PartitionMetadataFile`) | Metadata |
+# | `quorum-state`: leader, epoch, voters (`FileQuorumStateStore`) | DescribeQuorum |
+# | `…-checkpoint`: offsets by partition, or by leader epoch (`CheckpointFile`) | ListOffsets |
 
-LOG_HEAD: Final = 64 << 10
-"""Bytes of a log that decide whether it is a request log: other loggers may write to the same file."""
-MAX_LINE: Final = 16 << 20
-"""Largest line in bytes; a longer one is skipped."""
-MAX_CONNECTIONS: Final = 1 << 16
-"""Connections that are followed at a time. The one that was quiet for the longest time is forgotten first."""
+MAX_STATE: Final = 16 << 20
+"""Largest of these files in bytes; those of brokers with 10,000 partitions take some 500 kB."""
 
-_MARK: Final = b"Completed request:{"
-_TIME: Final = re.compile(
-    rb"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?", re.ASCII
+_SNAPSHOT: Final = struct.Struct(">HII")
+"""Version, checksum of what follows, number of producers."""
+_PRODUCER: Final = struct.Struct(">qhiqiqiq")
+"""Id, epoch, last sequence, last offset, offset delta, timestamp, coordinator's epoch, start of the transaction."""
+_TOPIC_ID: Final = re.compile(rb"version: ?0\ntopic_id: ?([\w-]{22})\s*")
+_QUORUM: Final = re.compile(rb'\{"(?:clusterId":"[\w-]{0,50}",")?leaderId":-?\d{1,10},"leaderEpoch":', re.ASCII)
+_CHECKPOINT: Final = re.compile(rb"0\n\d{1,9}\n(?:(?:[\w.-]{1,249} )?\d{1,10} -?\d{1,19}\n)*", re.ASCII)
+_STATE_HEADS: Final = (
+    _TOPIC_ID,
+    _QUORUM,
+    re.compile(rb"0\n(?:0\n\Z|\d{1,9}\n(?:[\w.-]{1,249} )?\d{1,10} -?\d{1,19}\n)", re.ASCII),
 )
-_CONNECTION: Final = re.compile(r"([^-]{1,64}):(\d{1,5})-([^-]{1,64}):(\d{1,5})-([\d-]{1,40})", re.ASCII)
-"""Broker, client, and number of the connection (`org.apache.kafka.common.network.ServerConnectionId`)."""
-_LONGEST_MS: Final = 1e10
-"""No exchange takes longer."""
-_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_UNKNOWN: Final = -1
+_NO_OPERATIONS: Final = -(1 << 31)
+"""Operations that were not asked for."""
+_DESCRIBE_PRODUCERS: Final = 61
+_METADATA: Final = 3
+_DESCRIBE_QUORUM: Final = 55
+_LIST_OFFSETS: Final = 2
 
 
-class _Header(msgspec.Struct, rename="camel"):
-    """`requestHeader` of a line."""
+class QuorumState(msgspec.Struct, rename="camel"):
+    """`quorum-state`, of versions 0 and 1."""
 
-    request_api_key: int
-    request_api_version: int
-    correlation_id: int
-    client_id: str | None = None
-
-
-class _Line(msgspec.Struct, rename="camel"):
-    """What a line says of an exchange; times in milliseconds."""
-
-    request_header: _Header
-    request: dict[str, Any]
-    connection: str
-    total_time_ms: float
-    security_protocol: str = ""
-    request_queue_time_ms: float = 0
-    local_time_ms: float = 0
-    remote_time_ms: float = 0
-    throttle_time_ms: float = 0
-    response_queue_time_ms: float = 0
-    send_time_ms: float = 0
-    response: Any = None
-    """Not an object if there is none (acks=0)."""
+    leader_id: int
+    leader_epoch: int
+    current_voters: tuple[dict[str, int], ...] | None = ()
 
 
-_TIMES: Final = tuple(f"{name}_time_ms" for name in BROKER_TIMES)
-_DECODER: Final = msgspec.json.Decoder(_Line)
+def is_state_file(head: bytes) -> bool:
+    """Whether a file that begins with these bytes (all, if there are few) is one of those beside segments."""
+    if head[:2] == b"\0\1":
+        return len(head) >= _SNAPSHOT.size and _SNAPSHOT.unpack_from(head)[2] < MAX_STATE // _PRODUCER.size
+    return any(one.match(head) for one in _STATE_HEADS)
 
 
-def is_text(head: bytes) -> bool:
-    """Whether a file that begins with these bytes may be a request log, as far as its first bytes show."""
-    return head[:1] > b"\x1f" and b"\0" not in head
+class StatePackets(Converter):
+    """Turns a small file of a data folder into one exchange; its client id is the name of the file."""
 
-
-def is_request_log(head: bytes) -> bool:
-    """Whether a file that begins with these bytes (LOG_HEAD of them, or all) is a request log."""
-    return is_text(head) and _MARK in head
-
-
-class LogPackets(Converter):
-    """Turns the lines of a request log into the bytes of a pcap file. It is never cut: a log ends anywhere."""
-
-    def __init__(self) -> None:
-        self._times: dict[str, list[int]] = {}
-        """Number of exchanges and sums of times by API."""
+    def __init__(self, path: str) -> None:
+        """`path` as in `SegmentPackets`."""
+        self._name, self._topic, self._partition, self._conversation = _place_of(path)
         self._input = bytearray()
-        self._searched = 0
-        """Bytes of the input without an end of line."""
-        self._begun = self._ended = self._skipping = False
-        self._line = self._time_ns = 0
-        self._first_bad = ""
-        """The first line that cannot be read, with the reason."""
-        self._bad_lines = self._untimed = 0
-        self._records = self._record_bytes = 0
-        """Exchanges with records, and bytes of these."""
-        self._conversations: OrderedDict[tuple[str, ...], Conversation] = OrderedDict()
+        self._ended = self._begun = False
 
     def push(self, data: bytes) -> None:
-        """More bytes of the log."""
-        self._input += data
+        """See `Converter`."""
+        if len(self._input) <= MAX_STATE:
+            self._input += data
 
     def finish(self) -> None:
-        """The log has ended; what is left can be pulled."""
+        """See `Converter`."""
         self._ended = True
 
     def pull(self) -> bytes:
-        """The next bytes of the capture; none: more of the log is needed, or it has ended."""
+        """See `Converter`."""
         if not self._begun:
             self._begun = True
             return FILE_HEADER
-        while (line := self._next_line()) is not None:
-            packets = self._exchange(line)
-            if packets:
-                return packets
-        if self._ended:
-            self._conclude()
-        return b""
-
-    def _next_line(self) -> bytes | None:
-        """A line; None: none is complete."""
-        while True:
-            end = self._input.find(b"\n", self._searched)
-            if end < 0 and self._ended and (self._input or self._skipping):
-                end = len(self._input)
-            if end < 0:
-                self._searched = len(self._input)
-                if self._searched > MAX_LINE:
-                    self._skipping, self._searched = True, 0
-                    self._input.clear()
-                return None
-            line = bytes(self._input[:end])
-            del self._input[: end + 1]
-            self._searched = 0
-            self._line += 1
-            if not self._skipping and len(line) <= MAX_LINE:
-                return line
-            self._skipping = False
-            self._report(f"it has more than {MAX_LINE >> 20} MiB")
-
-    def _report(self, reason: str) -> None:
-        self._bad_lines += 1
-        if self._bad_lines == 1:
-            self._first_bad = f"line {self._line}: {reason}"
-
-    def _conclude(self) -> None:
-        if self._bad_lines:
-            self.damaged = f"{self._bad_lines} of its lines cannot be read, the first is {self._first_bad}"
-        records = f"records of {self._records} exchanges ({self._record_bytes} bytes)" if self._records else "records"
-        self.omitted = f"a request log has no {records}, log-ins and round trips"
-        if self._untimed:
-            self.omitted += f"; {self._untimed} of its lines have no time, and got that of the line before"
-        self.times = BrokerTimes({name: tuple(sums) for name, sums in self._times.items()})
-
-    def _exchange(self, line: bytes) -> bytes:
-        """The packets of the exchange that a line describes; none: it is a line of another logger, or unreadable."""
-        begin = line.find(_MARK)
-        if begin < 0:
+        if not self._ended or not self._input:
             return b""
-        sizes: list[int] = []
+        data = bytes(self._input)
+        self._input.clear()
         try:
-            said = _DECODER.decode(line[begin + len(_MARK) - 1 : line.rindex(b"}") + 1])
-            name, request, response = _messages(said, sizes)
-            conversation, is_new = self._conversation(said.connection)
-        except (ValueError, TypeError, OverflowError, RecursionError, struct.error) as error:
-            self._report(str(error) or type(error).__name__)
+            return self._exchange(data)
+        except (ValueError, TypeError, struct.error, RecursionError) as error:
+            self.failure = str(error) or type(error).__name__
             return b""
-        self._records += 1 if sizes else 0
-        self._record_bytes += sum(sizes)
-        times = [int(min(max(time, 0), _LONGEST_MS) * 1000) for time in map(said.__getattribute__, _TIMES)]
-        sums = self._times.setdefault(name, [0] * (1 + len(times)))
-        sums[:] = map(operator.add, sums, (1, *times))
-        done = self._time(line[:begin])
-        begun = max(done - 1000 * times[0], 0)
-        # Others begin with a log-in, which is not in the log.
-        packets = conversation.begin(begun, midway=said.security_protocol != "PLAINTEXT") if is_new else b""
-        packets += conversation.message("request", request, begun)
-        return packets + (conversation.message("response", response, done) if response else b"")
 
-    def _time(self, prefix: bytes) -> int:
-        """When a line was written, in nanoseconds; without a zone, it is UTC."""
-        found = _TIME.search(prefix)
-        try:
-            if found is None:
-                raise ValueError
-            *parts, fraction, zone = (group.decode() if group else "" for group in found.groups())
-            year, month, day, hour, minute, second = map(int, parts)
-            written = datetime.datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone))
-        except ValueError:
-            self._untimed += 1
-            return self._time_ns
-        seconds = (written - _EPOCH) // datetime.timedelta(seconds=1)
-        self._time_ns = min(max(seconds * 10**9 + int(f"{fraction:0<9}"), 0), LATEST_NS)
-        return self._time_ns
+    def _exchange(self, data: bytes) -> bytes:
+        """The packets. Raises ValueError and others."""
+        if len(data) > MAX_STATE:
+            raise ValueError(f"it is larger than {MAX_STATE >> 20} MiB")
+        if data[:2] == b"\0\1":
+            return self._producers(data)
+        if found := _TOPIC_ID.fullmatch(data):
+            from kafkasniff.kafka.schema.codes import uuid_bytes
 
-    def _conversation(self, text: str) -> tuple[Conversation, bool]:
-        """The connection that a line names, and whether it is new. Raises ValueError."""
-        found = _CONNECTION.fullmatch(text)
-        if found is None:
-            raise ValueError(f"connection {text!r:.80} is not two addresses and a number")
-        name = found.groups()
-        conversation = self._conversations.pop(name, None)
-        is_new = conversation is None
-        if conversation is None:
-            broker, client = (_address(*name[at : at + 2]) for at in (0, 2))
-            conversation = Conversation(client, broker)
-        self._conversations[name] = conversation
-        if len(self._conversations) > MAX_CONNECTIONS:
-            self._conversations.popitem(last=False)
-        return conversation, is_new
+            topic: dict[str, Any] = {"topic_id": uuid_bytes(found[1].decode()), "name": self._topic}
+            topic["topic_authorized_operations"] = _NO_OPERATIONS
+            answer = {"topics": [topic], "controller_id": _UNKNOWN}
+            return self._packets(_METADATA, 12, {"topics": [topic]}, answer)
+        if data[:1] == b"{":
+            state = msgspec.json.decode(data, type=QuorumState)
+            voters = [
+                {"replica_id": one.get("voterId", _UNKNOWN), "log_end_offset": _UNKNOWN}
+                for one in state.current_voters or ()
+            ]
+            part = {"leader_id": state.leader_id, "leader_epoch": state.leader_epoch, "current_voters": voters}
+            part |= {"partition_index": self._partition, "high_watermark": _UNKNOWN}
+            topics = {"topics": [{"topic_name": self._topic, "partitions": [part]}]}
+            self.omitted = "the response that stands for quorum-state has no vote, and quorum-state no offsets"
+            return self._packets(_DESCRIBE_QUORUM, 0, topics, topics)
+        if _CHECKPOINT.fullmatch(data) is None:
+            raise ValueError("it is not a checkpoint: a line is not a place and an offset")
+        return self._checkpoint(data.decode().splitlines())
 
+    def _producers(self, data: bytes) -> bytes:
+        from kafkasniff.kafka.records.batches import crc32c
 
-def _messages(said: _Line, sizes: list[int]) -> tuple[str, bytes, bytes]:
-    """The API, the request, and the response, which is empty if there is none. Raises ValueError and others."""
-    from kafkasniff.kafka.apis.dissectors import api
-    from kafkasniff.kafka.apis.kafka_json import encode, values_of
+        _, checksum, count = _SNAPSHOT.unpack_from(data)
+        if len(data) != _SNAPSHOT.size + count * _PRODUCER.size:
+            raise ValueError(f"a snapshot of {count} producers has {len(data)} bytes")
+        if crc32c(data[6:]) != checksum:
+            raise ValueError("the checksum of the snapshot is wrong")
+        names = (
+            *("producer_id", "producer_epoch", "last_sequence", "", "", "last_timestamp"),
+            *("coordinator_epoch", "current_txn_start_offset"),
+        )
+        producers = [dict(zip(names, values, strict=True)) for values in _PRODUCER.iter_unpack(data[_SNAPSHOT.size :])]
+        time_ms = max((one["last_timestamp"] for one in producers), default=0)
+        self.omitted = f"the response that stands for the snapshot has no last offsets (of {count} producers)"
+        asked = {"topics": [{"name": self._topic, "partition_indexes": [self._partition]}]}
+        part = {"partition_index": self._partition, "active_producers": producers}
+        answer = {"topics": [{"name": self._topic, "partitions": [part]}]}
+        return self._packets(_DESCRIBE_PRODUCERS, 0, asked, answer, min(max(time_ms, 0) * 10**6, LATEST_NS))
 
-    head = said.request_header
-    known, version = api(head.request_api_key), head.request_api_version
-    if known is None or version not in known.versions:
-        raise ValueError(f"version {version} of API {head.request_api_key} is unknown")
-    body = known.request(version).root
-    # Brokers do not read ApiVersions of a version that they do not know, and respond in version 0.
-    unread = not said.request and bool(body.fields)
-    defaults = {
-        field.name: int(field.default, 0) for field in body.fields if field.default and field.type.startswith("int")
-    }
-    request = _encoded_header("RequestHeader", known.request_header(version), head)
-    request += encode(body, defaults if unread else values_of(body, said.request, sizes))
-    if not isinstance(said.response, dict):
-        return known.name, request, b""
-    version = known.min_version if unread else version
-    body = known.response(version).root
-    response = _encoded_header("ResponseHeader", known.response_header(version), head)
-    return known.name, request, response + encode(body, values_of(body, said.response, sizes))
+    def _checkpoint(self, lines: list[str]) -> bytes:
+        """The lines after the version and the number of entries: `TOPIC PARTITION OFFSET`, or `EPOCH OFFSET`."""
+        if int(lines[1]) != len(lines) - 2:
+            raise ValueError(f"{lines[1]} entries are announced, and {len(lines) - 2} there")
+        topics: dict[str, list[dict[str, int]]] = {}
+        for line in lines[2:]:
+            *place, number, offset = line.split(" ")
+            part = dict.fromkeys(("timestamp", "leader_epoch", "current_leader_epoch"), _UNKNOWN)
+            part |= {"partition_index": self._partition, "offset": int(offset)}
+            part["partition_index" if place else "leader_epoch"] = int(number)
+            topics.setdefault(place[0] if place else self._topic, []).append(part)
+        answer = {"topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
+        return self._packets(_LIST_OFFSETS, 6, {"replica_id": _UNKNOWN, **answer}, answer)
 
+    def _packets(
+        self, key: int, version: int, request: dict[str, Any], response: dict[str, Any], time_ns: int = 0
+    ) -> bytes:
+        from kafkasniff.kafka.apis.kafka_json import message_of
 
-def _encoded_header(name: str, version: int, head: _Header) -> bytes:
-    from kafkasniff.kafka.apis.kafka_json import encode
-    from kafkasniff.kafka.schema.schema import data_schema
-
-    schema = data_schema(name, version)
-    assert schema is not None
-    return encode(schema.root, msgspec.structs.asdict(head))
+        header = {"request_api_key": key, "request_api_version": version, "correlation_id": 1, "client_id": self._name}
+        sent = self._conversation.message("request", message_of("request", header, request), time_ns)
+        return sent + self._conversation.message("response", message_of("response", header, response), time_ns)
 
 
-def _address(host: str, port: str) -> tuple[bytes, int]:
-    number = int(port)
-    if number > 65_535:
-        raise ValueError(f"port {number} is above 65535")
-    return ipaddress.ip_address(host.strip("[]").partition("%")[0]).packed, number
-
-
-def _zone(text: str) -> datetime.timezone:
-    if text in ("", "Z"):
-        return datetime.UTC
-    offset = datetime.timedelta(hours=int(text[1:3]), minutes=int(text[-2:]))
-    return datetime.timezone(-offset if text[0] == "-" else offset)
+def _place_of(path: str) -> tuple[str, str, int, Conversation]:
+    """The name of a file, the topic and the partition that its folder names, and the connection that it becomes."""
+    file = PurePath(path)
+    found = _PLACE.fullmatch(file.parent.name)
+    topic, partition = (found["topic"], int(found["partition"])) if found else (file.name, 0)
+    port = _FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000
+    conversation = Conversation((_CLIENT, port), (_BROKER, _BROKER_PORT))
+    name, topic = (
+        one.encode("utf-8", "surrogateescape")[:249].decode("utf-8", "replace") for one in (file.name, topic)
+    )
+    return name, topic, partition, conversation

@@ -1,4 +1,4 @@
-"""Converters turn other files into captures: compressed captures, log segments and request logs of brokers.
+"""Converters turn other files into captures: compressed captures, files of brokers, logs.
 
 The content of a file decides, never its name.
 """
@@ -11,15 +11,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafkasniff.capture.formats.broker_files import (
-    LOG_HEAD,
     SEGMENT_HEAD,
     Converter,
-    LogPackets,
     SegmentPackets,
-    is_request_log,
+    StatePackets,
     is_segment,
-    is_text,
+    is_state_file,
 )
+from kafkasniff.capture.formats.logs import LOG_HEAD, is_text, log_of
 
 __all__ = ["MAGIC_SIZE", "Converter", "converter_for", "inflater_for", "undecided"]
 
@@ -272,7 +271,8 @@ def undecided(head: bytes) -> bool:
     if head[0] == 0:
         # No capture begins like this.
         return len(head) < SEGMENT_HEAD
-    return len(head) < LOG_HEAD and is_text(head) and not is_request_log(head) and inflater_for(head) is None
+    known = is_state_file(head) or log_of(head) is not None or inflater_for(head) is not None
+    return len(head) < LOG_HEAD and is_text(head) and not known
 
 
 def converter_for(head: bytes, name: str) -> Converter | None:
@@ -282,6 +282,8 @@ def converter_for(head: bytes, name: str) -> Converter | None:
 
 
 def _converter_of_plain(head: bytes, name: str) -> Converter | None:
+    if is_state_file(head):
+        return StatePackets(name)
     if is_segment(head):
         return SegmentPackets(name)
-    return LogPackets() if is_request_log(head) else None
+    return log_of(head, name)

@@ -11,8 +11,9 @@ from typing import Any, BinaryIO, Final, Protocol
 
 import msgspec
 
-from kafkasniff.capture.formats.broker_files import is_request_log, is_segment
+from kafkasniff.capture.formats.broker_files import is_segment, is_state_file
 from kafkasniff.capture.formats.converters import MAGIC_SIZE, Converter, converter_for, inflater_for, undecided
+from kafkasniff.capture.formats.logs import log_of
 from kafkasniff.capture.formats.pcap import HEADER_SIZE, PcapParser, PcapState, is_pcap
 from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState, byte_order, is_pcapng
 from kafkasniff.capture.formats.raw import Interface, Parsed
@@ -299,7 +300,9 @@ def begins_capture(head: bytes) -> bool:
     if inflater is not None:
         inflater.push(head)
         head = inflater.pull()
-    return is_segment(head) or is_request_log(head) or (len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head)))
+    if is_segment(head) or is_state_file(head) or log_of(head) is not None:
+        return True
+    return len(head) >= HEADER_SIZE and (is_pcap(head) or is_pcapng(head))
 
 
 def named_like_capture(name: str) -> bool:
@@ -314,7 +317,7 @@ FIRST_READ: Final = 64 << 10
 
 BROKEN_KINDS: Final = frozenset(("capture-cut", "capture-broken"))
 """Kinds of problems that show that a capture itself is damaged."""
-_BESIDE: Final = (".index", ".timeindex", ".txnindex", ".snapshot")
+_BESIDE: Final = (".index", ".timeindex", ".txnindex")
 """Names of what a broker keeps next to a log segment, without records."""
 
 

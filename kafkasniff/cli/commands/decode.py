@@ -86,7 +86,7 @@ SWITCH_SECONDS: Final = 0.0005
 def decode_command(environment: Environment, /, captures: tuple[str, ...], **options: Any) -> int:
     """Decode pcap and pcapng files, also compressed, or folders of them; `-` reads stdin as data arrives.
 
-    Log segments (00000000000000000000.log) and request logs (kafka-request.log) of brokers are read like captures.
+    Log segments of brokers, and logs of brokers and clients (kafka-request.log), are read like captures.
 
     Several files form one timeline: connections continue from one file to the next.
     """

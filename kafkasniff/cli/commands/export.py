@@ -26,7 +26,14 @@ from kafkasniff.cli.options.option_groups import (
     take_filters,
     topic_ids_option,
 )
-from kafkasniff.cli.options.record_options import payload_options, registry_options, take_payload, take_schemas
+from kafkasniff.cli.options.record_options import (
+    payload_options,
+    registry_options,
+    row_values,
+    say_problems,
+    take_payload,
+    take_schemas,
+)
 from kafkasniff.cli.options.shared_options import refuse_options, traceback_option
 from kafkasniff.cli.running.sources import take_captures, usual_jobs
 from kafkasniff.errors import UsageError
@@ -39,7 +46,6 @@ if TYPE_CHECKING:
     from kafkasniff.tables.exports.manifest import Manifest
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import Result
-    from kafkasniff.tables.rows.decoded_values import DecodedValues
 
     Register = Callable[[str, Manifest], None]
 
@@ -55,8 +61,6 @@ OF_COMPACTION: Final = frozenset(
     {"output", "form", "compact", "keep", "memory", "quiet", "verbose", "iceberg_name", "makes_delta"}
 )
 
-SCHEMAS_NAMED: Final = 10
-"""Problems of schemas that are named on stderr."""
 SKIPPED_NAMED: Final = 10
 """Skipped captures that are named on stderr; the table `problems` has all of them."""
 
@@ -183,11 +187,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     lake_name: str | None = options.pop("lake_name")
     # Before captures are read, which may take hours.
     registers = _registers(options, wanted.tables)
-    if schemas is not None and predicate is not None:
-        from kafkasniff.filters import needs_records
-
-        if needs_records(predicate):
-            raise UsageError("--registry and --schema decode the rows of tables, which --filter does not see")
+    values = row_values(schemas, predicate)
     if engine == "spark":
         if schemas is not None:
             raise UsageError("--engine spark does not support --registry and --schema")
@@ -264,11 +264,6 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         part=part,
         stdin=environment.stdin,
     )
-    values: DecodedValues | None = None
-    if schemas is not None:
-        from kafkasniff.tables.rows.decoded_values import DecodedValues
-
-        values = DecodedValues(schemas)
     # The search for cycles before tables are finalised need not go through all that was imported.
     gc.freeze()
     try:
@@ -290,8 +285,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     finally:
         for progress in shown:
             progress.clear()
-    for problem in [] if values is None else values.problems[:SCHEMAS_NAMED]:
-        environment.say(problem)
+    say_problems(environment, values)
     return _report(environment, result, output, registers, quiet=quiet)
 
 

@@ -10,7 +10,13 @@ import click
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import framing_options, topic_ids_option
-from kafkasniff.cli.options.record_options import payload_options, take_payload
+from kafkasniff.cli.options.record_options import (
+    payload_options,
+    registry_options,
+    row_values,
+    take_payload,
+    take_schemas,
+)
 from kafkasniff.cli.options.shared_options import (
     format_option,
     hosts_option,
@@ -51,6 +57,7 @@ _FRAMING: Final = ("ports", "max_frame", "keylog", "memory", "topic_ids")
 @payload_options
 @framing_options
 @topic_ids_option
+@registry_options
 @hosts_option
 @presentation_options
 @click.pass_obj
@@ -62,6 +69,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     hosts, payload = take_hosts(options), take_payload(options)
+    schemas = take_schemas(options, environment.environ)
     framing = {name: options.pop(name) for name in _FRAMING}
 
     from kafkasniff.analysis.follow.way import Wanted
@@ -69,6 +77,7 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
     wanted = Wanted.parse(options["key"], options["offset"], options["trace"], options["topics"])
     divided = divide_sources(environment, sources, filtered=False)
     captures, folders = divided
+    values = row_values(schemas, None, folders)
     if folders and len(sources) > 1:
         raise UsageError(f"follow takes captures or one export: {name_of(folders[0])} is an export")
 
@@ -83,7 +92,8 @@ def follow_command(environment: Environment, /, sources: tuple[str, ...], **opti
         folder = folders[0] if folders else ""
         if captures:
             columns = {table: reading.columns for table, reading in READINGS.items()}
-            folder, broken = around.enter_context(exported(environment, captures, columns, framing, None, quiet=quiet))
+            made = exported(environment, captures, columns, framing, None, quiet=quiet, values=values)
+            folder, broken = around.enter_context(made)
         export = Export.open(folder)
         followed = follow(export, wanted, options["count"])
         if followed.ways and captures:

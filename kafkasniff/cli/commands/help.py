@@ -34,7 +34,8 @@ _KEY_LOGS: Final = (
     ("Python", "the variable SSLKEYLOGFILE=FILE, with ssl.create_default_context"),
     ("Go", "tls.Config.KeyLogWriter"),
     ("Node", "node --tls-keylog=FILE"),
-    ("librdkafka, .NET, Rust", "an agent in the broker"),
+    ("librdkafka", "with a shared OpenSSL, a preloaded library (docs/tls.md)"),
+    ("other librdkafka, Rust", "an agent in the broker"),
 )
 _TLS_END: Final = (
     "`kafkasniff tls doctor CAPTURE --keylog FILE` says which connections are decrypted, and why the others are not.",

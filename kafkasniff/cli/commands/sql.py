@@ -13,6 +13,7 @@ import click
 from kafkasniff.cli.environment import Environment, Exit
 from kafkasniff.cli.options.help_sections import SectionedCommand
 from kafkasniff.cli.options.option_groups import reading_options, take_predicate
+from kafkasniff.cli.options.record_options import registry_options, row_values, take_schemas
 from kafkasniff.cli.options.shared_options import (
     output_option,
     presentation_options,
@@ -60,6 +61,7 @@ _STRUCT: Final = re.compile(r"STRUCT\(.*\)")
     help="Processes that decode, and threads of the query [default: by size and cores; one thread].",
 )
 @reading_options
+@registry_options
 @presentation_options
 @click.pass_obj
 def sql_command(environment: Environment, /, arguments: tuple[str, ...], **options: Any) -> int:
@@ -70,8 +72,10 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
     """
     environment.verbosity, quiet = options.pop("verbose"), options.pop("quiet")
     predicate = take_predicate(options)
+    schemas = take_schemas(options, environment.environ)
     query, named = _query(arguments, environment, options)
     sources = divide_sources(environment, named, filtered=predicate is not None)
+    values = row_values(schemas, predicate, sources.folders)
     form = _form(options, lists=query is None)
 
     from kafkasniff.analysis.export import Export
@@ -101,7 +105,14 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
         columns = {table: reading.columns for table, reading in plan.reads.items()}
         if sources.captures and columns:
             made = exported(
-                environment, sources.captures, columns, options, predicate, quiet=quiet, jobs=options["jobs"]
+                environment,
+                sources.captures,
+                columns,
+                options,
+                predicate,
+                quiet=quiet,
+                jobs=options["jobs"],
+                values=values,
             )
             folder, broken = around.enter_context(made)
             exports.append(Export.open(folder))

@@ -53,6 +53,13 @@ BY: Final = ("api", "version", "broker", "client", "address", "topic", "connecti
 @click.option(
     "--slowest", type=click.IntRange(0, MAX_SLOWEST), default=SLOWEST, metavar="N", help="List the N slowest exchanges."
 )
+@click.option(
+    "--request-log",
+    "logs",
+    multiple=True,
+    metavar="FILE",
+    help="Add the broker's own times from its request log of the same traffic (repeatable).",
+)
 @format_option("JSON")
 @output_option
 @reading_options
@@ -76,6 +83,9 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
     if folders and each:
         raise UsageError(f"--each is for captures, and {folders[0]} is a folder")
     by, hosts = _dimensions(options.pop("by")), take_hosts(options)
+    logs = options.pop("logs")
+    if logs and (each or predicate is not None):
+        raise UsageError("--request-log adds times of all exchanges: filters and --each do not apply")
     form, output, colour, slowest = (options.pop(name) for name in ("form", "output", "color", "slowest"))
 
     from kafkasniff.analysis.timing import Timing, TimingParameters
@@ -90,6 +100,8 @@ def timing_command(environment: Environment, /, sources: tuple[str, ...], **opti
             answer.no_bodies += not _read_export(answer, folder)
         reading = _Captures(environment, answer, options, predicate, quiet=quiet)
         page = _TimingOutput(stream, form, colour, wide=options["wide"], hosts=hosts)
+        for path in logs:
+            _read_log(answer, path)
         if captures:
             reading.read(captures, page.each if each else None)
         if not each:
@@ -107,6 +119,19 @@ def _dimensions(given: Iterable[str]) -> Any:
         if name not in BY:
             raise UsageError(f"--by: {name!r} is not one of {', '.join(BY)}")
     return tuple(dict.fromkeys(names))
+
+
+def _read_log(answer: TimingAnswer, path: str) -> None:
+    """Take the broker's times of a request log, and not its exchanges. Raises CaptureError, UsageError."""
+    from kafkasniff.capture import open_captures
+
+    before = sum(sums[0] for sums in answer.logged.values())
+    with open_captures([path]) as source:
+        for part in source:
+            answer.take_notes(part.notes)
+    if sum(sums[0] for sums in answer.logged.values()) == before:
+        raise UsageError(f"--request-log: {path} has no exchanges of a request log")
+    answer.joined = True
 
 
 def _read_export(answer: TimingAnswer, folder: str) -> bool:

@@ -123,6 +123,7 @@ def _text(cases: Sequence[Case], keys: KeyLog, hosts: Hosts | None, width: int, 
             lines.append(f"  {colour}{_STATES[case.state]}{end}  {counted}  {paint.dim}{shown}{more}{paint.reset}")
             name = None if case.server_name is None else f"for {printable(case.server_name)}"
             seen = [one for one in (case.version, case.cipher, name) if one is not None]
+            seen += (f"{number:,} {event.replace('_', ' ')}" for event, number in sorted(case.counts.items()))
             texts = [", ".join(seen), "" if case.reason is None else printable(case.reason)]
             if case.advice is not None and case.advice not in advised:
                 advised.add(case.advice)

@@ -171,7 +171,7 @@ SECTIONS: Final = {
     ),
     "Answer": (
         *("--only", "--skip", "--set", "--list", "--min-change", "--min-count", "--significance", "--all"),
-        *("--by", "--each", "--slowest", "--program", "--coverage", "--check"),
+        *("--by", "--each", "--slowest", "--request-log", "--program", "--coverage", "--check"),
     ),
     "Output": (
         *("--format", "--fields", "--output", "--records", "--no-records", "--bytes", "--hex", "--color", "--verbose"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -11,10 +11,12 @@ from kafkasniff.cli.options.shared_options import Command, read_option_file, sta
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
+    from kafkasniff.cli.environment import Environment
     from kafkasniff.cli.options.option_groups import OutputOptions
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Summary
     from kafkasniff.redact.payload import Payload
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
     from kafkasniff.values.schemas import ValueReader
     from kafkasniff.values.stage import ValueDecoder, ValueSchemas
 
@@ -81,6 +83,8 @@ def _salt(path: str) -> bytes:
 # `--registry` and `--schema`: the schemas of keys and values.
 
 _FIELDS: Final = ("key", "value")
+SCHEMAS_NAMED: Final = 10
+"""Problems of schemas of rows that are named on stderr."""
 
 
 def registry_options(command: Command) -> Command:
@@ -145,6 +149,28 @@ def make_values(
     from kafkasniff.values.stage import ValueDecoder
 
     return ValueDecoder(schemas, summary)
+
+
+def row_values(
+    schemas: ValueSchemas | None, predicate: Predicate | None, exports: Sequence[str] = ()
+) -> DecodedValues | None:
+    """What decodes keys and values of the rows of `records`. Raises UsageError if they come too late."""
+    if schemas is None:
+        return None
+    if exports:
+        raise UsageError("--registry and --schema need captures; an export has its decoded values")
+    from kafkasniff.filters import needs_records
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
+
+    if predicate is not None and needs_records(predicate):
+        raise UsageError("--registry and --schema decode the rows of tables, which --filter does not see")
+    return DecodedValues(schemas)
+
+
+def say_problems(environment: Environment, values: DecodedValues | None) -> None:
+    """Name problems of schemas on stderr."""
+    for problem in [] if values is None else values.problems[:SCHEMAS_NAMED]:
+        environment.say(problem)
 
 
 def with_records(options: OutputOptions, schemas: ValueSchemas | None) -> OutputOptions:

@@ -197,7 +197,8 @@ def _key(way: RecordWay, payload: Payload) -> str:
     if payload.hides:
         hidden = payload.stand_in(way.key)
         return f"key {hidden.get('hash', '')} ({hidden['length']:,} B)".replace("  ", " ")
-    return f"key {cut(word(way.key, KEY_WIDTH), KEY_WIDTH * 2)}"
+    key = way.key if way.key_decoded is None else way.key_decoded.removeprefix('"').removesuffix('"')
+    return f"key {cut(word(key, KEY_WIDTH), KEY_WIDTH * 2)}"
 
 
 def _notes(way: RecordWay, repeated: dict[tuple[str | None, ...], int]) -> Iterator[str]:

@@ -77,6 +77,8 @@ class TimingAnswer:
         """TLS without keys, whose times can only be estimated."""
         self.logged: dict[str, list[int]] = {}
         """`BrokerTimes.apis` of all request logs."""
+        self.joined = False
+        """The request logs are of the same traffic as the captures."""
         self._numbers = Numbers()
         self._slowest = slowest
         self._slow: list[Timed] = []
@@ -112,7 +114,13 @@ class TimingAnswer:
     def broker_times(self) -> list[dict[str, Any]]:
         """The broker's own times by API, in request logs: sums, those with the most time first."""
         fields = ("exchanges", *(f"{name}_us" for name in BROKER_TIMES))
-        rows = ({"api": api, **dict(zip(fields, sums, strict=True))} for api, sums in self.logged.items())
+        rows = [{"api": api, **dict(zip(fields, sums, strict=True))} for api, sums in self.logged.items()]
+        if self.joined:
+            seen = {group.keys["api"]: group for group in self.groups() if list(group.keys) == ["api"]}
+            for row in rows:
+                group = seen.get(row["api"])
+                timed = 0 if group is None else group.timed
+                row |= {"captured": timed, "captured_us": group.latency.total_us if group and timed else None}
         return sorted(rows, key=lambda row: (-row["total_us"], row["api"]))
 
     def _note_slow(self, timed: TimedColumns) -> None:
@@ -372,10 +380,16 @@ def _logged_share(name: str) -> Cell:
     return cell
 
 
+def _captured_mean(row: dict[str, Any]) -> str:
+    total = row.get("captured_us")
+    return "" if total is None else duration(1000 * total // row["captured"])
+
+
 _LOGGED: Final = [
     ReportColumn("API", lambda row: row["api"]),
     ReportColumn("count", lambda row: f"{row['exchanges']:,}", number=True),
     ReportColumn("mean", lambda row: duration(1000 * row["total_us"] // row["exchanges"]), number=True),
+    ReportColumn("captured mean", _captured_mean, number=True),
     *(ReportColumn(name.replace("_", " "), _logged_share(name), number=True) for name in BROKER_TIMES[1:]),
 ]
 _SLOWEST: Final = [

@@ -24,6 +24,7 @@ from kafkasniff.cli.options.option_groups import (
     make_catalog,
     reads_twice,
 )
+from kafkasniff.cli.options.record_options import say_problems
 from kafkasniff.errors import UsageError
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.export_manifest import is_export
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
     from kafkasniff.model import Summary
     from kafkasniff.tables.exports.options import ExportOptions
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
     from kafkasniff.tables.rows.resolve import LearnedNames
 
 
@@ -166,11 +168,12 @@ def exported(
     *,
     quiet: bool,
     jobs: int | None = None,
+    values: DecodedValues | None = None,
 ) -> Iterator[tuple[str, bool]]:
     """A temporary export of the tables with the needed `columns`, and whether a capture is broken.
 
-    `options` are those of framing and topic ids; `predicate` selects exchanges; `jobs`: processes, None: by size.
-    Raises CaptureError, OutputError, UsageError.
+    `options` are those of framing and topic ids; `predicate` selects exchanges; `jobs`: processes, None: by size;
+    `values`: decodes keys and values. Raises CaptureError, OutputError, UsageError.
     """
     from kafkasniff.cli.running.pipeline import learn_names, summary_line
     from kafkasniff.cli.running.progress import Progress, wants_progress
@@ -222,10 +225,12 @@ def exported(
                 learn=learn if names_first else None,
                 keylog=options["keylog"],
                 memory=options["memory"],
+                values=values,
             )
         finally:
             for progress in shown:
                 progress.clear()
+        say_problems(environment, values)
         if not quiet:
             environment.say(summary_line(result.summary))
         yield str(place), result.broken

@@ -1,4 +1,4 @@
-"""Bodies as Kafka's own JSON, which its `…JsonConverter` classes write: in request logs, for one.
+"""Bodies as Kafka writes them into logs: JSON of its `…JsonConverter` classes, and `toString` of its `…Data` classes.
 
 `encode` makes messages of their values, by the layout: the inverse of the walker.
 """
@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import base64
 import functools
+import re
 from collections.abc import Mapping, Sequence
 from struct import pack
-from typing import Any
+from typing import Any, Final
 
-from kafkasniff.kafka.apis.dissectors import snake_case
+import msgspec
+
+from kafkasniff.kafka.apis.dissectors import api, snake_case
 from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.definition import FORMATS, Field, Struct
+from kafkasniff.kafka.schema.schema import data_schema
+from kafkasniff.model import Direction
 
 
 @functools.lru_cache(maxsize=8192)  # more than there are; names that do not exist come from a log
@@ -75,6 +80,142 @@ def _value(field: Field, value: Any, sizes: list[int]) -> Any:
     if isinstance(value, str) != (field.type == "string"):
         raise TypeError(f"{field.name} is {value!r:.40}")
     return value
+
+
+_NAME: Final = re.compile(r"\w+\(")
+_STRING_END: Final = re.compile(r"'(?=[,)\]}]|$)")
+_WORD: Final = re.compile(r"[^,()\[\]]*")
+_RECORDS: Final = re.compile(r"MemoryRecords\(size=(\d{1,9}), buffer=[\w.$]+\[[^\]]*\]\)")
+
+
+class _Word(str):
+    """A number, a truth value, null or an id, as written."""
+
+
+def parse_text(text: str) -> dict[str, Any]:
+    """The fields of an object that a class of Kafka printed: `Name(one=1, two='x', three=[…])`; more may follow.
+
+    Records are their size. Raises ValueError or RecursionError.
+    """
+    value, _ = _parse(text, 0)
+    if not isinstance(value, dict):
+        raise TypeError(f"{text!r:.40} is not an object")
+    return value
+
+
+def _parse(text: str, at: int) -> tuple[Any, int]:
+    """A value, and the position after it."""
+    if text[at : at + 1] == "'":
+        end = _STRING_END.search(text, at + 1)
+        if end is None:
+            raise ValueError("a string does not end")
+        return text[at + 1 : end.start()], end.end()
+    if text[at : at + 1] == "[":
+        items: list[Any] = []
+        at += 1
+        while text[at : at + 1] != "]":
+            item, at = _parse(text, at)
+            items.append(item)
+            at = _after_comma(text, at, "]")
+        return items, at + 1
+    if found := _RECORDS.match(text, at):
+        return int(found[1]), found.end()
+    if found := _NAME.match(text, at):
+        fields: dict[str, Any] = {}
+        at = found.end()
+        while text[at : at + 1] != ")":
+            name, equals, _ = text[at : at + 100].partition("=")
+            if not equals:
+                raise ValueError("a field has no value")
+            fields[our_name(name)], at = _parse(text, at + len(name) + 1)
+            at = _after_comma(text, at, ")")
+        return fields, at + 1
+    word = _WORD.match(text, at)
+    if word is None or word.end() == at:
+        raise ValueError("a value is missing")
+    return _Word(word[0]), word.end()
+
+
+def _after_comma(text: str, at: int, end: str) -> int:
+    if text[at : at + 2] == ", ":
+        return at + 2
+    if text[at : at + 1] != end:
+        raise ValueError(f"{text[at : at + 20]!r} follows a value")
+    return at
+
+
+def values_of_text(struct: Struct, given: Any, sizes: list[int]) -> dict[str, Any]:
+    """The values of a struct for `encode`, of `parse_text`; fields of other versions are ignored. As `values_of`."""
+    if not isinstance(given, dict):
+        raise TypeError(f"{given!r:.40} is not an object")
+    values = {}
+    for field in (*struct.fields, *struct.tagged):
+        if field.name in given:
+            value = _of_text(field, given[field.name], sizes)
+            # Classes omit tagged fields that have their default.
+            if field.tag is None or not _is_default(field, value):
+                values[field.name] = value
+        elif field.tag is None:
+            raise ValueError(f"{field.name} is missing")
+    return values
+
+
+def _of_text(field: Field, value: Any, sizes: list[int]) -> Any:
+    if value.__class__ is _Word and value == "null":
+        return _value(field, None, sizes)
+    if isinstance(value, list) and field.type in ("bytes", "records") and not field.array:
+        return bytes(int(byte) & 0xFF for byte in value)
+    if field.array:
+        if not isinstance(value, list):
+            raise TypeError(f"{field.name} is not a list")
+        return [_of_text(_element(field), one, sizes) for one in value]
+    if field.struct is not None:
+        return values_of_text(field.struct, value, sizes)
+    if value.__class__ is _Word and field.type == "string":
+        # In arrays they have no quotes.
+        return str(value)
+    if value.__class__ is _Word and field.type != "uuid":
+        value = value == "true" if field.type == "bool" else float(value) if field.type == "float64" else int(value)
+    return _value(field, value, sizes)
+
+
+@functools.lru_cache(maxsize=4096)
+def _element(field: Field) -> Field:
+    return msgspec.structs.replace(field, array=False)
+
+
+def _is_default(field: Field, value: Any) -> bool:
+    if isinstance(value, dict) and field.struct is not None:
+        fields = {one.name: one for one in (*field.struct.fields, *field.struct.tagged)}
+        return all(_is_default(fields[name], inner) for name, inner in value.items())
+    if field.type == "uuid":
+        return not any(value)
+    if field.type == "bool":
+        return bool(value == (field.default == "true"))
+    if field.default is None or isinstance(value, list | bytes):
+        return not value
+    return str(value) == field.default or (value is None and field.default == "null")
+
+
+def message_of(direction: Direction, header: Mapping[str, Any], values: Mapping[str, Any]) -> bytes:
+    """A request or response; `header`: the fields of both headers. Raises as `encode`."""
+    known, version = api(header["request_api_key"]), header["request_api_version"]
+    if known is None or version not in known.versions:
+        raise ValueError(f"version {version} of API {header['request_api_key']} is unknown")
+    body = known.request(version) if direction == "request" else known.response(version)
+    return header_of(direction, header) + encode(body.root, values)
+
+
+def header_of(direction: Direction, header: Mapping[str, Any]) -> bytes:
+    """The header of a message of a known API, even in unknown versions. Raises as `encode`."""
+    known, version = api(header["request_api_key"]), header["request_api_version"]
+    assert known is not None
+    if direction == "request":
+        head = data_schema("RequestHeader", known.request_header(version))
+    else:
+        head = data_schema("ResponseHeader", known.response_header(version))
+    assert head is not None
+    return encode(head.root, header)
 
 
 def encode(struct: Struct, values: Mapping[str, Any]) -> bytes:

@@ -181,6 +181,7 @@ TLS: Final = (
             "_alpn": str | None,
         },
         new=lambda: Negotiation((Half(0), Half(1))),
+        without=frozenset({"counts"}),
     ),
 )
 

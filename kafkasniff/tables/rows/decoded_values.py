@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.model import Body, Summary
 from kafkasniff.sinks.jsonl import json_default
-from kafkasniff.values.stage import HEADER_NAMES, Flaws, ValueDecoder, ValueSchemas
+from kafkasniff.values.stage import HEADER_NAMES, MAX_MESSAGE, Flaws, ValueDecoder, ValueSchemas
 
 _DEFAULT: Final = json_default()
 MISSING_NAMED: Final = 10
@@ -44,13 +44,15 @@ class DecodedValues:
         rows = len(columns["key"])
         found: dict[str, list[str | None]] = {"key": [None] * rows, "value": [None] * rows}
         headers = _headers(columns["headers"])
+        flaws = Flaws()
         parts = (columns[name].to_pylist() for name in ("topic", "key", "value", "control", "offset"))
         for row, (topic, key, value, control, offset) in enumerate(zip(*parts, strict=True)):
             # The brokers' own topics have their own formats.
             if control is None and not (topic is not None and topic.startswith("__")):
                 record: Body = {"key": key, "value": value, "offset": offset}
                 record["headers"] = headers[row] if headers is not None else None
-                self._decoder.decode(record, topic, Flaws(), self._report)
+                flaws.left = MAX_MESSAGE
+                self._decoder.decode(record, topic, flaws, self._report)
                 for field, texts in found.items():
                     decoded = record.get(f"_{field}")
                     if decoded is not None:

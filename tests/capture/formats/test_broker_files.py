@@ -1,10 +1,8 @@
-"""Log segments and request logs of brokers, read like captures."""
+"""Files of a broker's data folder, read like captures: log segments, and the small files beside them."""
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import json
 import re
 from pathlib import Path
 from random import Random
@@ -14,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats import broker_files as request_log
-from kafkasniff.capture.formats.broker_files import PIECE, LogPackets, SegmentPackets, is_request_log, is_segment
+from kafkasniff.capture.formats.broker_files import (
+    MAX_STATE,
+    PIECE,
+    Converter,
+    SegmentPackets,
+    StatePackets,
+    is_segment,
+    is_state_file,
+)
 from kafkasniff.cli.environment import Exit
 from tests.choice import examples
 from tests.cli.console import kafkasniff
@@ -32,9 +37,11 @@ def batches(*offsets: int, size: int = 3) -> list[bytes]:
     return [craft.batch_of(records, base_offset=offset) for offset in offsets]
 
 
-def converted_segment(*pieces: bytes, path: str = "orders-3/00000000000000000000.log") -> tuple[bytes, str | None]:
+def converted_segment(
+    *pieces: bytes, path: str = "orders-3/00000000000000000000.log", kind: type[Converter] = SegmentPackets
+) -> tuple[bytes, str | None]:
     """The capture, and why it ends early."""
-    segment = SegmentPackets(path)
+    segment: Converter = kind(path)  # type: ignore[call-arg]  # both kinds take a path
     found = []
     for piece in (*pieces, None):
         if piece is None:
@@ -150,219 +157,132 @@ def test_an_index_is_refused_with_the_name_of_what_has_the_records(file: Path) -
     assert result.err.endswith("is not a capture (neither pcap nor pcapng); its records are in the .log file\n")
 
 
-# Request logs of brokers: those of four releases and captures of the same traffic, cut, damaged and hostile ones.
+# A data folder of 4.4.0, and what Kafka's own kafka-dump-log says of it.
 
-FOLDER = ROOT / "captures" / "request-logs"
-LATER = "[2026-11-30 07:00:07,250] "
-OMITTED = "a request log has no records, log-ins and round trips"
-RELEASES = ("2.8.2", "3.4.1", "3.9.2", "4.4.0")
+BROKER = ROOT / "captures" / "segments" / "kafka-4.4.0"
 
 
-def line(number: int = 1, *, time: str = "[2026-11-30 07:00:00,250] ", **changes: Any) -> bytes:
-    """A line about Heartbeat 0."""
-    said = {
-        "requestHeader": {"requestApiKey": 12, "requestApiVersion": 0, "correlationId": number, "clientId": "c"},
-        "request": {"groupId": "g", "generationId": 1, "memberId": "m"},
-        "response": {"errorCode": 0},
-        "connection": "127.0.0.1:9092-127.0.0.2:40000-7",
-        "totalTimeMs": 5.5,
-    }
-    return f"{time}DEBUG Completed request:{json.dumps(said | changes)} (kafka.request.logger)\n".encode()
-
-
-def converted_log(*pieces: bytes) -> tuple[bytes, str | None, str | None]:
-    """The capture, what could not be read, what is not there."""
-    log, found = LogPackets(), []
-    for piece in (*pieces, None):
-        if piece is None:
-            log.finish()
-        else:
-            log.push(piece)
-        while data := log.pull():
-            found.append(data)
-    return b"".join(found), log.damaged, log.omitted
-
-
-def decoded(tmp_path: Path, *lines: bytes) -> tuple[list[dict[str, Any]], str, int]:
-    """Messages, problems and exit code."""
-    file = tmp_path / "kafka-request.log"
-    file.write_bytes(b"".join(lines))
-    result = kafkasniff("decode", file, "--json", "-q")
-    kinds = [one for one in result.objects if one["type"] == "problem"]
-    messages = [one for one in result.objects if one["type"] != "problem"]
-    (problem,) = (one["detail"].removeprefix(f"{file}: ") for one in kinds)
-    assert problem.endswith(OMITTED) or "no time" in problem
-    return messages, problem.removesuffix(OMITTED), result.code
-
-
-def without_records(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {name: inner for name, inner in value.items() if not name.startswith("_")}
-        return {name: None if name == "records" else without_records(inner) for name, inner in kept.items()}
-    return [without_records(element) for element in value] if isinstance(value, list) else value
-
-
-def exchanges(file: Path) -> dict[tuple[Any, ...], tuple[Any, float | None]]:
-    """Body and latency (in ms) by client port, correlation id and kind."""
-    found = {}
-    for one in kafkasniff("decode", file, "--json", "-q").objects:
-        if one["type"] in ("request", "response"):
-            header = (one["api"], one["api_version"], one["correlation_id"])
-            place = (one["client"].rpartition(":")[2], *header, one["type"])
-            assert place not in found
-            found[place] = without_records(one["body"]), one.get("latency_ms")
+def dumped() -> dict[str, list[dict[str, str]]]:
+    """The entries of files by name, each with the names that kafka-dump-log uses."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in (BROKER / "kafka-dump-log.txt").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Dumping "):
+            entries = found.setdefault(line.removeprefix("Dumping "), [])
+        elif line.startswith(("| offset", "producerId")):
+            entries.append(dict(re.findall(r"(\w+): (\S+)", line)))
     return found
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_a_log_and_a_capture_of_the_same_traffic(release: str) -> None:
-    captured = exchanges(FOLDER / f"kafka-{release}.pcap")
-    logged = exchanges(FOLDER / f"kafka-{release}.request.log.gz")
-    assert captured.keys() == logged.keys()
-    assert len(logged) > 100
-    for place, (body, _) in captured.items():
-        if body != logged[place][0]:
-            # The broker has not read it: it does not know the version.
-            assert (place[1], place[-1]) == ("ApiVersions", "request")
-            assert set(logged[place][0].values()) <= {"", None, -1}
-    slower = [place for place, (_, latency) in logged.items() if latency and latency > (captured[place][1] or 0) + 5]
-    # Its time ends when the network thread notices that the response was sent.
-    assert len(slower) < len(logged) / 4
-    checks = [
-        kafkasniff("check", FOLDER / f"kafka-{release}.{end}", "--format", "json") for end in ("pcap", "request.log.gz")
-    ]
-    names = [{one["detector"] for one in json.loads(check.text)["findings"]} for check in checks]
-    assert names[0] - names[1] <= {"late-answers"}
-    assert names[1] <= names[0]
-
-
-def test_all_commands_read_logs(tmp_path: Path) -> None:
-    file = FOLDER / "kafka-4.4.0.request.log.gz"
-    plain = gzip.decompress(file.read_bytes())
-    assert (
-        kafkasniff("decode", "-", "-q", stdin=plain).out == kafkasniff("decode", "-", "-q", stdin=file.read_bytes()).out
-    )
-    half = plain.index(b"\n", len(plain) // 2) + 1
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "kafka-request.log.2026-11-30-06").write_bytes(plain[:half])
-    (tmp_path / "logs" / "kafka-request.log").write_bytes(plain[half:])
-    rotated = kafkasniff("decode", tmp_path / "logs", "--json", "-q").objects
-    bodies = [one["body"] for one in kafkasniff("decode", file, "--json", "-q").objects if "body" in one]
-    assert [one["body"] for one in rotated if "body" in one] == bodies
-    (row,) = kafkasniff("sql", "SELECT count(*) AS n FROM exchanges", file, "-q", "--format", "json").objects
-    assert row["n"] == len(bodies) // 2
-    assert "without differences" not in kafkasniff("diff", file, FOLDER / "kafka-4.4.0.pcap").err
-    for command in ("stats", "timing", "audit"):
-        assert kafkasniff(command, file, "-q").code == 0
-
-
-@examples(30)
-@given(st.lists(st.integers(0, 1200), max_size=6))
-def test_pieces_of_a_log_change_nothing(cuts: list[int]) -> None:
-    data = line(1) + b"another line\n" + line(2, request={}) + b"\xff\0\n" + line(3)[:-1]
-    places = [0, *sorted(cuts), len(data)]
-    assert converted_log(*(data[low:high] for low, high in itertools.pairwise(places))) == converted_log(data)
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        pytest.param(line()[:200] + b"\n", "", id="cut"),
-        pytest.param(line(requestHeader={}), "requestApiKey", id="no-header"),
-        pytest.param(line(connection="x" * 10**6), "connection", id="no-connection"),
-        pytest.param(line(connection="1:1-" * 10**5), "connection", id="hostile-connection"),
-        pytest.param(line(connection="localhost:9092-127.0.0.1:4-0"), "localhost", id="a-name"),
-        pytest.param(line(connection="127.0.0.1:9092-127.0.0.1:70000-0"), "70000", id="port"),
-        pytest.param(line(request={"groupId": "g"}), "fields without a value: 2", id="no-fields"),
-        pytest.param(line(response={"errorCode": 1 << 15}), "", id="number"),
-        pytest.param(line(response={"errorCode": "0"}), "error_code", id="type"),
-        pytest.param(line(totalTimeMs="x"), "totalTimeMs", id="time"),
-        pytest.param(line().replace(b'"g"', b"[" * 10**5), "", id="deep"),
-        pytest.param(line().replace(b'"g"', b'"\xff"'), "", id="not-utf8"),
-    ],
-)
-def test_a_line_that_cannot_be_read_costs_itself(damage: bytes, reason: str, tmp_path: Path) -> None:
-    messages, problem, code = decoded(tmp_path, line(1), damage, line(2))
-    assert [one["correlation_id"] for one in messages] == [1, 1, 2, 2]
-    assert "1 of its lines cannot be read, the first is line 2: " in problem
-    assert reason in problem
-    assert "nothing after" not in problem
-    assert code == 4
-
-
-@pytest.mark.parametrize("header", [{"requestApiKey": 9999}, {"requestApiVersion": 99}])
-def test_unknown_versions_are_a_problem(header: dict[str, int], tmp_path: Path) -> None:
-    known = {"requestApiKey": 12, "requestApiVersion": 0, "correlationId": 3, "clientId": None}
-    assert "is unknown" in decoded(tmp_path, line(1), line(3, requestHeader=known | header))[1]
-
-
-def test_long_lines_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_log, "MAX_LINE", 1000)
-    data = line(1) + line(clientId="x" * 5000) + line(2)
-    found = converted_log(data)
-    assert found == converted_log(*(data[at : at + 300] for at in range(0, len(data), 300)))
-    assert found[1] is not None
-    assert "the first is line 2: it has more than" in found[1]
-
-
-@pytest.mark.parametrize(
-    ("time", "shown"),
-    [
-        ("[2026-11-30 07:00:00,250] ", "2026-11-30T07:00:00.250000000Z"),
-        ("2026-11-30T09:00:00.250+02:00 ", "2026-11-30T07:00:00.250000000Z"),
-        ("2026-11-30T07:00:00.250001Z stdout F [2026-11-30 01:00:00,250] ", "2026-11-30T07:00:00.250001000Z"),
-    ],
-)
-def test_times(time: str, shown: str, tmp_path: Path) -> None:
-    messages, problem, code = decoded(tmp_path, line(time=time))
-    assert messages[1]["time"] == shown
-    assert messages[1]["latency_ms"] == 5.5
-    assert (problem, code) == ("", 0)
-    assert "2 of its lines have no time" in decoded(tmp_path, line(time=""), line(time="[2026-13-77 00:00:00,1] "))[1]
-
-
-def test_ports_that_are_used_again(tmp_path: Path) -> None:
-    other = {"connection": "127.0.0.1:9092-127.0.0.2:40000-8"}
-    messages, problem, _ = decoded(
-        tmp_path, line(1), line(2), line(1, time=LATER, **other), line(2, time=LATER, **other)
-    )
-    first, second = messages[0]["connection"], messages[-1]["connection"]
-    assert [one["connection"] for one in messages] == [first] * 4 + [second] * 4
-    assert first != second
-    assert problem == ""
-    ipv6 = {"connection": "[0:0:0:0:0:0:0:1%lo]:9092-0:0:0:0:0:0:0:1:40000-8-1"}
-    assert {one["client"] for one in decoded(tmp_path, line(1, **ipv6))[0]} == {"[::1]:40000"}
-
-
-def test_log_ins_are_not_in_the_log(tmp_path: Path) -> None:
-    file = tmp_path / "kafka-request.log"
-    for protocol, found in (("SASL_SSL", False), ("PLAINTEXT", True)):
-        file.write_bytes(b"".join(line(number, securityProtocol=protocol) for number in range(3)))
-        assert ["without-authentication"] * found == re.findall(r"([\w-]+):(?= \d{4}-)", kafkasniff("check", file).text)
-        assert len(kafkasniff("decode", file, "-q").lines) == 8
-
-
-def test_connections_that_were_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(request_log, "MAX_CONNECTIONS", 2)
-    places = [{"connection": f"127.0.0.1:9092-127.0.0.2:{port}-0"} for port in (1, 2, 3)] * 3
-    messages, problem, _ = decoded(
-        tmp_path,
-        *(line(n, time=f"[2026-11-30 07:00:0{n},000] ", **place) for n, place in enumerate(places)),
-    )
-    assert [one["correlation_id"] for one in messages[::2]] == list(range(9))
-    assert problem == ""
-
-
-def test_requests_without_a_response(tmp_path: Path) -> None:
-    messages, _, _ = decoded(tmp_path, line(1, response=""), line(2))
-    assert [(one["type"], one["correlation_id"]) for one in messages] == [
-        ("request", 1),
-        ("request", 2),
-        ("response", 2),
+def partitions_of(name: str) -> list[dict[str, Any]]:
+    """The partitions in the response that stands for a file, each with its topic."""
+    *_, response = (one for one in kafkasniff("decode", BROKER / name, "-q", "--json").objects if "body" in one)
+    return [
+        {"topic": topic.get("name", topic.get("topic_name")), **part}
+        for topic in response["body"]["topics"]
+        for part in topic["partitions"]
     ]
 
 
-@pytest.mark.parametrize("head", [b"", b"\n\r\r\n" + line(), b"\0" + line(), b"Completed request", b"text\n" * 100])
-def test_other_files_are_no_logs(head: bytes) -> None:
-    assert not is_request_log(head)
-    assert is_request_log(b"[main] INFO started\n" * 100 + line())
+def test_segments_as_kafka_reads_them() -> None:
+    columns = '"offset", timestamp, key, value, control, sequence'
+    for name, entries in dumped().items():
+        if name.endswith(".log"):
+            query = f"SELECT epoch_ms(timestamp) AS ms, {columns} FROM records ORDER BY 2"
+            rows = kafkasniff("sql", query, BROKER / name, "-q", "--format", "json").objects
+            assert [(str(row["offset"]), str(row["ms"]), str(row["sequence"])) for row in rows] == [
+                (one["offset"], one["CreateTime"], one["sequence"]) for one in entries
+            ]
+            assert [row["control"] for row in rows] == [one.get("endTxnMarker") for one in entries]
+            assert [row["value"] for row in rows if row["control"] is None] == [
+                one["payload"] for one in entries if "payload" in one
+            ]
+
+
+def test_producers_of_snapshots_as_kafka_reads_them() -> None:
+    snapshots = {name: entries for name, entries in dumped().items() if name.endswith(".snapshot")}
+    assert sum(map(len, snapshots.values())) >= 4
+    for name, entries in snapshots.items():
+        (part,) = partitions_of(name)
+        assert f"{part['topic']}-{part['partition_index']}" == name.partition("/")[0]
+        assert [list(map(str, list(one.values())[:6])) for one in part["active_producers"]] == [
+            [
+                *(one.get(key, "-1") for key in ("producerId", "producerEpoch", "lastSequence", "lastTimestamp")),
+                one["coordinatorEpoch"],
+                "-1" if one["currentTxnFirstOffset"] == "None" else one["currentTxnFirstOffset"][5:-1],
+            ]
+            for one in entries
+        ]
+
+
+def test_the_small_files_of_a_data_folder() -> None:
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        lines = (BROKER / name).read_text(encoding="utf-8").splitlines()[2:]
+        assert [f"{one['topic']} {one['partition_index']} {one['offset']}" for one in partitions_of(name)] == lines
+    (epoch,) = partitions_of("ledger-0/leader-epoch-checkpoint")
+    assert (epoch["topic"], epoch["leader_epoch"], epoch["offset"]) == ("ledger", 0, 0)
+    (quorum,) = partitions_of("__cluster_metadata-0/quorum-state")
+    assert (quorum["topic"], quorum["leader_id"], quorum["leader_epoch"]) == ("__cluster_metadata", 1, 1)
+    assert partitions_of("log-start-offset-checkpoint") == []
+    *_, named = kafkasniff("decode", BROKER / "ledger-0" / "partition.metadata", "-q", "--json").objects
+    (topic,) = named["body"]["topics"]
+    assert f"topic_id: {topic['topic_id']}" in (BROKER / "ledger-0" / "partition.metadata").read_text(encoding="utf-8")
+    # A folder has all of them, and other commands read them, too.
+    assert kafkasniff("decode", BROKER / "ledger-0", "-q").text.count(" ← ") == 10
+    assert kafkasniff("stats", BROKER, "-q").code == 0
+
+
+def test_quorum_state_of_earlier_releases(file: Path) -> None:
+    file.parent.mkdir()
+    file.write_text(
+        '{"clusterId":"","leaderId":2,"leaderEpoch":7,"votedId":-1,"appliedOffset":0,'
+        '"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}',
+        encoding="utf-8",
+    )
+    (part,) = partitions_of(str(file))
+    assert (part["leader_epoch"], [one["replica_id"] for one in part["current_voters"]]) == (7, [1, 2])
+
+
+_SNAPSHOT = (BROKER / "ledger-0" / "00000000000000000006.snapshot").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        pytest.param(_SNAPSHOT[:-1], "a snapshot of 1 producers has 55 bytes", id="cut"),
+        pytest.param(_SNAPSHOT[:-1] + b"\1", "the checksum of the snapshot is wrong", id="checksum"),
+        pytest.param(b"0\n2\na 0 5\n", "2 entries are announced, and 1 there", id="entries"),
+        pytest.param(b"0\n1\na 0 5\na 0\n", "it is not a checkpoint", id="line"),
+        pytest.param(b"0\n1\na 0 9999999999999999999\n", "", id="offset"),
+        pytest.param(b'{"leaderId":1,"leaderEpoch":' + b"[" * 10**5, "", id="deep"),
+        pytest.param(b'{"leaderId":1,"leaderEpoch":1,"currentVoters":[1]}', "", id="voters"),
+    ],
+)
+def test_damaged_small_files(data: bytes, reason: str, file: Path) -> None:
+    file.parent.mkdir()
+    file.write_bytes(data)
+    found = kafkasniff("decode", file, "-q")
+    assert found.code == Exit.BROKEN
+    assert f"capture-broken: {file}: " in found.text
+    assert reason in found.text
+
+
+def test_small_files_are_bounded_and_may_come_in_pieces() -> None:
+    data = b"0\n1\na 0 5\n"
+    whole = converted_segment(data, kind=StatePackets)
+    assert converted_segment(*(data[at : at + 1] for at in range(len(data))), kind=StatePackets) == whole
+    assert whole[1] is None
+    assert converted_segment(data, *[b"a 0 5\n" * 100_000] * 40, kind=StatePackets)[1] == (
+        f"it is larger than {MAX_STATE >> 20} MiB"
+    )
+    for head in (
+        b"",
+        b"0",
+        b"0\n",
+        b"0\nx\n",
+        b"\0\1",
+        b"\0\1\0\0\0\x13\1\0\0\4",
+        b"{}",
+        b"version: 0\n",
+        b"1\n1\na 0 5\n",
+    ):
+        assert not is_state_file(head)

@@ -140,10 +140,12 @@ class Boundaries:
         direction = gap.direction
         searcher = self.searcher(direction)
         beginning = searcher.beginning(len(searcher))
-        if len(beginning) < _SHORTEST_HEADER or not (gap.snapped or searcher.aligned):
+        may_ask = self._log.client in (None, direction)
+        least = _SHORTEST_HEADER if may_ask else _SHORTEST_RESPONSE
+        if len(beginning) < least or not (gap.snapped or searcher.aligned):
             return None
         size = _INT.unpack_from(beginning)[0]
-        if self._log.client in (None, direction):
+        if may_ask:
             # A client id may be longer than the available bytes: judge the header by the fields before it.
             plausible = request_header(beginning[:_SHORTEST_HEADER] + b"\xff\xff\0", 4, 15, strict=True) is not None
         elif kafka:
