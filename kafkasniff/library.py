@@ -201,7 +201,9 @@ def _read(
                 enricher.feed(events)
             if values is not None:
                 values.feed(events)
-            selected = selector.feed(event for event in events if not isinstance(event, Connection))
+            selected: Sequence[object] = events
+            if predicate is not None:
+                selected = selector.feed(event for event in events if not isinstance(event, Connection))
             exchanges = [event for event in selected if isinstance(event, Exchange)]
             del events, selected  # before the next ones are decoded
             yield from exchanges

@@ -263,6 +263,11 @@ class Inspector:
         """Options for decoding messages at full detail."""
         return self._state.detail.full
 
+    @property
+    def options_now(self) -> DecodeOptions:
+        """Options for decoding messages at the current `level`."""
+        return self._state.detail.decode
+
     def limit_messages(self, memory: int) -> None:
         """Bound each message as in a run with a budget of `memory` bytes (`MemoryBudget`)."""
         self._state.detail.limit(*message_limits(memory))

@@ -7,7 +7,7 @@ settle are left to Python: a `filters.Selector` is asked with their decoded mess
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
@@ -16,15 +16,17 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.lines import DEFERRED, REJECTED, SELECTED, UNDECIDED
 from kafkasniff.engine.message_table import Messages
-from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, distinct, settle_choices
+from kafkasniff.engine.record_values import RecordValues, is_record_field
+from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, distinct, settle_choices, version_of
 from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.filters import Predicate, Selector, fields_of
 from kafkasniff.filters.columns import NONE as OPEN
 from kafkasniff.filters.columns import TRUE, FieldColumn, column_test
-from kafkasniff.filters.fields import capture_text
+from kafkasniff.filters.fields import LATE, capture_text
 from kafkasniff.kafka.messages.rendered import wordings
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import PACKET_NUMBER, PACKET_SHIFT, Endpoint
 from kafkasniff.native.columns import (
     HAS_GROUPS,
@@ -36,7 +38,7 @@ from kafkasniff.native.columns import (
     ExchangeReader,
     Strings,
 )
-from kafkasniff.native.feed import MAX_FRAME, NONE, REQUEST, VERSIONS
+from kafkasniff.native.feed import KEYS, MAX_FRAME, NONE, REQUEST, VERSIONS
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.names import NameFacts
 
@@ -105,12 +107,16 @@ class AskedColumns:
         """Some of them."""
         return AskedColumns(self.batch, self.asked[index], None if self.answered is None else self.answered[index])
 
-    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
+    def columns(self, field: str, *, ended: bool) -> tuple[Iterable[FieldColumn], Bools | None] | None:
         """See `filters.columns.FilteredExchanges`."""
         if field in _ENDS:
             return [self._end(*one) for one in _ENDS[field]], None
+        if is_record_field(field):
+            if self.facts is None or self.facts.headers:
+                return [], by_code(self.codes, has_no_records)
+            return self.facts.records_of(field, ended=ended)
         if field == "client_id" or field in BODY_FIELDS:
-            return None if self.facts is None else self.facts.columns(self._of("code"), field, ended=ended)
+            return None if self.facts is None else self.facts.columns(self.codes, field, ended=ended)
         match field:
             case "api" | "api_key":
                 return [FieldColumn(self._of("code") // VERSIONS)], None
@@ -151,6 +157,11 @@ class AskedColumns:
             case "retransmits":
                 return self._answer("retransmits", ended), None
         return None
+
+    @property
+    def codes(self) -> Ints:
+        """The versions of APIs."""
+        return self._of("code")
 
     def _of(self, name: str) -> Ints:
         """A column of the requests."""
@@ -203,6 +214,23 @@ class ReadFacts(NamedTuple):
     first: int
     last: int
     headers: bool
+    records: RecordValues | None = None
+
+    def records_of(self, field: str, *, ended: bool) -> tuple[Iterable[FieldColumn], Bools] | None:
+        """The values of a field of records."""
+        if self.records is None or not self.records.are_decoded:
+            return None
+        own = self.read.rows["pair"].astype(np.int64) - self.first
+        known = np.zeros(self.last - self.first, bool)
+
+        def each(records: RecordValues) -> Iterator[FieldColumn]:
+            are_known = np.ones(len(own), bool)
+            for column in records.of(field, self.read, are_known, ended=ended):
+                assert column.rows is not None
+                yield column._replace(rows=own[column.rows])
+            known[own] = are_known
+
+        return each(self.records), known
 
     def columns(self, codes: Ints, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
         """The values of a field; `codes`: of the exchanges."""
@@ -321,22 +349,51 @@ class RoomForNames(NameFacts, Protocol):
         """Number of topics that can be learned before others are evicted."""
 
 
-def asks_columns(predicate: Predicate) -> bool:
-    """Whether columns can answer any part of a predicate."""
-    return not fields_of(predicate).isdisjoint(HEADER_FIELDS | BODY_FIELDS)
+def asks_columns(predicate: Predicate, *, records: bool = False) -> bool:
+    """Whether columns can answer any part of a predicate; `records`: also fields of records."""
+    fields = fields_of(predicate)
+    return not fields.isdisjoint(HEADER_FIELDS | BODY_FIELDS) or (records and any(map(is_record_field, fields)))
+
+
+def has_no_records(code: int) -> bool:
+    """Whether no message of a version of an API has records."""
+    version = version_of(code)
+    return not (version.request.has_records or version.response.has_records)
+
+
+def _answers_no_records(code: int) -> bool:
+    return not version_of(code).response.has_records
+
+
+def by_code(codes: Ints, value: Callable[[int], bool]) -> Bools:
+    """A property of versions of APIs, for each of these codes."""
+    known = distinct(codes) if len(codes) else []
+    table = np.zeros(KEYS * VERSIONS, bool)
+    table[known] = [value(code) for code in known]
+    found: Bools = table[codes]
+    return found
 
 
 class FactReader:
     """Reads the values of fields that are in headers and in bodies.
 
     `names`: of topic ids, as far as earlier batches named them; exchanges with other ids have no facts, unless topics
-    are not asked for (`unnamed`), and without names none with ids has.
+    are not asked for (`unnamed`), and without names none with ids has. `records`: returns how messages are decoded, if
+    fields of records are asked for.
     """
 
     def __init__(
-        self, kernel: Kernel, names: RoomForNames | None, *, show_secrets: bool, unnamed: bool = False
+        self,
+        kernel: Kernel,
+        names: RoomForNames | None,
+        *,
+        show_secrets: bool,
+        unnamed: bool = False,
+        records: Callable[[], DecodeOptions] | None = None,
     ) -> None:
         self._kernel = kernel
+        self._most_records = 0 if records is None else records().max_records
+        self._records = None if records is None else RecordValues(kernel, records)
         self._unnamed = unnamed
         self._names = names
         self._show_secrets = show_secrets
@@ -366,7 +423,7 @@ class FactReader:
             if not headers:
                 settle_choices(facts.rows, codes, self.kinds.known)
             part = columns.take(np.arange(first, last))
-            part.facts = ReadFacts(facts, self.kinds.known, first, last, headers)
+            part.facts = ReadFacts(facts, self.kinds.known, first, last, headers, self._records)
             yield part
             first = last
 
@@ -377,8 +434,10 @@ class FactReader:
                 self._kernel,
                 self.kinds.programs,
                 headers=headers,
+                records=self._records is not None and not headers,
                 show_secrets=self._show_secrets,
                 most=MAX_FRAME,
+                max_records=self._most_records,
                 names=None if headers else self._names,
                 unnamed=self._unnamed,
                 problems=None if headers else (wordings(), self.kinds.careful),
@@ -389,7 +448,7 @@ class FactReader:
 class Selection:
     """Asks a predicate about messages of the feed; `selector` answers for those that are left to Python.
 
-    `names`: see `FactReader`.
+    `names`, `records`: see `FactReader`.
     `writes`: selected messages have lines; else they are left to Python, and the kernel reads the others.
     """
 
@@ -402,15 +461,27 @@ class Selection:
         *,
         show_secrets: bool,
         writes: bool,
+        records: Callable[[], DecodeOptions] | None = None,
     ) -> None:
         self._test = column_test(predicate)
         self._selector = selector
         self._writes = writes
         fields = fields_of(predicate)
+        of_records = set() if records is None else set(filter(is_record_field, fields))
         self._asks_client_id = "client_id" in fields
-        self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
-        self._ignores_names = fields <= (HEADER_FIELDS | BODY_FIELDS) - NAMED_FIELDS
-        self._facts = FactReader(kernel, names, show_secrets=show_secrets, unnamed=self._ignores_names)
+        self._asks_bodies = bool(of_records) or not fields.isdisjoint(BODY_FIELDS)
+        self._ignores_names = fields <= (HEADER_FIELDS | BODY_FIELDS | of_records) - NAMED_FIELDS
+        self._asks_records_late = bool(of_records) and all(
+            name in of_records for name in fields if name.partition(".")[0] in LATE
+        )
+        """A response adds only records to what the predicate asks for."""
+        self._facts = FactReader(
+            kernel,
+            names,
+            show_secrets=show_secrets,
+            unnamed=self._ignores_names,
+            records=records if of_records else None,
+        )
         self._movable: dict[int, bool] = {}
 
     def pin(self, exchange: int, answer: bool) -> None:
@@ -471,11 +542,18 @@ class Selection:
     def _ask(self, columns: AskedColumns) -> Answers:
         """The answers that these columns give."""
         found = np.full(len(columns), UNDECIDED, np.uint8)
-        asked = self._test(columns, False)
         if columns.answered is None:
+            asked = self._test(columns, False)
             found[asked.high < OPEN] = REJECTED
+            if self._asks_records_late:
+                ended = self._test(columns, True)
+                found[by_code(columns.codes, _answers_no_records) & (ended.high < TRUE)] = REJECTED
         else:
             ended = self._test(columns, True)
+            if (ended.high < TRUE).all():
+                found[:] = REJECTED
+                return found
+            asked = self._test(columns, False)
             # Answers to which the response added nothing stay.
             found[(ended.low == TRUE) & (asked.high < TRUE)] = SELECTED if self._selector.holds else DEFERRED
             found[ended.high < TRUE] = REJECTED

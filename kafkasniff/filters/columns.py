@@ -6,15 +6,17 @@ the bounds, and the caller has to use `closures.py` with the decoded messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from math import ceil, floor
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.filters.closures import holds_of
 from kafkasniff.filters.fields import LATE
+from kafkasniff.filters.patterns import required_text
 from kafkasniff.filters.tree import And, Compare, Moment, Not, Or, Predicate
 
 FALSE, NONE, TRUE = range(3)
@@ -22,9 +24,59 @@ FALSE, NONE, TRUE = range(3)
 _FEW: Final = 8
 """Values of a list that are compared one by one."""
 _INT64: Final = -(1 << 63), (1 << 63) - 1
+_ESCAPES: Final = frozenset("\\x0123456789abcdef")
+"""Characters of the form in which bytes are shown that are not UTF-8."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+class ByteStrings(Sequence[bytes]):
+    """Values that lie in `data` one after the other, each from its offset to the next; searched all at once."""
+
+    def __init__(self, data: bytes, offsets: NDArray[np.int32]) -> None:
+        self._data = data
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> bytes: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[bytes]: ...
+    def __getitem__(self, place: int | slice) -> bytes | list[bytes]:
+        if isinstance(place, slice):
+            return [self[one] for one in range(*place.indices(len(self)))]
+        if place >= len(self):
+            raise IndexError(place)
+        return self._data[self._offsets[place] : self._offsets[place + 1]]
+
+    def __iter__(self) -> Iterator[bytes]:
+        borders: list[int] = self._offsets.tolist()
+        return (self._data[begin:end] for begin, end in pairwise(borders))
+
+    @property
+    def are_text(self) -> bool:
+        """Whether every value is UTF-8."""
+        data = self._data
+        if data.isascii():
+            return True
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return False
+        starts = self._offsets[:-1][np.diff(self._offsets) > 0]
+        # Otherwise a character is divided between two values.
+        return not (np.frombuffer(data, np.uint8)[starts] & 0xC0 == 0x80).any()
+
+    def near(self, part: bytes) -> Iterator[int]:
+        """The values that may contain a part: those in which an occurrence begins."""
+        at = self._data.find(part)
+        while at >= 0:
+            place = int(np.searchsorted(self._offsets, at, side="right")) - 1
+            yield place
+            at = self._data.find(part, int(self._offsets[place + 1]))
 
 
 class FieldColumn(NamedTuple):
@@ -54,10 +106,10 @@ class FilteredExchanges(Protocol):
     def __len__(self) -> int:
         """Number of exchanges."""
 
-    def columns(self, field: str, *, ended: bool) -> tuple[list[FieldColumn], Bools | None] | None:
+    def columns(self, field: str, *, ended: bool) -> tuple[Iterable[FieldColumn], Bools | None] | None:
         """The values of a field, and for which exchanges these are all (None: for all of them); None: none are known.
 
-        `ended`: of the whole exchange, else of the request alone.
+        `ended`: of the whole exchange, else of the request alone. The mask is complete once all columns were taken.
         """
 
 
@@ -143,7 +195,7 @@ def _note(column: FieldColumn, holds: _Holds, has: Bools, any_holds: Bools) -> N
     else:
         present = column.which >= 0
         # The last element represents "no value".
-        right = np.array([*map(holds.value, column.values), False], bool)[column.which]
+        right = np.append(holds.each(column.values), False)[column.which]
         right &= present
     if column.rows is None:
         has |= present
@@ -160,6 +212,18 @@ class _Holds:
         self.value = holds_of(operator, wanted)
         self._operator = operator
         self._wanted = wanted
+        part, self._may_be_escaped = _required(operator, wanted)
+        self._part = part.encode("utf-8", "surrogatepass")
+        """What each value contains for which it holds; empty: unknown."""
+
+    def each(self, values: Ints | Sequence[Any]) -> Bools:
+        """For each of many values."""
+        if not self._part or not isinstance(values, ByteStrings) or (self._may_be_escaped and not values.are_text):
+            return np.fromiter(map(self.value, values), bool, len(values))
+        found = np.zeros(len(values), bool)
+        for place in values.near(self._part):
+            found[place] = self.value(values[place])
+        return found
 
     def numbers(self, values: Ints) -> Bools:
         """For each of many numbers."""
@@ -173,6 +237,19 @@ class _Holds:
             case "<" | "<=" | ">" | ">=":
                 return _ordered(values, self._operator, self._wanted)
         return np.zeros(len(values), bool)
+
+
+def _required(operator: str, wanted: Any) -> tuple[str, bool]:
+    """Text in every value for which a comparison holds (empty: unknown), and whether an escaped byte may contain it."""
+    if not isinstance(wanted, str):
+        return "", False
+    match operator:
+        case "=~" | "!~":
+            part = required_text(wanted)
+            return part, not _ESCAPES.isdisjoint(part)
+        case "==" | "!=" | "contains" | "startswith" | "endswith":
+            return wanted, "\\x" in wanted
+    return "", False
 
 
 def _one_of(values: Ints, wanted: Sequence[Any]) -> Bools:

@@ -67,6 +67,32 @@ def compile_pattern(pattern: str) -> Pattern:
     return _Automaton(compiled, parsed)
 
 
+def required_text(pattern: str) -> str:
+    """Text that is in every match of a valid expression, as long as possible; empty: none is known."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        parsed = _parser.parse(pattern)
+    return "" if parsed.state.flags & re.IGNORECASE else max(_required(parsed), key=len)
+
+
+def _required(parsed: Iterable[tuple[Any, Any]]) -> list[str]:
+    """Texts that are in every match of a part."""
+    found = [""]
+    for op, value in parsed:
+        match str(op):
+            case "LITERAL":
+                found[-1] += chr(value)
+                continue
+            case "SUBPATTERN" if not value[1]:
+                found += _required(value[-1])
+            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT" if value[0]:
+                found += _required(value[-1])
+            case "ATOMIC_GROUP":
+                found += _required(value)
+        found.append("")
+    return found
+
+
 class _Backtracking:
     """An expression with few ways to match."""
 

@@ -250,7 +250,7 @@ def _values(path: RecordPath, candidate: Candidate) -> Iterator[Any]:
             if path.json is None:
                 yield value
             elif isinstance(value, bytes | str):
-                yield from _in_json(value, path.json)
+                yield from members(value, path.json)
 
 
 def _raw(path: RecordPath, record: Any) -> Iterator[Any]:
@@ -271,7 +271,8 @@ def json_part(data: bytes) -> bytes:
     return data[_SCHEMA_ID:] if data[:1] == b"\0" else data
 
 
-def _in_json(value: bytes | str, names: tuple[str, ...]) -> list[Any]:
+def members(value: bytes | str, names: tuple[str, ...]) -> list[Any]:
+    """The members of a value at these names, through arrays; none unless the value is JSON."""
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     if len(data) > MAX_JSON:
         return []

@@ -131,7 +131,15 @@ class _Run:
         inspector, selects = self.inspector, None
         if self.predicate is not None and self.selector is not None:
             names = AddedNames(self.native, self.enricher)
-            selects = Selection(self.predicate, self.selector, self.native, names, show_secrets=False, writes=writes)
+            selects = Selection(
+                self.predicate,
+                self.selector,
+                self.native,
+                names,
+                show_secrets=inspector.decode_options.show_secrets,
+                writes=writes,
+                records=lambda: inspector.options_now,
+            )
         self.enricher.count_into(inspector.summary)
         inspector.count_beside(self.enricher)
         inspector.write_lines(make, selects, ahead=ahead)

@@ -140,6 +140,8 @@ has response                    status == "answered"                status == "o
 retransmits > 0                 has problems                        problems !~ 'tcp'
 request.topics.partitions.partition == 0    response.error_code != "NONE"    software_name == null
 trace_id                        broker != "10.0.0.9:9092"           capture =~ "java"
+has record                      record.key == "k"                   record.value contains "vv"
+record.value !~ "^v+$"          record.offset > 0                   record.value.$ == null
 """
 FILTERS = [part.strip() for line in ATOMS.strip().splitlines() for part in line.split("  ") if part.strip()]
 

@@ -9,11 +9,12 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from kafkasniff.engine.message_table import Messages, PairColumns
+from kafkasniff.engine.record_values import is_record_field
 from kafkasniff.engine.roles import version_of
 from kafkasniff.engine.selection import BODY_FIELDS, AskedBatch, AskedColumns, FactReader, Ints
 from kafkasniff.enrich import Enricher
 from kafkasniff.filters.columns import TRUE, Bools, FieldColumn, column_test
-from kafkasniff.filters.tree import Predicate
+from kafkasniff.filters.tree import Predicate, fields_of
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.native.feed import NONE, REQUEST
 from kafkasniff.native.library import kernel
@@ -61,15 +62,16 @@ class HeldExchanges(Protocol):
 class HeldColumns:
     """Adds exchanges to `held` (`inspector.PairFinder`); those whose columns are incomplete are left to Python.
 
-    `enricher`: receives all messages that are left.
+    `enricher`: receives all messages that are left; `options`: returns how messages are decoded.
     """
 
-    def __init__(self, held: HeldExchanges, enricher: Enricher) -> None:
+    def __init__(self, held: HeldExchanges, enricher: Enricher, options: Callable[[], DecodeOptions]) -> None:
         self._held = held
-        self._facts = FactReader(kernel(), AddedNames(kernel(), enricher), show_secrets=False)
         self._tests = [column_test(one.predicate) for one in held.filters]
-        fields = {value.name for one in held.filters for value in one.values}
-        self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
+        fields = frozenset[str]().union(*(fields_of(one.predicate) for one in held.filters))
+        records = options if any(map(is_record_field, fields)) else None
+        self._facts = FactReader(kernel(), AddedNames(kernel(), enricher), show_secrets=False, records=records)
+        self._asks_bodies = records is not None or not fields.isdisjoint(BODY_FIELDS)
         self._asks_headers = "client_id" in fields
 
     def may_take(self, code: int, _: DecodeOptions) -> bool:
@@ -113,7 +115,8 @@ class HeldColumns:
             found = part.columns(name, ended=True)
             if found is None:
                 return np.zeros(len(part), bool)
-            fields[name], known = found
+            columns, known = found
+            fields[name] = list(columns)
             if known is not None:
                 chosen &= known
         bounds = [test(part, True) for test in self._tests]

@@ -70,10 +70,14 @@ def say_nothing(
         # If these ports carry Kafka, the filters are the reason.
         scoped = summary is not None and bool(summary.requests + summary.responses)
         held = Held(predicate, ports)
-        complete = _read(environment, captures, options, held, scoped=scoped, quiet=quiet, catalog=catalog)
-        if suffices and held.matched:
-            return Exit.OK
-        text = held.in_words()
+        complete = True
+        if scoped and not suffices and held.says_only_that:
+            text = held.filters[0].in_words()
+        else:
+            complete = _read(environment, captures, options, held, scoped=scoped, quiet=quiet, catalog=catalog)
+            if suffices and held.matched:
+                return Exit.OK
+            text = held.in_words()
         if not complete:
             text += f" (in the first {MAX_PACKETS:,} packets)"
     elif captures and summary is not None:
@@ -161,7 +165,7 @@ def _read(
     if held.has_columns:
         from kafkasniff.cli.running.held_columns import HeldColumns
 
-        finder = HeldColumns(held, enricher)
+        finder = HeldColumns(held, enricher, lambda: inspector.options_now)
     shows, packets, complete = wants_progress(environment, to_terminal=False, quiet=quiet), 0, True
     with open_captures(captures, stdin=environment.stdin) as source:
         for part in shown_parts(source, Progress(environment, source) if shows else None):
@@ -243,9 +247,9 @@ class HeldFilter:
 
         self.predicate = predicate
         self._test = compiled(predicate)
-        self._fields = sorted(fields_of(predicate))
+        self.fields = sorted(fields_of(predicate))
         # Paths lead to payload.
-        self.values = [HeldValues(field) for field in self._fields if field in FIELDS and field not in _PAYLOAD]
+        self.values = [HeldValues(field) for field in self.fields if field in FIELDS and field not in _PAYLOAD]
         self.matches = 0
 
     def take(self, candidate: Any) -> bool:
@@ -267,18 +271,18 @@ class HeldFilter:
         if isinstance(self.predicate, Compare) and isinstance(self.predicate.value, str | int | float):
             value = _shown(self.predicate.field, self.predicate.value)
             return f"{self._name} {self.predicate.operator} {printable(value)}"
-        return f"a filter on {', '.join(self._fields)}"
+        return f"a filter on {', '.join(self.fields)}"
 
     @property
     def _name(self) -> str:
-        return self._fields[0].removesuffix("_id") if self._fields[0] == "group_id" else self._fields[0]
+        return self.fields[0].removesuffix("_id") if self.fields[0] == "group_id" else self.fields[0]
 
     @property
     def _wanted(self) -> list[str]:
         """The values of which one must hold, as text; empty if the filter is not such a choice."""
         found: list[str] = []
         for leaf in _leaves(self.predicate):
-            if leaf is None or leaf.operator not in ("==", "in", "glob") or len(self._fields) > 1:
+            if leaf is None or leaf.operator not in ("==", "in", "glob") or len(self.fields) > 1:
                 return []
             given = leaf.value if isinstance(leaf.value, tuple) else (leaf.value,)
             found += [_shown(leaf.field, one) for one in given if isinstance(one, str | int | float)]
@@ -311,12 +315,22 @@ class Held:
         self.summary: Summary | None = None
 
     @property
+    def says_only_that(self) -> bool:
+        """Whether the line only says that nothing matches: there is one filter, and it asks for records alone."""
+        from kafkasniff.engine.record_values import is_record_field
+
+        fields = self.filters[0].fields if len(self.filters) == 1 else ["record.place"]
+        # Names that were learned late may have changed places.
+        return all(is_record_field(name) and name != "record.place" for name in fields)
+
+    @property
     def has_columns(self) -> bool:
         """Whether columns can have all that the filters ask for."""
+        from kafkasniff.engine.record_values import is_record_field
         from kafkasniff.engine.selection import BODY_FIELDS, HEADER_FIELDS
         from kafkasniff.filters import fields_of
 
-        return fields_of(self._predicate) <= HEADER_FIELDS | BODY_FIELDS
+        return all(is_record_field(one) or one in HEADER_FIELDS | BODY_FIELDS for one in fields_of(self._predicate))
 
     @property
     def records(self) -> Any:

@@ -64,14 +64,21 @@ def begin_lines(
     from kafkasniff.engine.selection import Selection, asks_columns
     from kafkasniff.sinks.native_lines import AddedNames
 
-    if not asks_columns(filtered[0]):
+    if not asks_columns(filtered[0], records=True):
         return False
     # Filters look at bodies as dicts, so the inspector has no renderer.
     own = make_renderer(options, settings.payload)
     make = None if maker is None else maker(native, sink, settings, enricher, own, left)
     secrets = inspector.decode_options.show_secrets
     names = AddedNames(native, enricher)
-    selection = Selection(*filtered, native, names, show_secrets=secrets, writes=make is not None)
+    selection = Selection(
+        *filtered,
+        native,
+        names,
+        show_secrets=secrets,
+        writes=make is not None,
+        records=lambda: inspector.options_now,
+    )
     return inspector.write_lines(_reader(native, enricher) if make is None else make, selection, ahead=ahead)
 
 

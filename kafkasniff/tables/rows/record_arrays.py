@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -12,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from kafkasniff.engine.record_values import inflate, read_batches
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.kafka.record_facts import TRACE_HEADERS, add_trace_id
 from kafkasniff.kafka.records.batches import Batch
-from kafkasniff.kafka.records.compression import decompress
 from kafkasniff.kafka.records.record_list import MAX_HEADER_RATE, MAX_RECORD_RATE
 from kafkasniff.kafka.records.record_sets import decode_held
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
@@ -269,8 +268,6 @@ def shared_of(pieces: list[BatchPiece]) -> dict[str, pa.Array]:
 # -- records that the kernel reads -------------------------------------------------------------------------------------
 
 Bools = NDArray[np.bool_]
-MAX_INFLATED: Final = 16 << 20
-"""Bytes of decompressed batches of exchanges that are read at once. Exchanges beyond it are left to Python."""
 
 
 class NativeRecords:
@@ -323,65 +320,22 @@ class NativeRecords:
         return [(piece_of, columns_of(columns, legacy, show_secrets=self._show_secrets))]
 
     def inflate(self, columns: ExchangeColumns) -> tuple[list[bytes], Bools]:
-        """Decompress the batches of exchanges; returns the memory of their records, and a mask of exchanges.
-
-        Those with a batch that cannot be decompressed, or is too large, are left to Python.
-        """
-        batches, shared = columns.batches, columns.shared
-        right = np.ones(len(columns.rows), bool)
-        kept: list[bytes] = []
-        total = 0
-        produced: dict[int, int] = {}
-        packed = np.flatnonzero(shared["codec"])
-        values = (shared["codec"], shared["row"], shared["place"], batches["records"], batches["size"])
-        uncompressed = columns.partitions["uncompressed"]
-        # Hot: lists, since reading a number of an array costs as much as reading a record.
-        addresses: list[int] = []
-        sizes: list[int] = []
-        for codec, row, place, address, size in zip(*(column[packed].tolist() for column in values), strict=True):
-            addresses.append(address)
-            sizes.append(size)
-            if not size:
-                right[row] = False  # compaction can leave a header without records
-            if not right[row]:
-                continue
-            limit = min(self._most_decompressed - produced.get(row, 0), MAX_INFLATED - total)
-            result = decompress(codec, ctypes.string_at(address, size), limit)
-            if result.failure is not None or result.detail:
-                right[row] = False
-                continue
-            after = len(result.data)
-            total += after
-            produced[row] = produced.get(row, 0) + after
-            kept.append(result.data)
-            addresses[-1], sizes[-1] = buffer_address(result.data), after
-            uncompressed[place] += after - size
-        batches["records"][packed], batches["size"][packed] = addresses, sizes
-        return kept, right
+        """Decompress the batches of exchanges (`engine.record_values.inflate`)."""
+        return inflate(columns, self._most_decompressed)
 
     def read_batches(self, batches: NDArray[np.void], shared: NDArray[np.void], count: int) -> tuple[Batches, Bools]:
         """The records of batches of `count` exchanges, and a mask of the exchanges without errors.
 
-        `shared`: as in `native.columns.ExchangeColumns`. The other exchanges are left to Python, which reports the
-        problems.
+        `shared`: as in `native.columns.ExchangeColumns`.
         """
-        measured = self._reader.measure(batches)
-        rows, headers = batches["rows"].astype(np.int64), batches["headers"].astype(np.int64)
-        bad = ~measured | (rows != shared["count"])
-        row = shared["row"].astype(np.int64)
         right = np.ones(count, bool)
-        right[row[bad]] = False
-        # The bound holds per message: only one message of an exchange has records.
-        right &= np.bincount(row, np.where(bad, 0, np.maximum(rows, headers)), count) <= self._limit
-        columns = self._reader.read(batches, right[row])
-        if columns is None:
-            right[row] = False
-            columns = self._reader.read(batches, right[row])
-            assert columns is not None
+        columns = read_batches(self._reader, batches, shared, right, self._limit)
+        row = shared["row"].astype(np.int64)
         chosen = right[row]
         numbers = np.cumsum(right) - 1
         own = columns_of(columns, None, show_secrets=self._show_secrets)
-        return Batches(shared.compress(chosen), numbers[row[chosen]], rows[chosen], own), right
+        counts = batches["rows"].astype(np.int64)
+        return Batches(shared.compress(chosen), numbers[row[chosen]], counts[chosen], own), right
 
 
 class Batches(NamedTuple):

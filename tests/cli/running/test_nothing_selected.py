@@ -59,6 +59,7 @@ NOTHING = (
     *("topic == 'order'", "error == 'LEADER_NOT_AVAILABLE'", "client_id == 'nobody'", "latency_ms > 100s"),
     *("host == '1.2.3.4'", "broker == '1.2.3.4'", "client == '1.2.3.4'", "group_id == 'none'", "api == 'Vote'"),
     *("topic == 'orders' and acks == 7", "partition > 999 or record_count > 99999", "status == 'orphan'"),
+    *("record.key == 'nobody' and has topic", "acks == 7 or record.value contains 'nothing'"),
 )
 
 
