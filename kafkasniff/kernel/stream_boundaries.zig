@@ -34,6 +34,8 @@ const MAX_ANSWER = 1 << 20;
 /// A stream without a candidate in this many bytes is not Kafka: four times the largest request that clients send by
 /// default (max.request.size), since a capture may start anywhere in one.
 const SEARCH_LIMIT = 4 << 20;
+/// Services that speak first say less than this before their client speaks.
+const MAX_GREETING = 4096;
 const MAX_CANDIDATES = 64;
 /// Bytes that are scanned for responses at once, so that a frame that is found early does not cost a scan of all the
 /// following bytes: a segment may hold hundreds of places where frames begin and end again.
@@ -590,11 +592,14 @@ pub fn forget(e: *Engine, c: *Connection, d: usize) void {
 
 /// The number of a text that says why the connection is not Kafka, judged by the stream of `d`; null if it may be.
 ///
-/// The client's stream decides, if there is one: ids of responses need not rise.
-pub fn reasonAgainst(e: *Engine, c: *Connection, d: usize) ?i64 {
+/// The client's stream decides, if there is one: ids of responses need not rise. So the greeting of a service that speaks
+/// first (SSH, SMTP, MySQL) waits for what its client says, until the connection is `over`.
+pub fn reasonAgainst(e: *Engine, c: *Connection, d: usize, over: bool) ?i64 {
     const v = View.of(e, c, d);
     if (!isHopeless(&v)) return null;
     const other = View.of(e, c, 1 - d);
+    const silent = other.stream.aligned and other.end <= other.search.prologue and !other.stream.hole;
+    if (silent and !over and !v.mayAsk() and v.end <= MAX_GREETING) return null;
     const alone = v.stream.aligned and v.mayAsk();
     if (!alone and (other.end > other.search.prologue or other.stream.hole) and !isHopeless(&other)) return null;
     var q = e.question(c, .against, d);

@@ -165,7 +165,7 @@ fn seekOnce(e: *Engine, c: *Connection, d: usize, restart: bool, work: *WorkList
             return if (found.d == d) enterStep(e, c, found, work) else enter(e, c, found);
         }
         if (matchTrials(e, c)) return;
-        if (boundaries.reasonAgainst(e, c, d)) |text| return judgeNotKafka(e, c, d, text);
+        if (boundaries.reasonAgainst(e, c, d, false)) |text| return judgeNotKafka(e, c, d, text);
     }
     boundaries.forget(e, c, d);
 }
@@ -221,6 +221,9 @@ pub fn finish(e: *Engine, c: *Connection) void {
     const client: usize = @intCast(kafka.client);
     const requests = &kafka.talk.?.streams[client];
     if (kafka.verdict == .undecided and boundaries.began(requests)) enter(e, c, .{ .d = client, .at = requests.base });
+    if (kafka.verdict == .undecided) {
+        if (boundaries.reasonAgainst(e, c, 1 - client, true)) |text| judgeNotKafka(e, c, 1 - client, text);
+    }
     if (kafka.verdict != .kafka) return;
     repeat(e, c, client, MAX_AT_END);
     const responses = &kafka.talk.?.streams[1 - client];

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 import socket
 import time
 from collections.abc import Sequence
 
-from ..distribution import DEFAULT_VERSION, python_with
+from ..distribution import DEFAULT_VERSION, go_program, node_modules, python_with
 from ..programs import CLIENTS, CONFLUENT, java_program
 from . import Stage
 
@@ -26,6 +28,24 @@ def java(stage: Stage, seconds: float, bootstrap: str, topic: str = "orders", **
     _note(stage, f"Apache Kafka's Java client {DEFAULT_VERSION}")
     program = java_program("Tries", version=DEFAULT_VERSION, sources="java-faults")()
     return [*program, str(seconds), bootstrap, topic, *_settings(settings)]
+
+
+def go(stage: Stage, library: str, seconds: float, bootstrap: str, topic: str = "orders") -> Sequence[str]:
+    """franz-go or sarama, likewise; `sarama-once` ends with the first record."""
+    module = CLIENTS / "go_tries"
+    name = library.partition("-once")[0]
+    wanted = re.search(rf"/{name} v(\S+)$", (module / "go.mod").read_text(), re.MULTILINE)
+    assert wanted is not None
+    _note(stage, f"{name} {wanted[1]}")
+    return [go_program(module), library, str(seconds), bootstrap, topic]
+
+
+def kafkajs(stage: Stage, seconds: float, bootstrap: str, topic: str = "orders") -> Sequence[str]:
+    """kafkajs, likewise."""
+    modules = node_modules(CLIENTS / "node")
+    _note(stage, f"kafkajs {json.loads((modules / 'kafkajs' / 'package.json').read_text())['version']}")
+    program = str(CLIENTS / "node" / "kafkajs_tries.js")
+    return ["env", f"NODE_PATH={modules}", "node", program, str(seconds), bootstrap, topic]
 
 
 def greeted(stage: Stage, port: int, address: str = "127.0.0.1") -> socket.socket:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ..broker import Listener, RealBroker
@@ -74,6 +75,23 @@ _FAILING = {
 }
 
 
+def _client_certificate(name: str) -> Callable[[Stage], None]:
+    """librdkafka and the Java client with a certificate of their own, at a broker that wants one."""
+
+    def play(stage: Stage) -> None:
+        broker, folder = _broker(stage, "good", mutual=True)
+        own, authority = str(folder / f"{name}.pem"), str(folder / "ca.pem")
+        local = broker.bootstrap(NEW).replace("127.0.0.1", "localhost")
+        trust = {"ssl_truststore_type": "PEM", "ssl_truststore_location": authority}
+        keys = {"ssl_keystore_type": "PEM", "ssl_keystore_location": own}
+        pem = {"ssl_ca_location": authority, "ssl_certificate_location": own, "ssl_key_location": own}
+        with stage.recording(broker.port(NEW)):
+            stage.run(rdkafka(stage, 3, local, security_protocol="ssl", **pem, **ATTEMPTS))
+            stage.run(java(stage, 6, local, security_protocol="SSL", **trust, **keys, **ATTEMPTS))
+
+    return play
+
+
 def _fine(stage: Stage) -> None:
     broker, folder = _broker(stage, "good")
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
@@ -111,6 +129,17 @@ def _hello(context: ssl.SSLContext) -> bytes:
 
 FAULTS = [
     *(_failing(certificate, authority, mutual=mutual) for certificate, authority, mutual in _FAILING),
+    Fault(
+        "tls-client-certificate-expired.pcap",
+        "a broker that wants certificates, clients whose certificate expired on 2025-06-01: TLS 1.3",
+        _client_certificate("expired"),
+    ),
+    Fault(
+        "tls-client-certificate.pcap",
+        "the same with a valid certificate",
+        _client_certificate("good"),
+        looks_like="tls-client-certificate-expired.pcap",
+    ),
     Fault(
         "tls-works.pcap",
         "TLS 1.2 and 1.3 that work, between health checks that connect, or shake hands, and close",

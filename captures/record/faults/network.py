@@ -198,6 +198,27 @@ def _controller_killed(stage: Stage) -> None:
         time.sleep(5)
 
 
+def _quorum_lost(stage: Stage) -> None:
+    """Three nodes are broker and controller; the active controller and another one are killed."""
+    quorum: list[RealBroker] = []
+    nodes = [
+        stage.broker(start=False, quorum=quorum, properties=QUICK_SESSIONS, java_options=["-Xmx256m"]) for _ in range(3)
+    ]
+    quorum += nodes
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.wait_until_ready()
+    one, *others = nodes
+    stage.run(java_waits("topic", one.bootstrap(), "orders", "1"))
+    with stage.recording(one.port(), *(node.port("CONTROLLER") for node in nodes)):
+        stage.start(rdkafka(stage, 16, one.bootstrap(), linger_ms="0"))
+        time.sleep(3)
+        for node in others:
+            node.kill()
+        time.sleep(13)
+
+
 FAULTS = [
     Fault(
         "network-outage.pcap",
@@ -292,6 +313,12 @@ FAULTS = [
         "controller-killed.pcap",
         "the only controller is killed; two brokers stay, and their metadata stays as it was",
         _controller_killed,
+        sniff=_OPEN,
+    ),
+    Fault(
+        "quorum-lost.pcap",
+        "two of three controllers are killed: the third finds no majority",
+        _quorum_lost,
         sniff=_OPEN,
     ),
 ]

@@ -10,7 +10,7 @@ from ..distribution import DEFAULT_VERSION, python_with
 from ..programs import CLIENTS, CONFLUENT, SASL, SHARE_GROUPS, java_program
 from ..sniffer import SniffOptions
 from . import Fault, Stage
-from .clients import greeted_session, rdkafka
+from .clients import go, greeted_session, kafkajs, rdkafka
 from .waits import java_waits, librdkafka
 
 _LIBRDKAFKA = "librdkafka (confluent-kafka 2.16.1)"
@@ -123,6 +123,15 @@ def _missing(stage: Stage) -> None:
         producer = stage.start(rdkafka(stage, 9, broker.bootstrap(), "misspelt"))
         stage.run(groups("once", broker, 9, "client.id=reader", topic="misspelt"))
         producer.wait()
+
+
+def _others(stage: Stage, created: bool) -> None:
+    """sarama that ends with its first record, then franz-go and kafkajs, and a topic that is created by use, or not."""
+    broker = stage.broker(properties={"auto.create.topics.enable": "true"} if created else {})
+    with stage.recording(broker.port()):
+        stage.run(go(stage, "sarama-once", 0, broker.bootstrap()))
+        stage.run(go(stage, "franz-go", 2, broker.bootstrap(), "payments"))
+        stage.run(kafkajs(stage, 2, broker.bootstrap(), "invoices"))
 
 
 def _created(stage: Stage) -> None:
@@ -271,6 +280,17 @@ FAULTS = [
         "a producer of a topic that is created three seconds later",
         _created,
         looks_like="topic-missing.pcap",
+    ),
+    Fault(
+        "topic-missing-others.pcap",
+        "sarama, franz-go and kafkajs produce to topics that do not exist; sarama gives up within a second",
+        lambda stage: _others(stage, created=False),
+    ),
+    Fault(
+        "topic-created-by-use.pcap",
+        "the same with auto.create.topics.enable",
+        lambda stage: _others(stage, created=True),
+        looks_like="topic-missing-others.pcap",
     ),
     Fault("topic-deleted.pcap", "a topic is deleted while a producer and a consumer use it", _deleted),
     Fault(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
 import time
 import urllib.request
 
 from ..broker import Listener
 from . import Fault, Stage
-from .clients import GREETING, java, rdkafka
+from .clients import GREETING, go, java, rdkafka
 from .faulty_certificates import make
 
 OPEN = {"auto.create.topics.enable": "true"}
@@ -52,6 +53,33 @@ def _http(stage: Stage) -> None:
         for _ in range(2):
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://{broker.bootstrap()}/metrics", timeout=3)
+
+
+_SSH, _SMTP = b"SSH-2.0-OpenSSH_9.6\r\n", b"220 mail.example ESMTP\r\n"
+_MYSQL = bytes.fromhex("4a0000000a") + b"8.0.36\0" + bytes(67)
+
+
+def _greetings(stage: Stage) -> None:
+    """Kafka's clients at services that speak first, and close at what they do not understand."""
+
+    def serve(server: socket.socket, greeting: bytes) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = server.accept()
+                with client, contextlib.suppress(ConnectionError):
+                    client.sendall(greeting)
+                    client.recv(1 << 16)
+
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        ports = [server.getsockname()[1] for server in servers]
+        for server, greeting in zip(servers, (_SSH, _SMTP, _MYSQL), strict=True):
+            threading.Thread(target=serve, args=(server, greeting), daemon=True).start()
+        with stage.recording(*ports):
+            addresses = [f"127.0.0.1:{port}" for port in ports]
+            stage.run(rdkafka(stage, 2, addresses[0], **SLOW))
+            stage.run(go(stage, "franz-go", 2, addresses[1]))
+            stage.run(go(stage, "sarama", 2, addresses[2]))
 
 
 def _plain_at_sasl(stage: Stage) -> None:
@@ -109,6 +137,11 @@ FAULTS = [
         "plaintext-at-tls.pcap", "librdkafka and the Java client without TLS at a listener with TLS", _plaintext_at_tls
     ),
     Fault("http-at-kafka.pcap", "GET /metrics at a listener of Kafka", _http),
+    Fault(
+        "services-greet-first.pcap",
+        "librdkafka, franz-go and sarama at services that speak first, as SSH, SMTP and MySQL do",
+        _greetings,
+    ),
     Fault("plaintext-at-sasl.pcap", "a client without SASL at a listener that wants it, then one with", _plain_at_sasl),
     Fault(
         "old-client.pcap",

@@ -48,6 +48,20 @@ def _partitions_differ(stage: Stage) -> None:
         stage.run([*program, broker.bootstrap()], fails=True)
 
 
+def _threads(failures: int) -> Callable[[Stage], None]:
+    """A Streams application whose thread dies at one record, so often, and is replaced."""
+
+    def play(stage: Stage) -> None:
+        stage.clients.append(f"Kafka Streams {CLIENT_VERSION}")
+        broker = stage.broker()
+        words = (str(failures), "45")
+        program = java_program("ReplacedThreads", *words, sources="java-applications", pom=APPLICATIONS_POM)()
+        with stage.recording(broker.port()):
+            stage.run([*program, broker.bootstrap()])
+
+    return play
+
+
 def _member(broker: RealBroker, name: str, seconds: float) -> Sequence[str]:
     program = [python_with(*CONFLUENT), str(CLIENTS / "faults" / "rdkafka_groups.py")]
     return [*program, "once", broker.bootstrap(), "orders", str(seconds), f"client.id={name}"]
@@ -88,6 +102,17 @@ FAULTS = [
         "streams-partitions-differ.pcap",
         "a Streams group (KIP-1071) joins two topics that have 2 and 4 partitions",
         _partitions_differ,
+    ),
+    Fault(
+        "streams-threads-replaced.pcap",
+        "a Streams application whose thread dies at the same record, again and again, and is replaced (REPLACE_THREAD)",
+        _threads(1000),
+    ),
+    Fault(
+        "streams-thread-replaced-once.pcap",
+        "the same, and the second attempt at the record succeeds",
+        _threads(1),
+        looks_like="streams-threads-replaced.pcap",
     ),
     Fault(
         "member-comes-and-goes.pcap",

@@ -29,7 +29,7 @@ from kafkasniff.analysis.detectors.absences import (
 from kafkasniff.analysis.detectors.broker_history import BODIES, EXCHANGES, BrokerHistory, add_facts, fact_shapes
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity, worst_first
-from kafkasniff.analysis.detectors.tally import BROKER
+from kafkasniff.analysis.detectors.tally import BROKER, in_all
 from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -175,20 +175,13 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         worst, *others = worst_first(found)
         if not others:
             return worst
-        evidence = sorted(
-            (one for each in found for one in each.evidence), key=lambda one: (one.time_ns or 0, one.connection_id)
-        )
-        first = min((one.first for one in found if one.first is not None), default=None)
         often = sum(one.severity != "note" for one in found) >= OFTEN
         return msgspec.structs.replace(
             worst,
             severity="error" if often else worst.severity,
             title=f"{worst.title}; {plural(len(others), 'more absence')} in the capture",
             meaning=f"{worst.meaning} It was gone {len(found):,} times: it stops again and again.",
-            count=sum(one.count for one in found),
-            first=first,
-            last=max((one.last for one in found if one.last is not None), default=None),
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            **in_all((msgspec.structs.asdict(one), one.evidence) for one in found),
             values={**worst.values, "absences": len(found)},
         )
 

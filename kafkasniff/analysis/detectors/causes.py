@@ -8,7 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, SEVERITIES, Finding, worst_first
+from kafkasniff.analysis.detectors.finding import SEVERITIES, Finding, worst_first
+from kafkasniff.analysis.detectors.tally import in_all
 from kafkasniff.analysis.detectors.wording import client, plural
 from kafkasniff.kafka.schema.codes import error_by_code
 
@@ -123,18 +124,11 @@ def _one_of(alike: Sequence[Finding]) -> Finding:
         name: value if all(one.subject.get(name) == value for one in alike) else None
         for name, value in worst.subject.items()
     }
-    evidence = sorted(
-        (each for one in alike for each in one.evidence),
-        key=lambda each: (each.time_ns or 0, each.connection_id, each.exchange_id or 0, each.note),
-    )
     return msgspec.structs.replace(
         worst,
         title=f"{worst.title}; {more}",
         subject=same,
-        count=sum(one.count for one in alike),
-        first=min((one.first for one in alike if one.first is not None), default=None),
-        last=max((one.last for one in alike if one.last is not None), default=None),
-        evidence=tuple(evidence[:MAX_EVIDENCE]),
+        **in_all((msgspec.structs.asdict(one), one.evidence) for one in alike),
         values={**worst.values, "alike": len(alike), "clients": len(who), "worst_clients": list(who)[:MAX_WORST]},
     )
 

@@ -13,8 +13,8 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker, is_work
 from kafkasniff.analysis.columns import ORDER, column, only
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
-from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients
+from kafkasniff.analysis.detectors.finding import Evidence, Finding
+from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients, in_all
 from kafkasniff.analysis.detectors.wording import client, plural, quoted, some
 from kafkasniff.analysis.error_causes import CAUSE_COLUMNS, Cause, causes_of
 from kafkasniff.analysis.partials import Shape
@@ -129,16 +129,15 @@ class Denied(Detector[DeniedThresholds]):
             key = row["error_code"], row["principal"] is None, frozenset(name for name, _ in names)
             together.setdefault(key, []).append((row, evidence))
         for cases in together.values():
-            rows, shown = [row for row, _ in cases], [one for _, evidence in cases for one in evidence]
-            actors = {(row["error_code"], *_actor(row)) for row in rows}
-            yield self._finding(rows, sum((resources.get(one, Counter()) for one in actors), Counter()), shown)
+            actors = {(row["error_code"], *_actor(row)) for row, _ in cases}
+            denials = sum((resources.get(one, Counter()) for one in actors), Counter())
+            yield self._finding([row for row, _ in cases], denials, in_all(cases))
 
     def _finding(
-        self, rows: list[dict[str, Any]], denials: Counter[tuple[str | None, str | None]], evidence: list[Evidence]
+        self, rows: list[dict[str, Any]], denials: Counter[tuple[str | None, str | None]], found: dict[str, Any]
     ) -> Finding:
         """`denials`: exchanges by resource and API."""
         rows.sort(key=lambda row: (-row["count"], row["first"] or 0, row["connection"]))
-        evidence.sort(key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0))
         code = rows[0]["error_code"]
         error, kind = _ERRORS[code], _KINDS[_ERRORS[code].name]
         who, apis, ips, ids = (
@@ -158,9 +157,9 @@ class Denied(Detector[DeniedThresholds]):
         what = "the cluster" if kind == "cluster" else f"{kind}s that the response does not name"
         if names:
             what = f"{kind if len(names) == 1 else f'{kind}s'} {some(names)}"
-        count = sum(row["count"] for row in rows)
-        messages = list(dict.fromkeys(one.note for one in evidence if one.note))
-        said = f": {messages[0]}" if messages else ""
+        count = found["count"]
+        message = next((one.note for one in found["evidence"] if one.note), None)
+        said = f": {message}" if message else ""
         clients_denied = ""
         if len(denied_clients) > 1:
             shown = ", ".join(denied_clients[:SHOWN])
@@ -184,10 +183,7 @@ class Denied(Detector[DeniedThresholds]):
                 "api": _only(apis),
                 "error": error.name,
             },
-            count=count,
-            first=min((row["first"] for row in rows if row["first"] is not None), default=None),
-            last=max((row["last"] for row in rows if row["last"] is not None), default=None),
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            **found,
             values={
                 "principals": who[:MAX_NAMES],
                 "clients": len(denied_clients),

@@ -194,11 +194,18 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             return
         names = pc.coalesce(column(batch, "group_id"), column(batch, "transactional_id"))
         batch = batch.append_column("name", names)
-        parts = named(exploded(batch, ["name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]))
         failed = pc.greater(pc.fill_null(column(batch, "error_count"), 0), 0)
         answered = in_any(batch, "status", ["answered"])
-        self._add_fine(only(batch, pc.and_(answered, pc.invert(failed))), parts)
-        self._add_errors(only(batch, failed))
+        # Where more failed than partitions, those without an error prove nothing: a ShareFetch may have been refused
+        # the acknowledgements of a partition that it reads.
+        errors = only(batch, failed)
+        parts, others = partition_errors(errors, ["api"])
+        whole = np.ones(batch.num_rows, np.bool_)
+        whole[failed.to_numpy(zero_copy_only=False)] = others <= 0
+        kept = ["name", "api", "time_ns", *CLIENT_COLUMNS, *CLUSTER_COLUMNS]
+        fine = named(exploded(only(batch, pa.array(whole)), kept))
+        self._add_fine(only(batch, pc.and_(answered, pc.invert(failed))), fine)
+        self._add_errors(errors, parts, others)
 
     def _add_fine(self, batch: pa.RecordBatch, parts: pa.RecordBatch) -> None:
         """What succeeded: requests without an error, and partitions of any request."""
@@ -224,10 +231,12 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 }
             )
 
-    def _add_errors(self, batch: pa.RecordBatch) -> None:
+    def _add_errors(
+        self, batch: pa.RecordBatch, parts: pa.RecordBatch, others: np.ndarray[Any, np.dtype[np.int64]]
+    ) -> None:
+        """`parts`, `others`: as of `partition_errors`."""
         if not batch.num_rows:
             return
-        parts, others = partition_errors(batch, ["api"])
         explains = np.array(
             [key is not None and carries_messages(key) for key in column(batch, "api_key").to_pylist()], np.bool_
         )
@@ -421,12 +430,13 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             found = "warning"
         else:
             found = "note" if total >= limits.at_least else None
-        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to: then a
-        # node cannot join its cluster.
+        # Brokers and controllers resolve most refusals among themselves, except those that somebody else has to (then a
+        # node cannot join its cluster), and those that last.
         if found is not None and (is_broker(row["client_id"], ()) or _is_internal(row["api"])):
             stays = not case.solved and settles in ("operator", "program", "rights")
             if stays and not case.successes and case.lasted >= limits.lasting and total >= limits.at_least:
                 return "error"
+            stays = stays or (not case.solved and case.lasted >= limits.stuck)
             found = "warning" if found == "error" or (found == "warning" and stays) else "note"
         return found
 

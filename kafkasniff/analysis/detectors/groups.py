@@ -27,6 +27,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, quoted, subject
 from kafkasniff.analysis.group_history import HEARTBEATS, MEMBER_APIS, MEMBER_SHAPE, member_rows
@@ -551,8 +552,8 @@ class BlockedStreamsGroups(Detector[BlockedStreamsGroupThresholds]):
         """`rows`: of one status of a group, by details; `solved_at`: when a list was last without it."""
         row, evidence = max(rows, key=lambda one: (one[0]["last"] or 0, one[0]["detail"]))
         trouble = _TROUBLES[row["code"]]
-        first = min((one["first"] for one, _ in rows if one["first"] is not None), default=None)
-        last = max((one["last"] for one, _ in rows if one["last"] is not None), default=None)
+        whole = in_all(rows) | {"evidence": evidence}
+        first, last = whole["first"], whole["last"]
         solved = solved_at > (last or 0)
         lasted = (last or 0) - (first or 0)
         severity: Severity = "warning" if solved else "error"
@@ -566,10 +567,7 @@ class BlockedStreamsGroups(Detector[BlockedStreamsGroupThresholds]):
             meaning=trouble.meaning,
             advice=trouble.advice,
             subject={"group_id": row["group_id"], "status": row["code"]},
-            count=sum(one["count"] for one, _ in rows),
-            first=first,
-            last=last,
-            evidence=evidence,
+            **whole,
             values={"solved": solved, "lasted_ms": lasted / 1_000_000},
         )
 

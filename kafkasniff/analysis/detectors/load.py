@@ -23,6 +23,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
 )
 from kafkasniff.analysis.detectors.wording import (
     client,
@@ -339,17 +340,16 @@ class ThrottledClients(Detector[ThrottledThresholds]):
         for rows in found.values():
             # The API with the most throttle time comes first.
             rows.sort(key=lambda one: (-one[0]["throttle_ms"], one[0]["api"] or ""))
-            yield self._finding([row for row, _ in rows], [one for _, evidence in rows for one in evidence])
+            yield self._finding([row for row, _ in rows], in_all(rows))
 
-    def _finding(self, rows: list[dict[str, Any]], evidence: list[Evidence]) -> Finding:
+    def _finding(self, rows: list[dict[str, Any]], found: dict[str, Any]) -> Finding:
         """`rows`: of one client at one broker, one for each API."""
         worst, total = rows[0], sum(row["throttle_ms"] for row in rows)
         apis = [row["api"] for row in rows if row["api"] is not None]
-        evidence.sort(key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0))
         return self.finding(
             "warning" if total * 1_000_000 >= self.thresholds.total else "note",
             f"{client(worst)} throttled by {worst['broker']} for {elapsed(total * 1_000_000)}, in "
-            f"{plural(sum(row['count'] for row in rows), 'response')} to "
+            f"{plural(found['count'], 'response')} to "
             f"{some(apis) if apis else 'requests that were not captured'}",
             meaning=(
                 f"The client exceeded a quota: {_quota(apis)}. After a throttled response the broker reads nothing "
@@ -361,10 +361,7 @@ class ThrottledClients(Detector[ThrottledThresholds]):
                 "clients), and whether the client's rate is as intended."
             ),
             subject=subject(worst, "client_id", "client_ip", "broker"),
-            count=sum(row["count"] for row in rows),
-            first=min((row["first"] for row in rows if row["first"] is not None), default=None),
-            last=max((row["last"] for row in rows if row["last"] is not None), default=None),
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            **found,
             values={"throttle_ms": total, "worst_ms": max(row["worst_ms"] for row in rows), "apis": apis},
         )
 

@@ -39,6 +39,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
     partition_of,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, subject
@@ -59,8 +60,8 @@ MAX_COMMITS: Final = 1 << 17
 """Maximum number of commits that are kept: the last one of each connection."""
 MAX_ANSWERS: Final = 1 << 16
 """Maximum number of offsets in ListOffsets responses that are kept, the earliest."""
-SOON_NS: Final = 1_000_000_000
-"""A consumer that learns that there is no offset asks for one within milliseconds."""
+SOON_NS: Final = 5_000_000_000
+"""A consumer that learns that there is no offset asks for one within milliseconds, on a busy machine within seconds."""
 _MEMBER: Final = ("JoinGroup", "LeaveGroup", "ConsumerGroupHeartbeat")
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 """A topic's id, where its name is unknown."""
@@ -339,10 +340,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 "(offsets.retention.minutes), or the group's name or the cluster is another one."
             ),
             subject=subject(row, "client_id", "client_ip", "topic") | {"group_id": row["group_id"]},
-            count=row["count"],
-            first=min(one["first"] for one, _ in rows),
-            last=max(one["last"] for one, _ in rows),
-            evidence=evidence,
+            **in_all(rows) | {"count": row["count"], "evidence": evidence},
             values={"partitions": len(rows)},
         )
 
@@ -517,10 +515,7 @@ class FrequentCommits(Detector[FrequentCommitThresholds]):
                     "Commit once per poll or every few seconds, asynchronously, and synchronously before shutdown."
                 ),
                 subject=subject(worst, "client_id", "client_ip", "group_id"),
-                count=sum(row["count"] for row, _ in rows),
-                first=min((row["first"] for row, _ in rows if row["first"] is not None), default=None),
-                last=max((row["last"] for row, _ in rows if row["last"] is not None), default=None),
-                evidence=evidence,
+                **in_all(rows) | {"evidence": evidence},
                 values={"commits": worst["count"], "spans": len(rows)},
             )
 

@@ -23,6 +23,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
 )
 from kafkasniff.analysis.detectors.wording import in_cluster, plural, some, span, subject
 from kafkasniff.analysis.group_history import GROUP_APIS
@@ -455,10 +456,8 @@ class SharedInstances(GroupDetector):
         both: bool,
         fenced: bool,
     ) -> Finding:
-        count = sum(row["count"] for row, _ in rows)
+        found = in_all(rows)
         known = [row for row, _ in rows]
-        first = min((row["first"] for row in known if row["first"] is not None), default=None)
-        last = max((row["last"] for row in known if row["last"] is not None), default=None)
         codes = list(dict.fromkeys(error_name(row["error_code"]) for row in known))
         who = some(list(dict.fromkeys(names.get(one, one) for one in members or [row["member_id"] for row in known])))
         what = "" if instance is None else f" {word(instance)}"
@@ -468,10 +467,9 @@ class SharedInstances(GroupDetector):
             if both
             else f"group.instance.id{what} of {who} in {self._named(group)} is not released by its last member"
         )
-        evidence = sorted((one for _, some in rows for one in some), key=lambda one: one.time_ns or 0)
         return self.finding(
             "error" if both else "note",
-            f"{title}: {plural(count, 'request')} refused with {' and '.join(str(one) for one in codes)}",
+            f"{title}: {plural(found['count'], 'request')} refused with {' and '.join(str(one) for one in codes)}",
             meaning=(
                 "Two programs that run at the same time have the same name. The coordinator knows only one of them: "
                 "the other one is shut out, and stops with a fatal error. "
@@ -491,11 +489,8 @@ class SharedInstances(GroupDetector):
                 else "Let the program close its consumer when it ends, or shorten the session timeout."
             ),
             subject={**group_subject(group), "instance": instance},
-            count=count,
-            first=first,
-            last=last,
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
-            values={"members": len(members), "refused": count},
+            **found,
+            values={"members": len(members), "refused": found["count"]},
         )
 
     def effects(self, finding: Finding) -> Iterator[Effect]:

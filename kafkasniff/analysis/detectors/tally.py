@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 from kafkasniff.analysis.accumulator import Accumulator
 from kafkasniff.analysis.columns import broker_endpoint, column
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
-from kafkasniff.analysis.detectors.finding import Evidence
+from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
 from kafkasniff.analysis.partials import Shape
 
 Keys = tuple[tuple[str, pa.DataType], ...]
@@ -106,3 +106,19 @@ class Tally:
         evidence = detector.evidence(f"{self.name}-evidence") if found else {}
         for row in found:
             yield row, evidence.get(tuple(row[name] for name, _ in self.keys), ())
+
+
+def in_all(rows: Iterable[tuple[Mapping[str, Any], Sequence[Evidence]]]) -> dict[str, Any]:
+    """`count`, `first`, `last` and `evidence` of a finding about several rows of a `Tally`, each with its evidence."""
+    some = list(rows)
+    firsts, lasts = ([row[name] for row, _ in some if row[name] is not None] for name in ("first", "last"))
+    shown = sorted(
+        (one for _, evidence in some for one in evidence),
+        key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0, one.note),
+    )
+    return {
+        "count": sum(row["count"] for row, _ in some),
+        "first": min(firsts, default=None),
+        "last": max(lasts, default=None),
+        "evidence": tuple(shown[:MAX_EVIDENCE]),
+    }

@@ -95,7 +95,8 @@ _CAUSES: Final[Mapping[str, tuple[str, str, str]]] = {
     ),
     "client-refused": (
         "the broker refuses the client",
-        "The broker does not trust the client's certificate, or requires one (ssl.client.auth=required).",
+        "The broker requires a client certificate (ssl.client.auth=required), or does not accept the client's: it has "
+        "expired, or comes from an authority that the broker does not trust.",
         _CLIENTS_OWN,
     ),
     "parameters": (

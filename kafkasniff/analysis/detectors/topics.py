@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from kafkasniff.analysis.columns import (
     ORDER,
     column,
     exploded,
+    first_of_each,
     in_any,
     looked_up,
     named,
@@ -24,7 +25,7 @@ from kafkasniff.analysis.columns import (
     repeated,
 )
 from kafkasniff.analysis.detectors.detector import Detector, Effect
-from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
+from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
     CLIENT,
     CLIENT_COLUMNS,
@@ -33,6 +34,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
 )
 from kafkasniff.analysis.detectors.wording import client, in_cluster, plural, span
 from kafkasniff.analysis.error_causes import causes_of
@@ -69,7 +71,11 @@ class MissingTopicThresholds(Parameters, frozen=True, kw_only=True):
     ] = 2_000_000_000
     long: Annotated[
         Duration,
-        Meta(ge=0, description="An error if they began this long before the end, or if the topic was deleted."),
+        Meta(
+            ge=0,
+            description="An error if they began this long before the end, if the client ended after them, or if the "
+            "topic was deleted.",
+        ),
     ] = 5_000_000_000
 
 
@@ -77,6 +83,8 @@ class MissingTopics(Detector[MissingTopicThresholds]):
     """Topics that clients read or write and that do not exist, from the first request on or after a deletion.
 
     Brokers create their own topics when they are first needed: those are notes.
+
+    Some clients wait for the topic, others give up: those that ended without it failed, however soon.
 
     A topic that appears later in the capture is not reported, except if its id shows that it was deleted and created
     again meanwhile: a warning.
@@ -96,7 +104,10 @@ class MissingTopics(Detector[MissingTopicThresholds]):
     def reads(self) -> Mapping[str, TableReading]:
         own = ("api", "api_key", "error_code", "error_count", "topics", "partitions", "response_body")
         apis = (*_APIS, "DeleteTopics")
-        return {"exchanges": TableReading((*ORDER, *own, *CLIENT_COLUMNS, *CLUSTER_COLUMNS), apis)}
+        return {
+            "exchanges": TableReading((*ORDER, *own, *CLIENT_COLUMNS, *CLUSTER_COLUMNS), apis),
+            "connections": TableReading(("client_ids", "client_ip", "ended"), optional=True),
+        }
 
     def shapes(self) -> Mapping[str, Shape]:
         last: Any = (("last", pa.int64(), "max"),)
@@ -108,9 +119,15 @@ class MissingTopics(Detector[MissingTopicThresholds]):
             "end": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
             "deleted": Shape(keys=_TOPIC, measures=deleted, order=ORDER, bound=MAX_TOPICS),
             "ids": Shape(keys=(*_TOPIC, ("topic_id", pa.string())), measures=ids, bound=MAX_TOPICS),
+            "left": Shape(keys=CLIENT, measures=(("open", pa.int64(), "sum"),), bound=MAX_TOPICS),
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        if table == "connections":
+            closed = in_any(batch, "ended", ("fin", "rst"))
+            who = {"client_id": first_of_each(column(batch, "client_ids")), "client_ip": column(batch, "client_ip")}
+            self.parts["left"].add({**who, "open": pc.invert(closed).cast(pa.int64())})
+            return
         self.parts["end"].add({"one": [0], "end_ns": [pc.max(column(batch, "time_ns")).as_py()]})
         self._deletions(only(batch, in_any(batch, "api", ["DeleteTopics"])))
         batch = only(batch, in_any(batch, "api", _APIS))
@@ -170,9 +187,10 @@ class MissingTopics(Detector[MissingTopicThresholds]):
                 found.setdefault(_key(row), []).append((row, evidence))
             elif len(ids.get(_key(row), ())) > 1:
                 again.setdefault(_key(row), []).append((row, evidence))
+        left = {_client(row) for row in self.parts["left"].table().to_pylist() if not row["open"]} if found else set()
         for key, rows in found.items():
             rows.sort(key=lambda one: (-one[0]["count"], client(one[0])))
-            yield self._finding(key, rows, known=key in there, deletion=deleted.get(key))
+            yield self._finding(key, rows, known=key in there, deletion=deleted.get(key), left=left)
         for key in again.keys() - found.keys():
             rows = sorted(again[key], key=lambda one: (-one[0]["count"], client(one[0])))
             yield self._created_again(key, rows, ids[key], deleted.get(key))
@@ -190,7 +208,6 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
         by = "" if deletion is None else f" by {client(deletion)}"
         times = [one["first"] for one in ids[1:]]
-        evidence = sorted((one for _, some_evidence in rows for one in some_evidence), key=lambda one: one.time_ns or 0)
         return self.finding(
             "warning",
             f"topic {word(topic)}{in_cluster(self.clusters, cluster)} was deleted{by} and created again while "
@@ -205,10 +222,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
                 "client that still uses a deleted topic creates it again. Reset the offsets of its groups."
             ),
             subject={"topic": topic, **({} if cluster is None else {"cluster": cluster})},
-            count=len(ids) - 1,
-            first=min(times),
-            last=max(times),
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            **in_all(rows) | {"count": len(times), "first": min(times), "last": max(times)},
             values={
                 "deleted": True,
                 "clients": len(rows),
@@ -224,18 +238,18 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         *,
         known: bool,
         deletion: dict[str, Any] | None,
+        left: Set[tuple[Any, ...]],
     ) -> Finding:
+        """`left`: clients whose connections have all ended."""
         cluster, topic = key
-        count = sum(row["count"] for row, _ in rows)
+        found = in_all(rows)
         end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
         waits = [
-            self.thresholds.long if None in (row["first"], end) else end - row["first"]
+            self.thresholds.long if None in (row["first"], end) or _client(row) in left else end - row["first"]
             for row, _ in rows
             if row["count"] >= self.thresholds.at_least and topic not in INTERNAL_TOPICS
         ]
         longest = max(waits, default=-1)
-        first = min((row["first"] for row, _ in rows if row["first"] is not None), default=None)
-        last = max((row["last"] for row, _ in rows if row["last"] is not None), default=None)
         who = [client(row) for row, _ in rows]
         gone = known or deletion is not None
         lasts = longest >= self.thresholds.lasting
@@ -244,11 +258,10 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         state = f"was deleted{by}" if gone else "does not exist"
         verbs = [verb for name, verb in (("writes", "written"), ("reads", "read")) if any(row[name] for row, _ in rows)]
         users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
-        evidence = sorted((one for _, some_evidence in rows for one in some_evidence), key=lambda one: one.time_ns or 0)
         return self.finding(
             severity,
             f"topic {word(topic)}{in_cluster(self.clusters, cluster)} {state}, but is used by {users}: "
-            f"{plural(count, 'request')} refused{span(first, last)}",
+            f"{plural(found['count'], 'request')} refused{span(found['first'], found['last'])}",
             meaning=(
                 "The topic existed earlier in the capture. Producers keep its records in memory until their delivery "
                 "times out; consumers get nothing more, usually without an error."
@@ -268,10 +281,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
                 )
             ),
             subject={"topic": topic, **({} if cluster is None else {"cluster": cluster})},
-            count=count,
-            first=first,
-            last=last,
-            evidence=tuple(evidence[:MAX_EVIDENCE]),
+            **found,
             values={
                 "deleted": gone,
                 "clients": len(rows),
@@ -287,3 +297,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return row["cluster"], row["topic"]
+
+
+def _client(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["client_id"], row["client_ip"]

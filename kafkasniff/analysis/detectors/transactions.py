@@ -34,6 +34,7 @@ from kafkasniff.analysis.detectors.tally import (
     Tally,
     clients,
     clusters,
+    in_all,
     partition_of,
 )
 from kafkasniff.analysis.detectors.wording import client, elapsed, in_cluster, plural, some, subject
@@ -454,10 +455,7 @@ class StuckStableOffsets(Detector[StuckThresholds]):
                 ),
             )
         )
-        seen = sorted(
-            (one for _, evidence, _ in rows for one in evidence),
-            key=lambda one: (one.time_ns or 0, one.connection_id, one.exchange_id or 0),
-        )
+        found = in_all((row, evidence) for row, evidence, _ in rows)
         return self.finding(
             "note" if is_usual else "warning",
             f"{whose} held back {plural(waiting, 'record')} of {labels}{in_cluster(self.clusters, cluster)} from "
@@ -477,10 +475,7 @@ class StuckStableOffsets(Detector[StuckThresholds]):
                 "partition": worst["partition"],
                 **({} if cluster is None else {"cluster": cluster}),
             },
-            count=sum(row["count"] for row, _, _ in rows),
-            first=min(row["first"] for row, _, _ in rows),
-            last=max(row["last"] for row, _, _ in rows),
-            evidence=(*began, *seen)[:MAX_EVIDENCE],
+            **found | {"evidence": (*began, *found["evidence"])[:MAX_EVIDENCE]},
             values={
                 "blocked_ms": lasted / 1e6,
                 "records": waiting,

@@ -162,6 +162,8 @@ class _Listeners(msgspec.Struct):
     """Endpoints that answered a ClientHello."""
     responded: set[str]
     """Endpoints with a response in Kafka."""
+    others: set[str]
+    """Endpoints that answered a Kafka client in another protocol."""
 
 
 class WrongProtocol(Detector[WrongProtocolThresholds]):
@@ -389,7 +391,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
 
 def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any]]) -> _Listeners:
-    found = _Listeners({}, {}, set(), {one["broker"] for one in known.values() if one["responses"]})
+    found = _Listeners({}, {}, set(), {one["broker"] for one in known.values() if one["responses"]}, set())
     refused = {one["connection_id"] for one in problems if one["kind"] == REJECTED}
     for one in known.values():
         if one["verdict"] != "kafka":
@@ -403,6 +405,8 @@ def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any
         connection = known.get(problem["connection_id"])
         if connection is not None and problem["kind"] == "tls-not-decrypted" and NO_ANSWER not in problem["detail"]:
             found.tls.add(connection["broker"])
+        if connection is not None and problem["kind"] == NOT_KAFKA:
+            found.others.add(connection["broker"])
     return found
 
 
@@ -424,6 +428,8 @@ def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Liste
         return NOT_KAFKA if whole and other else None
     if kind == "not-kafka" and connection["captured"] == "broker" and NAMED not in problem["detail"]:
         return None  # responses whose requests were not captured, which no version explains
+    if kind == "not-kafka" and broker in listeners.others - listeners.responded:
+        return None  # a client that left before it asked anything: others show that this is not a broker
     if kind == "not-kafka" and problem["ends"] is not None:
         # Rows of captures have all such connections; exports only those at an endpoint that spoke Kafka.
         ends = (broker, connection["client"])

@@ -30,7 +30,13 @@ _STARTS: Final = (
     (b"AMQP", "AMQP"),
     (b"<!DOCTYPE", "HTML"),
     (b"-ERR ", "RESP, which Redis speaks"),
+    (b"220 ", "SMTP or FTP"),
+    (b"220-", "SMTP or FTP"),
+    (b"* OK ", "IMAP"),
+    (b"+OK ", "POP3"),
 )
+_DATABASE: Final = b"\0\0\0"
+"""Bytes 1 to 3 of what MySQL says first (its length, little-endian, and number 0) and of PostgreSQL's refusal."""
 _TLS: Final = (0x14, 0x15, 0x16, 0x17)
 _ALERT: Final = 0x15
 
@@ -83,6 +89,8 @@ def name_answer(size: int) -> str | None:
             "(security.protocol SSL or SASL_SSL)"
         )
     found = next((name for start, name in _STARTS if start.startswith(head)), None)
+    if found is None and head[1:] == _DATABASE:
+        found = "the protocol of MySQL or PostgreSQL"
     if found is None:
         return None
     return f"a Kafka client is answered in {found} {logged}: what listens there is not a broker (wrong host or port?)"

@@ -37,6 +37,7 @@ CAUSES = [
     ("error repeated-deliveries", "repeated-deliveries", "share-group-archives"),
     ("error repeated-starts", "repeated-starts", "poison-record"),
     ("error repeated-starts", "repeated-starts", "record-retried"),
+    ("error repeated-starts", "repeated-starts", "streams-threads-replaced"),
     ("error shared-instances", "shared-instances", "instance-shared"),
     ("error unanswered-requests", "unanswered-requests", "controller-gone"),
     ("error unanswered-requests", "unanswered-requests", "fetch-wait-long"),

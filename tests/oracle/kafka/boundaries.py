@@ -24,6 +24,8 @@ _SHORTEST_HEADER: Final = 12
 """Bytes of a frame up to the correlation id of a request."""
 _SHORTEST_RESPONSE: Final = 8
 """The same of a response."""
+MAX_GREETING: Final = 4096
+"""Services that speak first say less than this before their client speaks."""
 
 
 class Boundaries:
@@ -179,15 +181,20 @@ class Boundaries:
 
     # -- not Kafka --------------------------------------------------------------------------------------------------
 
-    def reason_against(self, direction: int, *, peer_held: bool) -> str | None:
+    def reason_against(self, direction: int, *, peer_held: bool, over: bool = False) -> str | None:
         """Why the connection is not Kafka, judged by the stream of `direction`; None if it may be.
 
-        The client's stream decides, if there is one: ids of responses need not rise. `peer_held`: more bytes of the
-        other stream are held back after a hole.
+        The client's stream decides, if there is one: ids of responses need not rise. So the greeting of a service that
+        speaks first (SSH, SMTP, MySQL) waits for what its client says, until the connection is `over`. `peer_held`:
+        more bytes of the other stream are held back after a hole.
         """
         if not self._is_hopeless(direction):
             return None
         searcher, other = self.searcher(direction), self.searcher(1 - direction)
+        silent = other.aligned and not (other.seen or peer_held)
+        greeting = len(searcher) + searcher.dropped <= MAX_GREETING
+        if silent and greeting and not over and self._log.client == 1 - direction:
+            return None
         alone = searcher.aligned and self._log.client in (None, direction)
         if not alone and (other.seen or peer_held) and not self._is_hopeless(1 - direction):
             return None

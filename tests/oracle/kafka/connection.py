@@ -213,6 +213,9 @@ class KafkaConnection(Recognition):
             if searcher.began:
                 # The connection ended after a request that is only plausible: better evidence will not follow.
                 self._enter(self._log.client, 0)
+        if self.verdict == "undecided" and self._log.client is not None:
+            held = self._streams[self._log.client].hole
+            self._judge_not_kafka(self._boundaries.reason_against(1 - self._log.client, peer_held=held, over=True))
         if self.verdict != "kafka":
             return
         assert self._log.client is not None
