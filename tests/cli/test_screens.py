@@ -41,7 +41,7 @@ def ids(value: Any) -> str | None:
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
 def test_transcripts(path: Path) -> None:
-    for expected in one_in(2, re.split(r"\n(?=\$ )", path.read_text())):
+    for expected in one_in(3, re.split(r"\n(?=\$ )", path.read_text())):
         (command,) = COMMAND.finditer(expected)
         found = again(expected).splitlines()
         assert found == expected.splitlines(), f"{path.name}: {command[0]} (python -m tests.cli.transcripts)"
@@ -70,7 +70,7 @@ def named(answer: dict[str, Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("turn", "command"),
-    one_in(2, in_turn(TURNS, ["stats --top 10", "timing --by api,client", "diff --top 20 captures/java-0.11.pcap"], 2)),
+    one_in(3, in_turn(TURNS, ["stats --top 10", "timing --by api,client", "diff --top 20 captures/java-0.11.pcap"], 2)),
     ids=ids,
 )
 def test_tables_fit(turn: tuple[Path, int], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
