@@ -20,7 +20,7 @@ from tests.cli.console import kafkasniff
 from tests.fuzz.costs.pairs import PAIRS
 from tests.steps import steps
 
-SMALL: Final = 1 << 13
+SMALL: Final = 1 << (14 if ALL else 13)
 MORE: Final = 4
 MOST: Final = 7
 """Times as many lines that this many times as much input may take; with the square of it they would be 16."""
