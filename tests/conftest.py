@@ -217,6 +217,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: group_of(item) != "spark")
 
 
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Long values by their size: workers send the ids of all tests, which would be 20 MB."""
+    return f"{type(val).__name__} of {len(val):,}" if isinstance(val, str | bytes) and len(val) > 300 else None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test with an argument `capture_path` once per shipped capture."""
     if "capture_path" in metafunc.fixturenames:

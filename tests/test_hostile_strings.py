@@ -141,7 +141,7 @@ def test_json_on_a_terminal(capture: Path, exported: Path) -> None:
 
 def test_answers(capture: Path, exported: Path) -> None:
     questions = [["analyze", question, exported] for question in question_names()]
-    for command in (["security", capture], *one_in(3, questions)):
+    for command in (["security", capture], *one_in(6, questions)):
         result = kafkasniff(*command, "--color", "always", stdout_tty=True, width=300)
         assert result.code == Exit.OK, command
         harmless(result.text)

@@ -192,7 +192,7 @@ def test_any_split_order_and_merge_tree(name: str, data: st.DataObject) -> None:
     assert merged.result().to_pylist() == in_one(name), "taking the answer changes something"
 
 
-@pytest.mark.parametrize("name", one_in(2, [*QUERIES]))
+@pytest.mark.parametrize("name", one_in(3, [*QUERIES]))
 @examples(3)
 @given(data=st.data())
 def test_a_query_over_any_split_and_order(name: str, data: st.DataObject) -> None:

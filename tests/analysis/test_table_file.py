@@ -15,7 +15,7 @@ import pytest
 
 from kafkasniff.analysis import TableReading, table_file
 from kafkasniff.analysis.export import Export
-from kafkasniff.analysis.table_file import MAX_GROUP_ROWS, RowSelection, TableFile
+from kafkasniff.analysis.table_file import RowSelection, TableFile
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.runtime.confined_files import open_any_folder
 from kafkasniff.runtime.object_store import LocalFile
@@ -101,9 +101,10 @@ def test_a_page_that_claims_more_than_it_may(tmp_path: Path, monkeypatch: pytest
     assert pa.default_memory_pool().max_memory() - before < 1 << 20
 
 
-def test_rows_of_a_row_group(tmp_path: Path) -> None:
-    export_of(tmp_path, exchanges(MAX_GROUP_ROWS + 1))
-    with pytest.raises(CaptureError, match=f"has {MAX_GROUP_ROWS + 1} rows, more than {MAX_GROUP_ROWS}"):
+def test_rows_of_a_row_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkasniff.analysis.table_file.MAX_GROUP_ROWS", 2)
+    export_of(tmp_path, exchanges(3))
+    with pytest.raises(CaptureError, match="has 3 rows, more than 2"):
         read(tmp_path, "api")
 
 

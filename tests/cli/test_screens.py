@@ -31,6 +31,7 @@ from tests.test_hostile_strings import talk
 CAPTURES = sorted((ROOT / "captures").glob("*.pcap*"))
 WIDTHS = (60, 80, 120, 200)
 TURNS = in_turn(one_in(15, CAPTURES), WIDTHS, 4, with_all=4)
+FITTED = ("stats --top 10", "timing --by api,client", "diff --top 20 captures/java-0.11.pcap")
 
 
 def ids(value: Any) -> str | None:
@@ -41,7 +42,7 @@ def ids(value: Any) -> str | None:
 
 @pytest.mark.parametrize("path", transcripts(), ids=lambda path: path.stem)
 def test_transcripts(path: Path) -> None:
-    for expected in one_in(2, re.split(r"\n(?=\$ )", path.read_text())):
+    for expected in one_in(3, re.split(r"\n(?=\$ )", path.read_text())):
         (command,) = COMMAND.finditer(expected)
         found = again(expected).splitlines()
         assert found == expected.splitlines(), f"{path.name}: {command[0]} (python -m tests.cli.transcripts)"
@@ -70,7 +71,7 @@ def named(answer: dict[str, Any]) -> Iterator[Any]:
 
 @pytest.mark.parametrize(
     ("turn", "command"),
-    one_in(2, in_turn(TURNS, ["stats --top 10", "timing --by api,client", "diff --top 20 captures/java-0.11.pcap"], 2)),
+    one_in(3, in_turn(TURNS, FITTED, 2, with_all=3)),
     ids=ids,
 )
 def test_tables_fit(turn: tuple[Path, int], command: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +137,7 @@ def test_decode_bytes_of_long_fields(width: int) -> None:
 SENTENCES = ("check", "security", "audit --target 4.0", "audit --target 4.0 --from 3.0", "timing --exchange 3")
 
 
-@pytest.mark.parametrize(("turn", "command"), in_turn(TURNS, SENTENCES, 3, with_all=2), ids=ids)
+@pytest.mark.parametrize(("turn", "command"), in_turn(TURNS, SENTENCES, 3, with_all=5), ids=ids)
 def test_sentences(command: str, turn: tuple[Path, int]) -> None:
     sentences(command, *turn)
 

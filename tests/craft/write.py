@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import ipaddress
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -141,13 +140,3 @@ def compressed(data: bytes, form: str) -> bytes:
     if form == "zstd":
         return zstandard.ZstdCompressor().compress(data)
     return bytes(lz4.frame.compress(data))
-
-
-def as_ipv6(packets: Sequence[Packet]) -> list[Packet]:
-    """IPv4 addresses embedded in the prefix for documentation (RFC 3849), so that the packets become IPv6 ones."""
-
-    def address(text: str) -> str:
-        packed = ipaddress.ip_address(text).packed
-        return text if len(packed) == 16 else str(ipaddress.IPv6Address(bytes.fromhex("20010db8") + bytes(8) + packed))
-
-    return [packet.but(src=address(packet.src), dst=address(packet.dst)) for packet in packets]

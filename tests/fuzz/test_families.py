@@ -16,7 +16,7 @@ from tests.fuzz.families import FAMILIES, Family, family
 from tests.fuzz.mutate import inputs
 from tests.fuzz.watch import watched
 
-COUNT = fewer(50, 400)
+COUNT = fewer(30, 400)
 """Inputs of each family; `python -m tests.fuzz` makes more. Families with `DEAR` get a part of them."""
 
 

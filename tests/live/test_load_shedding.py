@@ -17,7 +17,7 @@ from kafkasniff.kafka.connection.events import LeftOut, Level
 from kafkasniff.live.load_shedding import Pressure, left_out_line
 from kafkasniff.model import Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
-from tests.choice import examples
+from tests.choice import examples, one_in
 from tests.craft.batches import batch
 from tests.craft.samples import mixed
 from tests.evidence.decoded import objects
@@ -83,7 +83,7 @@ def test_emitted_messages_are_correct_and_skipped_ones_counted(name: str, data: 
     assert (kinds["records-skipped"], kinds["body-skipped"]) == (left_out.records, left_out.bodies)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", one_in(3, WHOLE))
 def test_each_level(name: str) -> None:
     full, nothing = run(name, (), [Level.ALL])
     assert nothing == LeftOut()

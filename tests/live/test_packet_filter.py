@@ -18,6 +18,7 @@ from kafkasniff.live import packet_filter
 from kafkasniff.live.packet_filter import Keeper
 from kafkasniff.model import Message, Problem, SaslToken
 from tests.capture.fake_interface import Captured, FakeInterface, captured
+from tests.choice import in_turn
 from tests.craft.conversation import START_NS, Conversation, interleaved
 from tests.craft.packet import Packet
 from tests.craft.samples import bystander, mixed, producer
@@ -70,8 +71,7 @@ def decoded(path: Path, **options: Any) -> list[Any]:
     return events + inspector.close()
 
 
-@pytest.mark.parametrize("blocks", [(1,), (2, 1), (7,), (10_000,)], ids=str)
-@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize(("blocks", "every"), in_turn([(1,), (2, 1), (7,), (10_000,)], [False, True], 2), ids=str)
 def test_the_file_decodes_to_the_live_output(blocks: Sequence[int], every: bool, tmp_path: Path) -> None:
     packets = frames_of(mixed())
     live, keeper = keep(packets, tmp_path / "x", blocks=blocks, every=every)

@@ -23,7 +23,7 @@ from kafkasniff.live.columns import (
     sorted_rows,
 )
 from kafkasniff.live.drill_down import drilled
-from kafkasniff.live.lines import Head, sparkline, table_lines
+from kafkasniff.live.lines import Head, fitting, sparkline, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
 from kafkasniff.live.snapshot import Breadcrumb, LiveRow, Snapshot
 from kafkasniff.live.state import THRESHOLDS_NS, ViewState, press
@@ -183,6 +183,13 @@ def test_no_line_is_too_long(names: list[tuple[str, str, str]], width: int) -> N
     lines = table_lines(heads, [[(name, "") for name in row] for row in names], width, marked=0)
     assert len(lines) == len(names) + 1
     assert all(cell_len(line.plain) <= width for line in lines)
+
+
+def test_needed_columns_come_first_where_not_all_fit() -> None:
+    heads, row = [Head(title) for title in "abc"], [("x" * 10, "")] * 3
+    assert [fitting(heads, [row], width, {2}) for width in (10, 22, 34)] == [[2], [0, 2], [0, 1, 2]]
+    heads[1] = Head("b", flexible=True)
+    assert fitting(heads, [row], 22, {2}) == [1, 2]
 
 
 def test_a_selected_row_is_highlighted_to_its_end() -> None:

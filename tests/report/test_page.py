@@ -138,7 +138,13 @@ def test_what_is_missing() -> None:
     assert "Ünicode.pcap" in timeless
 
 
-def test_little_that_could_be_decoded() -> None:
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No charts: drawing them takes most of the time."""
+    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
+
+
+def test_little_that_could_be_decoded(undrawn: None) -> None:
     whole = contents(exchanges=[exchange()])
     advice = "give the session secrets with --keylog FILE"
     tls = Undecoded("tls", "TLS without keys", 1, 9, 1.0, advice)
@@ -150,9 +156,7 @@ def test_little_that_could_be_decoded() -> None:
     assert advice in text
 
 
-def test_hostile_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Charts of hostile words have their own test; drawing them takes most of the time.
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
+def test_hostile_names(undrawn: None) -> None:
     evil = [*EVIL.values(), EVIL_MARKUP]
     found: list[Elements] = []
     for names in (evil, [f"benign-{number}" for number in range(len(evil))]):
@@ -179,7 +183,7 @@ def page_with(*findings: Finding) -> Elements:
     return checked(page_of(whole, ["a"]))
 
 
-def test_it_opens_with_what_happened() -> None:
+def test_it_opens_with_what_happened(undrawn: None) -> None:
     error, warning, note = (found_here(one, f"broker 1 {one}") for one in SEVERITIES)
     several = page_with(error, error, warning, warning)
     assert "UTC Broker 1 error. 1 more error and 2 more warnings below." in several.text
@@ -190,7 +194,7 @@ def test_it_opens_with_what_happened() -> None:
     assert "#findings" not in [each["href"] for tag, each in clear.tags if tag == "a"]
 
 
-def test_values_have_units_and_no_empty_ones() -> None:
+def test_values_have_units_and_no_empty_ones(undrawn: None) -> None:
     values = {"lasted_ms": 1500.0, "idle_s": 3, "bytes": 2_000, "share": 0.25, "leaders_moved": {"1": 2}, "refused": 0}
     text = page_with(found_here("error", "x", back=True, controller=False, absences=[], before=None, **values)).text
     assert "lasted 1.50 s · idle 3.00 s · bytes 2.0 kB · share 25% · leaders moved 1: 2 · refused 0" in text
@@ -248,9 +252,8 @@ def test_any_string_anywhere(wire: str, text: str) -> None:
 
 
 @pytest.mark.extended
-def test_a_page_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_bounded(undrawn: None) -> None:
     """More of everything than is shown, with names as long as Kafka allows that grow where they are escaped."""
-    monkeypatch.setattr("kafkasniff.report.charts.svg_of", lambda spec, label, width: "")
     rows = []
     for number in range(1, 251):
         name = f"{number:04}" + "<" * 245

@@ -11,22 +11,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from kafkasniff.errors import KafkasniffError, OutOfMemoryError, OutputError
 from kafkasniff.runtime.worker_processes import Background, Workers
+from tests.runtime.tasks import crash, doubled, echo, failing, leave, signalled, sleeping
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def echo(task: str, end: Any) -> None:
-    while True:
-        end.send((task, os.getpid(), end.recv()))
-
-
-def leave(task: int, end: Any) -> None:
-    os._exit(task)
 
 
 def alive(pid: int) -> bool:
@@ -48,47 +39,11 @@ def test_workers_answer_and_end_with_the_block() -> None:
     assert not any(alive(pid) for _, pid, _ in found.values())
 
 
-def crash(number: int, end: Any) -> None:
-    os.kill(os.getpid(), number)
-
-
 def test_a_worker_that_dies_silently() -> None:
     with Workers(leave, [7]) as workers, pytest.raises(KafkasniffError, match="ended with code 7"):
         list(workers.messages(120))
     with Workers(crash, [signal.SIGSEGV]) as workers, pytest.raises(KafkasniffError, match="was ended by SIGSEGV"):
         list(workers.messages(120))
-
-
-# -- calls in the background
-
-
-def doubled(number: int) -> tuple[int, int]:
-    return 2 * number, os.getpid()
-
-
-def failing(kind: str) -> None:
-    if kind == "ours":
-        raise OutputError("no")
-    if kind == "disk":
-        raise OSError(28, "No space left on device")
-    if kind == "memory":
-        np.empty(1 << 62, np.uint8)
-    if kind == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
-    raise ValueError("a bug")
-
-
-def signalled(_: None) -> str:
-    """What goes to all processes of a terminal does not end this one."""
-    os.kill(os.getpid(), signal.SIGINT)
-    os.kill(os.getpid(), signal.SIGTERM)
-    os.kill(os.getpid(), signal.SIGHUP)
-    return "alive"
-
-
-def sleeping(path: str) -> None:
-    Path(path).write_text(str(os.getpid()))
-    time.sleep(60)
 
 
 def test_a_result() -> None:
@@ -158,7 +113,7 @@ def test_it_ends_with_its_parent(tmp_path: Path) -> None:
     code = """
         import sys, time
         from kafkasniff.runtime.worker_processes import Background
-        from tests.runtime.test_worker_processes import sleeping
+        from tests.runtime.tasks import sleeping
 
         Background(sleeping, sys.argv[1])
         time.sleep(60)

@@ -172,6 +172,9 @@ def without_numbers(findings):
     ]
 
 
+SLICE = 16
+
+
 @pytest.mark.extended
 @pytest.mark.parametrize("name", [name for *_, name in CAUSES])
 def test_causes_depend_on_the_rows_alone(name, tmp_path):
@@ -184,10 +187,10 @@ def test_causes_depend_on_the_rows_alone(name, tmp_path):
     parts = [Detectors(only), Detectors(only)]
     for table, reading in parts[0].reads().items():
         batches = list(export.batches(table, reading)) if table in export.tables else []
-        rows = [batch.slice(row, 1) for batch in batches for row in range(batch.num_rows)]
-        random.shuffle(rows)
-        for row in rows:
-            random.choice(parts).update(row, table)
+        for batch in batches:
+            rows = batch.take(random.sample(range(batch.num_rows), batch.num_rows))
+            for start in range(0, len(rows), SLICE):
+                random.choice(parts).update(rows.slice(start, SLICE), table)
     parts[0].merge(parts[1])
     assert parts[0].findings() == without_numbers(captured)
     assert captured

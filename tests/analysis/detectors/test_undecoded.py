@@ -16,6 +16,7 @@ from kafkasniff.analysis.visibility import OtherProtocols, Undecoded, VisibleTra
 from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.model import Exchange, Problem
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 from tests.craft.batches import batch
@@ -35,7 +36,7 @@ def visible(name: str) -> VisibleTraffic:
     return run([capture(name)]).visible
 
 
-@pytest.mark.parametrize("name", ["responses-lost-midway", "tls-without-keys", "http-beside-kafka"])
+@pytest.mark.parametrize("name", one_in(3, ["responses-lost-midway", "tls-without-keys", "http-beside-kafka"]))
 def test_captures_exports_and_commands_agree(name: str, tmp_path: Path) -> None:
     kafkasniff("export", capture(name), "-o", tmp_path / "out")
     assert run([str(tmp_path / "out")], only=["undecoded-traffic"]).visible == visible(name)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.analysis.tables import answers, exchange, moment, partition, pick
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -80,7 +81,9 @@ def test_partitions_that_brokers_verify_and_damaged_bodies_do_not_count() -> Non
     assert pick(answers("transactions", [of_broker, produce(2), damaged]), "outcome", "partitions") == [("open", 1)]
 
 
-@pytest.mark.parametrize("name", ["java-transactions", "java-4.4-transactions", "librdkafka-transactions"])
+@pytest.mark.parametrize(
+    "name", one_in(3, ["java-transactions", "java-4.4-transactions", "librdkafka-transactions"], 2)
+)
 def test_transactions_as_the_client_reports_them(name: str) -> None:
     log = (ROOT / "captures" / f"{name}.log.jsonl").read_text(encoding="utf-8").splitlines()
     said = [one for one in map(json.loads, log) if one["kind"] == "transaction"]

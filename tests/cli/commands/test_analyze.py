@@ -13,6 +13,7 @@ from kafkasniff.analysis import percentiles, question_names
 from kafkasniff.cli.environment import Exit
 from tests.analysis.exports import write_export
 from tests.analysis.tables import connection, exchange, partition, record
+from tests.choice import one_in
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT
 
@@ -73,7 +74,7 @@ def test_the_list_as_json() -> None:
     assert all(parameter["help"] for one in reported for parameter in one["parameters"])
 
 
-@pytest.mark.parametrize("question", ["topic", "record-sizes"])
+@pytest.mark.parametrize("question", one_in(2, ["topic", "record-sizes"]))
 def test_the_answer_matches_that_of_the_export(question: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     capture, tables, temporary = CAPTURES / "java-group-classic.pcap", tmp_path / "tables", tmp_path / "temporary"
     assert kafkasniff("export", "-q", "-o", tables, capture).code == 0

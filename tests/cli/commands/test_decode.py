@@ -11,6 +11,7 @@ import pytest
 
 from kafkasniff.cli.environment import Exit, Interrupted
 from kafkasniff.cli.running import pipeline
+from tests.choice import in_turn
 from tests.cli.console import kafkasniff
 from tests.craft.samples import producer
 from tests.craft.write import pcapng_bytes
@@ -81,8 +82,10 @@ def test_progress_is_shown_on_terminals_and_erased(capture: Path, tmp_path: Path
         assert "%" not in kafkasniff("decode", *quiet, capture, **{**options, **extra}).err
 
 
-@pytest.mark.parametrize("rows", [1, 3, 1 << 16])
-@pytest.mark.parametrize("options", [(), ("-v",), ("--api", "Produce"), ("--filter", "request.acks != 7")])
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    in_turn([(), ("-v",), ("--api", "Produce"), ("--filter", "request.acks != 7")], [1, 3, 1 << 16], 3),
+)
 def test_name_records_name_addresses(
     options: tuple[str, ...], rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

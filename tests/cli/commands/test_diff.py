@@ -61,7 +61,7 @@ def test_identical_exports(before: Path) -> None:
     assert text.lines[-1].startswith("no differences in versions, rates, latency")
 
 
-@pytest.mark.parametrize("name", one_in(2, ["java-group-consumer", "kraft-2.8", "old-message-formats"]))
+@pytest.mark.parametrize("name", one_in(3, ["java-group-consumer", "kraft-2.8", "old-message-formats"]))
 def test_a_capture_and_its_export(name: str, tmp_path: Path) -> None:
     path = ROOT / "captures" / f"{name}.pcap"
     assert kafkasniff("export", path, "-o", tmp_path / "out").code == Exit.OK

@@ -52,7 +52,7 @@ def test_standard_input(name: str, capture: Path) -> None:
     assert found.out
 
 
-@pytest.mark.parametrize("name", one_in(2, LONG))
+@pytest.mark.parametrize("name", one_in(3, LONG))
 def test_a_file_as_output(name: str, capture: Path, tmp_path: Path) -> None:
     """It is private to its owner, has no colours and the default width, and replaces a file that exists."""
     path = tmp_path / "out"
@@ -81,7 +81,7 @@ def test_colours_and_encodings(name: str, capture: Path) -> None:
     assert run(name, capture, encoding="ascii").out.isascii()
 
 
-@pytest.mark.parametrize("name", one_in(3, list(COMMANDS), 1))
+@pytest.mark.parametrize("name", one_in(5, list(COMMANDS), 1))
 def test_a_capture_that_is_cut(name: str, capture: Path, tmp_path: Path) -> None:
     """Everything read counts. The exit code for findings takes precedence."""
     path, whole = tmp_path / "cut.pcap", capture.read_bytes()
@@ -210,7 +210,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_pcap(tmp_path_factory.mktemp("evil") / "evil.pcap", interleaved(talks))
 
 
-@pytest.mark.parametrize("name", one_in(3, OTHERS))
+@pytest.mark.parametrize("name", one_in(6, OTHERS))
 def test_names_from_the_wire_cannot_control_a_terminal(name: str, evil: Path, tmp_path: Path) -> None:
     """`tests/test_hostile_strings.py` has the lines of `decode`."""
     sources = (write_pcap(tmp_path / "x.pcap", packets("x")), evil) if name == "diff" else (evil,)

@@ -60,6 +60,14 @@ def test_standard_input(capture: Path, tmp_path: Path) -> None:
     assert manifest(tmp_path / "pipe")["captures"] == [{"name": "stdin", "size": None, "head": None, "tail": None}]
 
 
+def test_a_connection_that_is_not_kafka(capture: Path, tmp_path: Path) -> None:
+    """A problem only if its port was named."""
+    assert kafkasniff("export", "-q", "--port", 80, capture, "-o", tmp_path / "out").code == Exit.OK
+    found = [row["detail"] for row in rows(tmp_path / "out", "problems") if row["kind"] == "not-kafka"]
+    lines = kafkasniff("decode", "--format", "json", "--port", 80, capture).objects
+    assert found == [line["detail"] for line in lines if line.get("kind") == "not-kafka"] != []
+
+
 def test_an_interrupted_export_leaves_no_table(capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise Interrupted(15)

@@ -49,7 +49,7 @@ def place(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["partition"], row["offset"]
 
 
-@pytest.mark.parametrize("name", one_in(4, LOGGED, 1))
+@pytest.mark.parametrize("name", one_in(6, LOGGED, 1))
 def test_what_clients_logged(name: str) -> None:
     """Each record that the producer logged has an acknowledgement, and each consumer that logged it a delivery."""
     written = [row for row in logged(name, "produced") if isinstance(row["key"], str)]

@@ -29,18 +29,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_captures_exports_and_both(export: Path) -> None:
+def test_an_export_and_a_capture(export: Path) -> None:
     query = "SELECT count(*) AS n, sum(request_size) AS size FROM exchanges"
-    of_capture, of_export, of_both = (
+    of_export, of_both = (
         kafkasniff("sql", query, *sources, "--format", "json", "-q").objects
-        for sources in ([CLASSIC], [export], [export, CLASSIC])
+        for sources in ([export], [export, CLASSIC])
     )
-    assert of_capture == of_export
     assert of_both == [{name: 2 * value for name, value in of_export[0].items()}]
 
 
 def test_every_table_of_a_capture_is_that_of_its_export(export: Path) -> None:
-    for table in (*one_in(2, TABLE_NAMES), "partitions"):
+    for table in (*one_in(4, TABLE_NAMES), "partitions"):
         query = f"SELECT * FROM {table} ORDER BY ALL"
         rows = [kafkasniff("sql", query, source, "--format", "json", "-q").objects for source in (CLASSIC, export)]
         assert rows[0] == rows[1]
@@ -72,7 +71,6 @@ def test_a_query_in_a_file(export: Path, tmp_path: Path) -> None:
     assert kafkasniff("sql", export, APIS).lines == lines
     assert kafkasniff("sql", "-f", file, export).lines == lines
     assert kafkasniff("sql", "-f", "-", export, stdin=APIS.encode()).lines == lines
-    assert kafkasniff("sql", "-f", "-", CLASSIC, "-q", stdin=APIS.encode()).lines == lines
 
 
 def test_parquet(export: Path, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_an_export_has_fewer_phases(slow: Path, tmp_path: Path) -> None:
     assert totals(result.objects[0]["groups"][0]) == {"broker": 506}
 
 
-@pytest.mark.parametrize("name", one_in(2, ["java-group-classic", "java-2.0", "kraft-two-brokers"]))
+@pytest.mark.parametrize("name", one_in(3, ["java-group-classic", "java-2.0", "kraft-two-brokers"]))
 def test_captures_and_exports_agree(name: str, tmp_path: Path) -> None:
     """On what both contain: durations, latencies, and requested waits except for the network's part."""
     path = ROOT / "captures" / f"{name}.pcap"

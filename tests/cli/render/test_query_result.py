@@ -45,7 +45,7 @@ def written(query: str, form: str) -> str:
     return world.stdout.getvalue().decode()
 
 
-@pytest.mark.parametrize("value", one_in(2, [*VALUES]))
+@pytest.mark.parametrize("value", one_in(4, [*VALUES]))
 def test_a_value_in_each_format(value: str, tmp_path: Path) -> None:
     query = f"SELECT {value.partition(' FROM ')[0]} AS one"
     query += f" FROM {value.partition(' FROM ')[2]}" if " FROM " in value else ""
