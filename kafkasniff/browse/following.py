@@ -49,7 +49,7 @@ def followed(
     which the exchange was found, selects.
     """
     if not path and predicate is not None:
-        message, path = _selected(exchange, predicate)
+        message, path = next(matches(exchange, predicate), (0, ""))
     seen: set[str] = set()
     for one in _all(exchange, message, path):
         if one.expression not in seen and len(one.expression) <= MAX_TEXT:
@@ -87,8 +87,8 @@ def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
         yield _one("transactional id", "transactional_id", transaction)
 
 
-def _selected(exchange: Exchange, predicate: Predicate) -> tuple[int, str]:
-    """(message, path) of the first record that a predicate holds for, as if it were alone; an empty path if none is."""
+def matches(exchange: Exchange, predicate: Predicate) -> Iterator[tuple[int, str]]:
+    """(message, path) of each record that a predicate holds for, as if it were alone."""
     whole = _candidate(exchange, exchange.request, exchange.response)
     # A part that is unknown of the exchange, such as a time since the beginning of the capture, selects no record.
     tests = [test for test in map(compiled, _parts(predicate)) if test(whole)]
@@ -100,8 +100,7 @@ def _selected(exchange: Exchange, predicate: Predicate) -> tuple[int, str]:
         sides[place] = _reduced(side, row.path)
         alone = _candidate(exchange, *sides)
         if all(test(alone) for test in tests):
-            return row.message, row.path
-    return 0, ""
+            yield row.message, row.path
 
 
 def _parts(predicate: Predicate) -> Iterator[Predicate]:

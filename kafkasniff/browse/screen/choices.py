@@ -17,8 +17,8 @@ class Choices(OptionList):
     """Lines that also move by the keys of vi; titles are never markup."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "cursor_down", "Next line"),
-        Binding("k", "cursor_up", "Previous line"),
+        Binding("j", "cursor_down", "Next, previous line"),
+        Binding("k", "cursor_up", "Next, previous line"),
     ]
 
     def __init__(self, titles: Sequence[str]) -> None:
