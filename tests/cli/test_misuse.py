@@ -103,10 +103,10 @@ USAGE = [
     # -- values
     ("decode x --api Nonsense", "no API is called 'Nonsense'; `kafkasniff api` lists them"),
     ("decode x --api Prodce", "no API is called 'Prodce'; did you mean Produce?"),
-    ("decode x --host nowhere", "'nowhere' is not an address"),
-    ("decode x --slower-than soon", "'soon' is not a duration"),
-    ("decode x --since then", "'then' is not a time"),
-    ("analyze latency {export} --since soon", "soon"),
+    ("decode x --host nowhere", "--host: 'nowhere' is not an address"),
+    ("decode x --slower-than soon", "--slower-than: 'soon' is not a duration"),
+    ("decode x --since then", "--since: 'then' is not a time"),
+    ("analyze latency {export} --since soon", "--since: 'soon' is not a time"),
     ("decode --memory much {capture}", "is not a size"),
     *((f"{command} --memory 127M {{capture}}", "128M is the minimum") for command in ("decode", "stats", "check")),
     *(
