@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from textual.app import App
 
-from kafkasniff.browse.following import Followed, matches
+from kafkasniff.browse.following import Followed, Trail, find_trail, matches
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading, Progress
 from kafkasniff.browse.screen.body_tree import BodyField
-from kafkasniff.browse.screen.jumping import Trail, find_trail
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.filters import Predicate, needs_records
 from kafkasniff.model import Exchange
