@@ -103,4 +103,4 @@ def _lines(title: str, bindings: Sequence[BindingType]) -> Iterator[str]:
     for text, same in groupby(bindings, key=lambda one: one.description if isinstance(one, Binding) else ""):
         # The first key of each: the others are arrows and the like.
         keys = [one.key.partition(",")[0] for one in same if isinstance(one, Binding)]
-        yield f" {' '.join(_KEYS.get(key, key) for key in keys):<{KEYS_WIDTH}} {text}"
+        yield f" {' '.join(_KEYS.get(key, key.replace('ctrl+', '^')) for key in keys):<{KEYS_WIDTH}} {text}"
