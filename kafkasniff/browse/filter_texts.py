@@ -20,7 +20,12 @@ from kafkasniff.text.times import rfc3339
 Sign = Literal["==", "!=", ">", "<"]
 
 _TEXTS: Final = frozenset({"client_id", "client", "broker"})
-_NUMBERS: Final = {"packet": "first_packet", "request": "request_size", "response": "response_size"}
+_NUMBERS: Final = {
+    "number": "exchange",
+    "packet": "first_packet",
+    "request": "request_size",
+    "response": "response_size",
+}
 """The fields of columns of numbers."""
 _NAMES: Final = ("topic", "group_id", "transactional_id")
 _API: Final = re.compile(r"(?:API (?P<key>\d+)|(?P<name>\w+))(?: v\d+)?")

@@ -1,16 +1,24 @@
-"""What can be followed from an exchange, each as a filter expression: record, partition, producer, group and so on."""
+"""What can be followed from an exchange, each as a filter expression: record, partition, producer, group and so on.
+
+The list does not show most of it: a reading of its own finds the rows, for jumps.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
+from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.reading import ExchangeReading, Progress
 from kafkasniff.browse.record_view import records
-from kafkasniff.filters import And, Candidate, Predicate, compiled
+from kafkasniff.filters import And, Candidate, Predicate, all_of, compiled
+from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.record_paths import generations, producer_ids, record_places, records_of, topic_partitions
 from kafkasniff.kafka.apis.entities import text
 from kafkasniff.model import Exchange, Message
@@ -49,7 +57,7 @@ def followed(
     which the exchange was found, selects.
     """
     if not path and predicate is not None:
-        message, path = _selected(exchange, predicate)
+        message, path = next(matches(exchange, predicate), (0, ""))
     seen: set[str] = set()
     for one in _all(exchange, message, path):
         if one.expression not in seen and len(one.expression) <= MAX_TEXT:
@@ -87,8 +95,8 @@ def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
         yield _one("transactional id", "transactional_id", transaction)
 
 
-def _selected(exchange: Exchange, predicate: Predicate) -> tuple[int, str]:
-    """(message, path) of the first record that a predicate holds for, as if it were alone; an empty path if none is."""
+def matches(exchange: Exchange, predicate: Predicate) -> Iterator[tuple[int, str]]:
+    """(message, path) of each record that a predicate holds for, as if it were alone."""
     whole = _candidate(exchange, exchange.request, exchange.response)
     # A part that is unknown of the exchange, such as a time since the beginning of the capture, selects no record.
     tests = [test for test in map(compiled, _parts(predicate)) if test(whole)]
@@ -100,8 +108,7 @@ def _selected(exchange: Exchange, predicate: Predicate) -> tuple[int, str]:
         sides[place] = _reduced(side, row.path)
         alone = _candidate(exchange, *sides)
         if all(test(alone) for test in tests):
-            return row.message, row.path
-    return 0, ""
+            yield row.message, row.path
 
 
 def _parts(predicate: Predicate) -> Iterator[Predicate]:
@@ -156,3 +163,45 @@ def _pruned(value: Any, steps: list[tuple[str, str]]) -> Any:
     if isinstance(value, list) and place and int(place) < len(value):
         return [_pruned(value[int(place)], rest)]
     return value
+
+
+class Trail(NamedTuple):
+    """Rows of an index that have something in common."""
+
+    of: Followed
+    listed: ExchangeIndex
+    rows: NDArray[np.bool_]
+    """By place in the index."""
+    size: int
+    """Number of these rows."""
+
+    def covers(self, kind: FollowKind, listed: ExchangeIndex, place: int) -> bool:
+        """Whether it can be followed on from a row: the list is the same, and the row belongs to it."""
+        is_listed = self.listed is listed and place < len(self.rows)
+        return self.of.kind == kind and is_listed and bool(self.rows[place])
+
+    def has(self, places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which places have such rows; of those that were added since, it is unknown."""
+        found: NDArray[np.bool_] = (places < len(self.rows)) & self.rows[np.minimum(places, len(self.rows) - 1)]
+        return found
+
+    @property
+    def text(self) -> str:
+        """What it is, and how many rows it has."""
+        return f"{self.of.kind} {self.of.title}: {self.size:,}"
+
+
+def find_trail(
+    of: Followed,
+    listed: ExchangeIndex,
+    reading: ExchangeReading,
+    predicate: Predicate | None,
+    *,
+    stopped: Callable[[], bool],
+    progress: Progress,
+) -> Trail:
+    """The rows of an index, whose predicate is given, that share something. Raises CaptureError."""
+    found = ExchangeIndex()
+    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=progress)
+    rows = listed.shared(found)
+    return Trail(of, listed, rows, int(rows.sum()))

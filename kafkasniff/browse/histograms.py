@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,6 +23,8 @@ class Bin(NamedTuple):
     low: int
     high: int
     exchanges: int
+    errors: int
+    """Those with an error, or without a response."""
 
 
 class Brush(NamedTuple):
@@ -44,17 +47,23 @@ def _milliseconds(nanoseconds: int) -> str:
     return f"{'-' if nanoseconds < 0 else ''}{whole}.{rest:06d}"
 
 
+_Parts = list[tuple[NDArray[np.int64], NDArray[np.bool_]]]
+"""Known numbers of a column, and whether each of these rows has an error."""
+
+
 def time_bins(index: ExchangeIndex, most: int) -> Brush:
     """At most `most` ranges of the same length, by the times of requests."""
     parts = _known(index, "time")
     low, high = _limits(parts)
     width = max(-(-(high - low + 1) // most), 1)
-    counts = np.zeros(most, np.int64)
-    for part in parts:
+
+    def places(part: NDArray[np.int64]) -> NDArray[np.int64]:
         # Distances are unsigned, so times at both ends of the range that a capture may claim do not overflow.
         far = part.view(np.uint64) - np.uint64(low % (1 << 64))
-        counts += np.bincount((far // np.uint64(width)).astype(np.int64), minlength=most)
-    return Brush("exchanges over time", "time", _bins([low + width * place for place in range(most + 1)], counts))
+        return (far // np.uint64(width)).astype(np.int64)
+
+    bins = _bins([low + width * place for place in range(most + 1)], parts, places)
+    return Brush("exchanges over time", "time", bins)
 
 
 def latency_bins(index: ExchangeIndex, most: int) -> Brush:
@@ -67,26 +76,32 @@ def latency_bins(index: ExchangeIndex, most: int) -> Brush:
     limits = [low, *sorted(one for one in edges if low < one <= high), high + 1]
     while len(limits) - 1 > most:
         limits = [*limits[:-1:2], limits[-1]]
-    counts = np.zeros(len(limits) - 1, np.int64)
-    for part in parts:
-        places = np.searchsorted(np.array(limits[1:-1], np.int64), part, "right")
-        counts += np.bincount(places, minlength=len(counts))
-    return Brush("latencies", "latency_ms", _bins(limits, counts))
+    inner = np.array(limits[1:-1], np.int64)
+    return Brush("latencies", "latency_ms", _bins(limits, parts, lambda part: np.searchsorted(inner, part, "right")))
 
 
-def _known(index: ExchangeIndex, column: str) -> list[NDArray[np.int64]]:
-    parts = (part[part != UNKNOWN] for part in index.numbers(column))
-    return [part for part in parts if len(part)]
+def _known(index: ExchangeIndex, column: str) -> _Parts:
+    # Rows may be added meanwhile, after those that are seen first.
+    pairs = [(part, errors[: len(part)]) for part, errors in zip(index.numbers(column), index.errors(), strict=False)]
+    known = [(part, errors, part != UNKNOWN) for part, errors in pairs]
+    return [(part[is_known], errors[is_known]) for part, errors, is_known in known if is_known.any()]
 
 
-def _limits(parts: list[NDArray[np.int64]]) -> tuple[int, int]:
+def _limits(parts: _Parts) -> tuple[int, int]:
     if not parts:
         return 0, 0
-    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
+    return min(int(part.min()) for part, _ in parts), max(int(part.max()) for part, _ in parts)
 
 
-def _bins(limits: list[int], counts: NDArray[np.int64]) -> list[Bin]:
-    """Without the empty ones at the end."""
-    filled = np.flatnonzero(counts)
-    count = int(filled[-1]) + 1 if len(filled) else 0
-    return [Bin(limits[place], limits[place + 1], int(counts[place])) for place in range(count)]
+def _bins(limits: list[int], parts: _Parts, places: Callable[[NDArray[np.int64]], NDArray[np.int64]]) -> list[Bin]:
+    """Without the empty ones at the end. `places`: the bin of each number."""
+    counts = np.zeros((2, len(limits) - 1), np.int64)
+    for part, errors in parts:
+        found = places(part)
+        for row, chosen in enumerate((found, found[errors])):
+            counts[row] += np.bincount(chosen, minlength=len(limits) - 1)
+    filled = np.flatnonzero(counts[0])
+    return [
+        Bin(limits[place], limits[place + 1], *counts[:, place].tolist())
+        for place in range(int(filled[-1]) + 1 if len(filled) else 0)
+    ]

@@ -30,9 +30,10 @@ from kafkasniff.browse.packed_columns import (
 from kafkasniff.engine.message_table import PairColumns
 from kafkasniff.engine.roles import distinct
 from kafkasniff.model import Endpoint, Exchange
+from kafkasniff.text.printable import display_width
 
 MAX_EXCHANGES: Final = 10_000_000
-"""Maximum number of exchanges in the list, about 20 bytes each; the rest of the captures is not read."""
+"""Maximum number of exchanges in the list, about 22 bytes each; the rest of the captures is not read."""
 MAX_WORDS: Final = 200_000
 """Maximum number of distinct texts (endpoints, names) in the index; others are shown as `…`."""
 MAX_NUMBER: Final = (1 << 32) - 1
@@ -50,6 +51,8 @@ COLUMNS: Final = (*(name for name in NUMBERS if name not in {"exchange_id", "oth
 class Row(NamedTuple):
     """One exchange in the list. Texts are escaped; times in nanoseconds, sizes in bytes."""
 
+    number: int | None
+    """The number that other commands give it; None in an export."""
     packet: int | None
     """The first packet of the request, or of the response without one; counted in its capture."""
     connection: int
@@ -98,6 +101,8 @@ class ExchangeIndex:
         """Connections, by their indices in these ends, that need not be looked up again."""
         self._codes: dict[str, set[int]] = {name: set() for name in TEXTS}
         """The words in each column."""
+        self.widest: dict[str, int] = {}
+        """Columns of the terminal that the longest text, or the number with the most digits, of a column takes."""
         self._count = 0
         self._is_full = False
         self.start: int | None = None
@@ -159,8 +164,15 @@ class ExchangeIndex:
         if len(known):
             # Missing times are first.
             self.start = int(known[0]) if self.start is None else min(self.start, int(known[0]))
+        for name in ("number", "packet", "problems", "others"):
+            # Missing ones are 0.
+            if most := int(whole[name].max(initial=0)):
+                self._widen(name, f" +{most}" if name == "others" else f"{most:,}")
         for name, codes in self._codes.items():
-            codes.update(distinct(whole[name]))
+            new = set(distinct(whole[name])) - codes
+            codes.update(new)
+            for code in new:
+                self._widen(name, self._words[code])
         done = 0
         while done < len(order):
             at = (self._count + done) % CHUNK
@@ -192,6 +204,16 @@ class ExchangeIndex:
         if known is None or (known.client, known.broker) != (client, broker):
             codes = self._code(str(client or "")), self._code(str(broker or ""))
             self._connections[number] = _Connection(connection_id, client, broker, codes)
+            for name, code in zip(ENDS, codes, strict=True):
+                self._widen(name, self._words[code])
+
+    def _widen(self, column: str, text: str) -> None:
+        self.widest[column] = max(self.widest.get(column, 0), display_width(text))
+
+    def errors(self) -> Iterator[NDArray[np.bool_]]:
+        """Which of the rows so far have an error, or ended without a response, in parts."""
+        fine = self._code_of.get("", -1)
+        return (~part.equal_to(fine) for part in self._parts("error", self._count))
 
     def texts(self, column: str) -> list[str]:
         """The different texts in a column, in no order."""

@@ -255,13 +255,13 @@ def order_of(keys: NDArray[np.uint64], top: int, *, descending: bool) -> NDArray
 
 
 NUMBERS: Final = (
-    "packet", "connection", "exchange_id", "time", "latency", "request", "response", "problems", "others",
+    "number", "packet", "connection", "exchange_id", "time", "latency", "request", "response", "problems", "others",
 )  # fmt: skip
 """Columns of numbers."""
 TEXTS: Final = ("client_id", "api", "subject", "error")
 """Columns of texts that are not the same for a whole connection."""
 UNKNOWN: Final = -(1 << 63)
-MISSING: Final = {"packet": 0, "time": UNKNOWN, "latency": UNKNOWN, "request": -1, "response": -1}
+MISSING: Final = {"number": 0, "packet": 0, "time": UNKNOWN, "latency": UNKNOWN, "request": -1, "response": -1}
 """The numbers that mark missing values."""
 MAX_PROBLEMS: Final = (1 << 16) - 1
 """Largest number of problems of an exchange that is shown."""
@@ -285,6 +285,7 @@ def exchange_row(exchange: Exchange, code: _Code, subjects: Sequence[str] | None
     names = _subjects_of(exchange) if subjects is None else subjects
     ending = "" if exchange.status in {"answered", "no_response"} else exchange.status.replace("_", " ")
     return (
+        exchange.exchange,
         seen.first_packet or 0,
         exchange.connection,
         exchange.exchange_id,
@@ -312,6 +313,7 @@ def column_block(found: PairColumns, code: _Code) -> Block:
         return "" if index < 0 else WORDS[found.names[index]]
 
     return {
+        "number": asked["number"].astype(np.int64),
         "packet": (asked["first_packet"] & PACKET_NUMBER).astype(np.int64),
         "connection": numbers[asked["connection"]],
         "exchange_id": asked["ordinal"].astype(np.int64),

@@ -68,7 +68,8 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
 
     `-T json` is `--format json`, too; `-T fields` is text, since `-e` asks for fields.
 
-    Not where the command has an option of this name. Raises UsageError for `-f` where there is no capture.
+    Not where the command has an option of this name. Raises UsageError for `-f` where there is no capture, and for
+    `-T fields` without fields.
     """
     params = [] if command is None else command.params
     options = {name: option for option in params if isinstance(option, click.Option) for name in option.opts}
@@ -87,6 +88,8 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
         if one == "-T" and "--fields" in options:
             found.append("--format")
         elif one == "fields" and found[-1:] == ["--format"]:
+            if not any(word.startswith(("-e", "--fields")) for word in arguments):
+                raise click.UsageError("-T fields needs -e NAME, such as -e time -e latency_ms")
             found.append("text")
         elif "--format" in options and _JSON not in options and one == _JSON:
             found.append("--format=json")
@@ -97,6 +100,40 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
         else:
             found.append(one)
     return found
+
+
+_MEANT: Final = {
+    "--csv": "--format csv",
+    "--tsv": "--fields NAMES",
+    "--parquet": "export",
+    "--client": "--client-id NAME",
+    "--group": "--filter 'group_id == \"NAME\"'",
+    "--error": "--errors",
+    "--limit": "--count NUMBER",
+    "--head": "--count NUMBER",
+    "--latency": "--slower-than DURATION",
+    "--where": "--filter EXPR",
+    "--grep": "--filter EXPR",
+}
+"""Options that other tools have, and what to use instead."""
+
+
+def unknown_option(name: str, command: click.Command | None) -> str:
+    """The message for an option that a command does not have: what is meant, or which commands have it."""
+    from kafkasniff.text.printable import suggestion
+
+    wrong = f"no such option: {name}"
+    if command is None or isinstance(command, click.Group):
+        return f"{wrong}; options follow the command"
+    own = {option: one.type for one in command.params for option in one.opts if option.startswith("--")}
+    meant = _MEANT.get(name, "")
+    option, _, value = meant.partition(" ")
+    if meant in _COMMANDS or (option in own and value in getattr(own[option], "choices", (value,))):
+        return f"{wrong}; use {meant}"
+    context = click.Context(command_line)
+    others = {other: command_line.get_command(context, other) for other in _COMMANDS if name.startswith("--")}
+    having = [other for other, one in others.items() if one and any(name in param.opts for param in one.params)]
+    return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, own))
 
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
@@ -260,7 +297,11 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
         return Exit.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "kafkasniff"
-        environment.say(f"{_one_line(error.format_message())} (see `{path} --help`)")
+        if isinstance(error, click.NoSuchOption):
+            message = unknown_option(error.option_name, error.ctx.command if error.ctx else None)
+        else:
+            message = _RANGE.sub("is not a number", error.format_message())
+        environment.say(f"{_one_line(message)} (see `{path} --help`)")
         return Exit.USAGE
     except click.ClickException as error:
         environment.say(_one_line(error.format_message()))
@@ -278,6 +319,8 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
     return code
 
 
+_RANGE: Final = re.compile("is not a valid (integer|float)( range)?")
+"""Click's words for what is not a number."""
 _CODES: Final = (
     (UsageError, Exit.USAGE),
     (OutputError, Exit.UNAVAILABLE),

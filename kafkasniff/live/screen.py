@@ -318,6 +318,11 @@ def _detail(detail: ConnectionDetail | None, wanted: int, width: int, height: in
         Text(f"{row.client} → {row.broker}", "bold"),
         _fact("client id", word(row.name)),
         _fact("software", "?" if row.software is None else printable(row.software)[:MAX_SOFTWARE]),
+        *(
+            _fact(f"{end} process", printable(name))
+            for end, name in zip(("client", "broker"), detail.processes, strict=True)
+            if name
+        ),
         _fact("since", f"{begun} UTC"),
         Text("open" if row.open else "over", "green" if row.open else "yellow"),
         _fact("requests", f"{number(row.requests)}/s"),

@@ -154,6 +154,8 @@ class ConnectionDetail(msgspec.Struct, frozen=True):
     recent: tuple[Recent, ...]
     """Latest first."""
     waiting: tuple[Waiting, ...]
+    processes: tuple[str, str] = ("", "")
+    """Name and process id at client and broker, if they are on this machine and known."""
 
 
 class FindingRow(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -112,10 +112,18 @@ class _ProblemEntry:
 
 
 class TopModel:
-    """Takes the events of a run and provides snapshots."""
+    """Takes the events of a run and provides snapshots.
 
-    def __init__(self, source: str = "") -> None:
+    `processes`: finds the processes at ends of a connection (`capture.live.interfaces.socket_processes`).
+    """
+
+    def __init__(
+        self, source: str = "", processes: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {}
+    ) -> None:
         self._source = source
+        self._find_processes = processes
+        self._processes: tuple[int, tuple[str, str]] | None = None
+        """Those of the connection that was opened last: they are looked for once."""
         self._apis: BoundedTable[str, _ApiEntry] = BoundedTable(MAX_APIS, _ApiEntry)
         self._clients: BoundedTable[tuple[str | bytes | None, str], Entry] = BoundedTable(MAX_CLIENTS, Entry)
         self._brokers: BoundedTable[str, Entry] = BoundedTable(MAX_BROKERS, Entry)
@@ -470,7 +478,14 @@ class TopModel:
             apis,
             tuple(reversed(entry.recent)),
             tuple(waiting_row(one, self._now_ns) for one in waiting[:MAX_WAITING]),
+            self._processes_of(number, entry),
         )
+
+    def _processes_of(self, number: int, entry: _ConnectionEntry) -> tuple[str, str]:
+        if self._processes is None or self._processes[0] != number:
+            found = self._find_processes((entry.client, entry.broker))
+            self._processes = number, (found.get(entry.client, ""), found.get(entry.broker, ""))
+        return self._processes[1]
 
     def _life(self, entry: _ConnectionEntry) -> float:
         return 1.0 if entry.begun_ns is None else max((self._now_ns - entry.begun_ns) / 1e9, 1.0)

@@ -19,8 +19,8 @@ NAMES = ("java-transactions", "librdkafka-snaplen-128", "java-group-share", "jav
 def comparable(index: ExchangeIndex) -> dict[tuple[int, int], dict[str, Any]]:
     found = {}
     for row in rows_of(index):
-        # Numbers of packets and connections are not in exports, times only in microseconds.
-        shown = row._replace(packet=None, connection=0, problems=min(row.problems, 1))
+        # Numbers of exchanges, packets and connections are not in exports, times only in microseconds.
+        shown = row._replace(number=None, packet=None, connection=0, problems=min(row.problems, 1))
         if shown.latency is not None:
             shown = shown._replace(latency=shown.latency // 1000)
         found[row.connection_id, row.exchange_id] = shown._asdict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -117,7 +118,13 @@ def test_the_tables_are_bounded() -> None:
 def test_memory_of_a_connection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top, "MAX_CONNECTION_APIS", 2)
     monkeypatch.setattr(top, "MAX_ERROR_NAMES", 2)
-    model, scene = TopModel(), Scene()
+    asked: list[Collection[str]] = []
+
+    def processes(ends: Collection[str]) -> dict[str, str]:
+        asked.append(ends)
+        return dict.fromkeys([*ends][:1], "java 77")
+
+    model, scene = TopModel(processes=processes), Scene()
     talk = Talk(scene, 1, "c", "10.0.0.1", "")
     for step, api in enumerate(["Metadata", "Fetch", "Produce", "Heartbeat"] * 20):
         errors = (ErrorCode(1000 + step, None, "error_code"),)
@@ -127,6 +134,10 @@ def test_memory_of_a_connection_is_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert shot.detail is not None
     assert {row.name: row.total for row in shot.detail.apis} == {"Metadata": 20, "Fetch": 20, "other": 40}
     assert len(shot.detail.recent) == MAX_RECENT
+    # Looked for once, however often the connection is shown.
+    assert model.snapshot(focus=1).detail == shot.detail
+    assert shot.detail.processes == ("java 77", "")
+    assert [*map(len, asked)] == [2]
     metadata = [(error.error, error.responses) for error in shot.errors if error.api == "Metadata"]
     assert metadata == [("error 1000", 1), ("error 1004", 1), ("other", 18)]
 

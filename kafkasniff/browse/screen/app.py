@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Final
 
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -16,30 +19,36 @@ from textual.widgets import Input, Static
 from kafkasniff.browse.commands import Commands, Done, run_command
 from kafkasniff.browse.copying import copies
 from kafkasniff.browse.filter_texts import SavedFilters, added, condition
-from kafkasniff.browse.following import Followed, FollowKind, followed
-from kafkasniff.browse.index import Row
+from kafkasniff.browse.following import Followed, FollowKind, Trail, followed
+from kafkasniff.browse.histograms import Brush, time_bins
+from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.screen.body_tree import BodyField
-from kafkasniff.browse.screen.choices import FollowMenu
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
-from kafkasniff.browse.screen.jumping import Trail
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.list_lines import CLOCKS
 from kafkasniff.browse.screen.lost_terminal import outliving
-from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
-from kafkasniff.browse.screen.overview import OverviewScreen
+from kafkasniff.browse.screen.menus import CopyMenu, FollowMenu, PathPrompt
+from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
+from kafkasniff.browse.screen.row_pane import hint
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import Exchange
-from kafkasniff.text.printable import printable
+from kafkasniff.text.printable import clipped, printable
 
 NO_COMMANDS: Final = Commands()
 REFRESH_SECONDS: Final = 0.25
 """How often rows are shown while captures are read."""
+MAX_TITLE: Final = 40
+"""Columns for the names of captures in the status line."""
+LOW: Final = 20
+"""Lines of a screen from which on there are a header and a line of keys …"""
+HIGH: Final = 36
+"""… and from which on it has three lines of bars instead of one."""
 
 
 class Explorer(App[None]):
@@ -51,25 +60,26 @@ class Explorer(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #list { height: 1fr; scrollbar-size-horizontal: 0; }
+    #list { height: 1fr; scrollbar-size-horizontal: 0; scrollbar-gutter: stable; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #status { height: 1; text-style: reverse; }
+    #hint { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c", "quit", "Quit"),
-        Binding("escape", "close_pane", "Close the filter, bytes or bodies"),
-        Binding("slash", "filter", "Filter: an expression as for --filter; empty: all"),
-        Binding("y", "copy", "Copy the exchange: JSON, hex, commands"),
-        Binding("o", "overview", "Overview: histograms, findings, summary, timing"),
-        Binding("w", "write", "Write what is listed: pcapng, JSON lines, Parquet"),
+        Binding("escape", "close_pane", "Close filter, bytes or bodies"),
+        Binding("slash", "filter", "Filter; an empty one lists all"),
+        Binding("y", "copy", "Copy as JSON, hex, commands"),
+        Binding("o", "overview", "Overview: findings, summary"),
+        Binding("w", "write", "Write what is listed to files"),
         Binding("x", "bytes", "Show bytes with their fields"),
-        Binding("p", "jump('partition', 1)", "Next of this partition"),
-        Binding("P", "jump('partition', -1)", "Previous of this partition"),
-        Binding("i", "jump('producer id', 1)", "Next of this producer id"),
-        Binding("I", "jump('producer id', -1)", "Previous of this producer id"),
+        Binding("p", "jump('partition', 1)", "Next, previous of partition"),
+        Binding("P", "jump('partition', -1)", "Next, previous of partition"),
+        Binding("i", "jump('producer id', 1)", "Next, previous of producer id"),
+        Binding("I", "jump('producer id', -1)", "Next, previous of producer id"),
         Binding("f", "follow", "Follow this connection"),
-        Binding("F", "follow_menu", "Follow a record, key, partition, producer, group …"),
-        Binding("z", "pause", "Show no new exchanges, or show them again"),
+        Binding("F", "follow_menu", "Follow a record, key, group …"),
+        Binding("z", "pause", "Freeze the list, or let it grow"),
         Binding("backspace", "filter_before", "The filter before this one"),
         Binding("tab", "focus_next", "Next pane"),
         Binding("question_mark", "keys", "Show keys"),
@@ -96,7 +106,7 @@ class Explorer(App[None]):
         self._saved = saved or SavedFilters()
         self._threads = ReadingThreads(self, reading)
         self._base = predicate
-        self._sources = printable(title)
+        self._sources = clipped(printable(title), MAX_TITLE)
         self._expression = ""
         self._paused = False
         self._before: list[str] = []
@@ -112,6 +122,12 @@ class Explorer(App[None]):
         self._detail = DetailPanes()
         self._filter_line = FilterLine(self._seen, self._saved)
         self._status = Static(id="status")
+        self._hint = Static(id="hint")
+        self._header = Histogram("header", 1, axis=False)
+        self._counted: tuple[ExchangeIndex, int, int] | None = None
+        """What the header shows: the index, its length, the width."""
+        self._count_again = 0.0
+        """When the header may be counted again."""
 
     def get_driver_class(self) -> type[Driver]:
         """The driver of the terminal."""
@@ -119,10 +135,12 @@ class Explorer(App[None]):
 
     def compose(self) -> ComposeResult:
         """The panes from top to bottom."""
+        yield self._header
         yield self._list
         yield self._detail
         yield self._filter_line
         yield self._status
+        yield self._hint
 
     def _seen(self, column: str) -> list[str]:
         """The texts in a column of the list, whichever index it shows by now."""
@@ -146,13 +164,53 @@ class Explorer(App[None]):
 
     def _begin(self, predicate: Predicate | None) -> None:
         self._list.show(self._threads.begin(predicate))
+        self._count_again = 0.0
         self._paused, self._trail = False, None
 
     def _refresh_rows(self) -> None:
         if not self._list.is_settled and not self._paused:
             self._list.grow()
         self._threads.show_growth(self._list.index, is_paused=self._paused)
+        self._count_times()
         self._show_status()
+
+    def _count_times(self) -> None:
+        """Have a thread count the exchanges over time, unless the user is selecting some; at most 5% of the time."""
+        index, header = self._list.index, self._header
+        counted = index, len(index), header.size.width
+        if counted == self._counted or not counted[2] or header.has_focus or time.monotonic() < self._count_again:
+            return
+        self._counted, self._count_again = counted, math.inf
+
+        def run() -> None:
+            begun = time.monotonic()
+            brush = time_bins(index, counted[2])
+            self.call_from_thread(done, brush, time.monotonic() - begun)
+
+        def done(brush: Brush, seconds: float) -> None:
+            self._count_again = time.monotonic() + 20 * seconds
+            if index is self._list.index:
+                header.show(brush)
+
+        self._threads.work(run)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Fit the header."""
+        self._fit_header(event.size.height)
+
+    def _fit_header(self, height: int) -> None:
+        """A high screen has more lines for the header, a low one none beside an open exchange, or none at all."""
+        self._header.set_lines(3 if height >= HIGH else 1)
+        self._hint.display = height >= LOW
+        self._header.display = height >= HIGH or (height >= LOW and not self._detail.is_open)
+
+    def on_histogram_chosen(self, event: Histogram.Chosen) -> None:
+        """List only what is in the range."""
+        self._filter(added(self._expression, event.expression))
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of the pane with the focus."""
+        self._hint.update(Text(hint(self.focused, self.size.width), "dim", no_wrap=True))
 
     def _show_status(self) -> None:
         found = self._list
@@ -163,9 +221,10 @@ class Explorer(App[None]):
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
         sorting = "sorting" if found.is_sorting else ""
-        said = (sorting, self._error, self._threads.looking, "" if self._error else self._threads.state, self._sources)
+        # The state of a live capture may be a long warning, so it is last.
+        said = (sorting, self._error, self._threads.looking, self._sources, "" if self._error else self._threads.state)
         parts += [part for part in said if part]
-        line = f"{' · '.join(parts)} · ? keys"
+        line = " · ".join(parts)
         if line != self._shown:
             self._shown = line
             # Its size stays the same: laying out all panes again would cost more than all else that a key does.
@@ -185,14 +244,15 @@ class Explorer(App[None]):
 
     def _look(self) -> None:
         """Show the exchange under the cursor in the panes that are open."""
+        self._fit_header(self.size.height)
         if self._detail.is_open:
-            self._decode(lambda exchange, _: self._detail.show(exchange))
+            self._decode(lambda exchange, _: self._detail.show(exchange, self._threads.matches))
         else:
             self._threads.leave()
 
     def on_detail_panes_more_wanted(self) -> None:
         """Decode the exchange again, with more records."""
-        self._decode(lambda exchange, _: self._detail.show(exchange), more=True)
+        self._decode(lambda exchange, _: self._detail.show(exchange, self._threads.matches), more=True)
         self._say(f"decoding up to {self._threads.most:,} records of each message")
 
     def _decode(self, use: Callable[[Exchange | None, Row], object], *, more: bool = False) -> None:
@@ -380,8 +440,9 @@ class Explorer(App[None]):
         """Close what was opened last."""
         if self._filter_line.display:
             self._close_filter()
-        elif self._detail.close() and not self._detail.is_open:
+        elif self._header.has_focus or (self._detail.close() and not self._detail.is_open):
             self._list.focus()
+        self._fit_header(self.size.height)
 
     def action_pause(self) -> None:
         """Keep the list as it is while captures are read, or let it grow again."""
@@ -390,4 +451,4 @@ class Explorer(App[None]):
 
     def action_keys(self) -> None:
         """Show all keys."""
-        self.push_screen(KeyHelp(self.BINDINGS))
+        self.push_screen(KeyHelp(self.BINDINGS, self.focused))

@@ -37,15 +37,25 @@ class BodyField(NamedTuple):
 class BodyTree(Tree[BodyNode]):
     """Facts about an exchange, and its messages."""
 
+    HINTS: ClassVar = (
+        "Space fold",
+        "x bytes",
+        "r records",
+        "/ search",
+        "| side by side",
+        "F follow",
+        "y copy",
+        "Esc close",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "cursor_down", "Next field"),
-        Binding("k,up", "cursor_up", "Previous field"),
-        Binding("ctrl+f,pagedown", "page_down", "Next page"),
-        Binding("b,ctrl+b,pageup", "page_up", "Previous page"),
-        Binding("g,home", "scroll_home", "First field"),
-        Binding("G,end", "scroll_end", "Last field"),
-        Binding("l,right", "unfold", "Unfold a field"),
-        Binding("h,left", "fold", "Fold a field, or go to the one around it"),
+        Binding("j,down", "cursor_down", "Next, previous field"),
+        Binding("k,up", "cursor_up", "Next, previous field"),
+        Binding("ctrl+f,pagedown", "page_down", "Next, previous page"),
+        Binding("b,ctrl+b,pageup", "page_up", "Next, previous page"),
+        Binding("g,home", "scroll_home", "First, last field"),
+        Binding("G,end", "scroll_end", "First, last field"),
+        Binding("l,right", "unfold", "Unfold, fold a field"),
+        Binding("h,left", "fold", "Unfold, fold a field"),
         Binding("space,enter", "toggle_node", "Fold or unfold a field"),
     ]
 
@@ -191,10 +201,18 @@ _TEXT: Final = ROW * 3 + 1
 class BytesPane(RowPane):
     """Rows of bytes; those of a field are marked."""
 
+    HINTS: ClassVar = (
+        "h l byte",
+        "+ all bytes",
+        "/ search",
+        "% response",
+        "Tab next pane",
+        "Esc close",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l,right", "next_byte(1)", "Next byte; the tree shows its field"),
-        Binding("h,left", "next_byte(-1)", "Previous byte"),
-        Binding("plus", "whole", "Show all bytes of long fields, or only the first"),
+        Binding("l,right", "next_byte(1)", "Next, previous byte"),
+        Binding("h,left", "next_byte(-1)", "Next, previous byte"),
+        Binding("plus", "whole", "All bytes of long fields"),
     ]
 
     class Outdated(Notice):

@@ -33,12 +33,12 @@ class DetailPanes(Vertical):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "search", "Search in this pane"),
-        Binding("n", "step(1)", "Next match"),
-        Binding("N", "step(-1)", "Previous match"),
-        Binding("m", "more", "Decode more records of a large message"),
-        Binding("r", "records", "Show records as a table, or the tree again"),
-        Binding("percent_sign", "other", "Go from the request to the response, and back"),
-        Binding("vertical_line", "beside", "Show request and response side by side, or in one tree"),
+        Binding("n", "step(1)", "Next, previous match"),
+        Binding("N", "step(-1)", "Next, previous match"),
+        Binding("m", "more", "Decode more records"),
+        Binding("r", "records", "Records as a table, or tree"),
+        Binding("percent_sign", "other", "Go to response, or request"),
+        Binding("vertical_line", "beside", "Bodies side by side, or not"),
     ]
 
     class MoreWanted(Notice):
@@ -145,14 +145,17 @@ class DetailPanes(Vertical):
         self._focus()
         return True
 
-    def show(self, exchange: Exchange | None) -> None:
-        """Show an exchange; None: it was not found."""
+    def show(self, exchange: Exchange | None, matches: tuple[BodyField, ...] = ()) -> None:
+        """Show an exchange; None: it was not found. `matches`: the records that the filter selects."""
         if exchange is None or exchange is not self.exchange:
             self.exchange, self._wanted_rows = exchange, None
+            self.record_table.matches = matches
             self._forget_search()
             self._fill_trees()
             if self.record_table.display:
                 self.record_table.show(exchange)
+            if matches:
+                self._select(matches[0])
         self._show_bytes()
 
     def _fill_trees(self) -> None:

@@ -20,10 +20,12 @@ from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.browse.screen.list_lines import (
     CLOCKS,
     LIST_COLUMNS,
+    PINNED,
     LineJump,
     LineWindow,
     ListColumn,
     Wanted,
+    laid_out,
     line_of,
     place_of,
     row_line,
@@ -42,32 +44,44 @@ JUMP: Final = 1 << 20
 class ExchangeList(ScrollView, can_focus=True):
     """Rows of an index in some order, with a cursor."""
 
+    HINTS: ClassVar = (
+        "Enter bodies",
+        "/ filter",
+        "= ! only this, not this",
+        "s sort",
+        "o overview",
+        "x bytes",
+        "F follow",
+        "y copy",
+        "w write",
+        "Tab next pane",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Next exchange"),
-        Binding("k,up", "move(-1)", "Previous exchange"),
-        Binding("space,ctrl+f,pagedown", "page(1)", "Next page"),
-        Binding("b,ctrl+b,pageup", "page(-1)", "Previous page"),
-        Binding("g,home", "first", "First exchange"),
-        Binding("G,end", "last", "Last exchange"),
-        Binding("l,right", "side(1)", "Next column"),
-        Binding("h,left", "side(-1)", "Previous column"),
+        Binding("j,down", "move(1)", "Next, previous exchange"),
+        Binding("k,up", "move(-1)", "Next, previous exchange"),
+        Binding("space,ctrl+f,pagedown", "page(1)", "Next, previous page"),
+        Binding("b,ctrl+b,pageup", "page(-1)", "Next, previous page"),
+        Binding("g,home", "first", "First, last exchange"),
+        Binding("G,end", "last", "First, last exchange"),
+        Binding("l,right", "side(1)", "Next, previous column"),
+        Binding("h,left", "side(-1)", "Next, previous column"),
         Binding("s", "sort", "Sort by this column"),
         Binding("r", "reverse", "Reverse the order"),
-        Binding("equals_sign", "narrow('==')", "List only what has this value"),
-        Binding("exclamation_mark", "narrow('!=')", "List only what has another value"),
-        Binding("greater_than_sign", "narrow('>')", "List only what is slower, larger, later"),
-        Binding("less_than_sign", "narrow('<')", "List only what is faster, smaller, earlier"),
+        Binding("equals_sign", "narrow('==')", "List only this value, not it"),
+        Binding("exclamation_mark", "narrow('!=')", "List only this value, not it"),
+        Binding("greater_than_sign", "narrow('>')", "List only more, less than this"),
+        Binding("less_than_sign", "narrow('<')", "List only more, less than this"),
         Binding("c", "hide", "Hide this column"),
         Binding("C", "show_all", "Show all columns"),
-        Binding("H", "shift(-1)", "Move this column to the left"),
-        Binding("L", "shift(1)", "Move this column to the right"),
-        Binding("t", "clock", "Time: of day, since start, since previous"),
-        Binding("right_square_bracket", "same('connection', 1)", "Next of this connection"),
-        Binding("left_square_bracket", "same('connection', -1)", "Previous of this connection"),
-        Binding("right_curly_bracket", "same('client_id', 1)", "Next of this client id"),
-        Binding("left_curly_bracket", "same('client_id', -1)", "Previous of this client id"),
-        Binding("n", "same('api', 1)", "Next of this API and version"),
-        Binding("N", "same('api', -1)", "Previous of this API and version"),
+        Binding("H", "shift(-1)", "Move column left, right"),
+        Binding("L", "shift(1)", "Move column left, right"),
+        Binding("t", "clock", "Times of day, since start …"),
+        Binding("right_square_bracket", "same('connection', 1)", "Next, previous of connection"),
+        Binding("left_square_bracket", "same('connection', -1)", "Next, previous of connection"),
+        Binding("right_curly_bracket", "same('client_id', 1)", "Next, previous of client id"),
+        Binding("left_curly_bracket", "same('client_id', -1)", "Next, previous of client id"),
+        Binding("n", "same('api', 1)", "Next, previous of API, version"),
+        Binding("N", "same('api', -1)", "Next, previous of API, version"),
         Binding("enter", "open", "Show bodies"),
     ]
 
@@ -88,6 +102,8 @@ class ExchangeList(ScrollView, can_focus=True):
         super().__init__(id="list")
         self.columns: list[ListColumn] = list(LIST_COLUMNS)
         """Those that are shown."""
+        self._laid_out = list(LIST_COLUMNS)
+        """The same, in the widths that fit the screen and what they contain."""
         self.at = 1
         """The column under the cursor."""
         self.index = ExchangeIndex()
@@ -201,6 +217,9 @@ class ExchangeList(ScrollView, can_focus=True):
         self._resized()
 
     def _resized(self) -> None:
+        # The scroll bar has its place even while there is none.
+        room = self.container_size.width - self.styles.scrollbar_size_vertical
+        self._laid_out = laid_out(self.columns, self.index.widest, room)
         self.virtual_size = Size(self._left(len(self.columns)), self._count + 1)
         self.refresh()
 
@@ -231,7 +250,8 @@ class ExchangeList(ScrollView, can_focus=True):
         self.scroll_to_region(Region(self.scroll_offset.x, self.cursor, 1, 2), animate=False, force=True)
 
     def on_resize(self) -> None:
-        """Keep the cursor visible when panes open."""
+        """Keep the cursor visible when panes open, and fit the columns."""
+        self._resized()
         self._show_cursor()
 
     def action_move(self, by: int) -> None:
@@ -253,13 +273,20 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def _left(self, at: int) -> int:
         """Where a column begins."""
-        return sum(column.width + 1 for column in self.columns[:at])
+        return sum(column.width + 1 for column in self._laid_out[:at])
+
+    @property
+    def _pinned(self) -> int:
+        """The width of the first columns, which do not scroll with the others; 0 if the screen is too narrow."""
+        width = self._left(PINNED)
+        return width if 2 * width <= self.size.width else 0
 
     def action_side(self, by: int) -> None:
         """To another column."""
         self.at = max(0, min(self.at + by, len(self.columns) - 1))
-        region = Region(self._left(self.at), self.scroll_offset.y, self.columns[self.at].width, 1)
-        self.scroll_to_region(region, animate=False, force=True)
+        left, pinned = self._left(self.at), self._pinned
+        x = max(min(self.scroll_offset.x, left - pinned), left + self._laid_out[self.at].width - self.size.width)
+        self.scroll_to(x=max(x, 0), animate=False, force=True)
         self.refresh()
 
     def action_hide(self) -> None:
@@ -279,6 +306,7 @@ class ExchangeList(ScrollView, can_focus=True):
         """Exchange a column with its neighbour."""
         if 0 <= self.at + by < len(self.columns):
             self.columns.insert(self.at + by, self.columns.pop(self.at))
+            self._resized()
             self.action_side(by)
 
     def action_narrow(self, sign: Sign) -> None:
@@ -367,7 +395,7 @@ class ExchangeList(ScrollView, can_focus=True):
         """Put the cursor where the mouse is; on the second click, open."""
         line = event.y + self.scroll_offset.y - 1
         if event.y > 0 and line < self._count:
-            x = event.x + self.scroll_offset.x
+            x = event.x + (self.scroll_offset.x if event.x >= self._pinned else 0)
             self.at = max(at for at in range(len(self.columns)) if self._left(at) <= x)
             self.move_to(line)
             if event.chain > 1:
@@ -375,14 +403,20 @@ class ExchangeList(ScrollView, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """A line of the screen: titles first, then rows. Hot."""
-        window = LineWindow(self.scroll_offset.x, self.size.width)
-        if y == 0:
-            return title_line(self.columns, self.column, window, descending=self.descending)
+        width, pinned = self.size.width, self._pinned
         line = y - 1 + self.scroll_offset.y
-        if line >= self._count:
-            return Strip.blank(window.width, Style.null())
+        if y and line >= self._count:
+            return Strip.blank(width, Style.null())
+        if not pinned or not self.scroll_offset.x:
+            return self._part(y, line, LineWindow(self.scroll_offset.x, width))
+        rest = LineWindow(pinned + self.scroll_offset.x, width - pinned)
+        return Strip.join((self._part(y, line, LineWindow(0, pinned)), self._part(y, line, rest)))
+
+    def _part(self, y: int, line: int, window: LineWindow) -> Strip:
+        if y == 0:
+            return title_line(self._laid_out, self.column, window, descending=self.descending)
         row, cursor = self.index.row(self._place(line)), self.at if line == self.cursor else None
-        return row_line(row, self.columns, window, cursor=cursor, since=self._since(line), clock=self.clock)
+        return row_line(row, self._laid_out, window, cursor=cursor, since=self._since(line), clock=self.clock)
 
     def _since(self, line: int) -> int | None:
         """The time from which the time in a line is counted."""

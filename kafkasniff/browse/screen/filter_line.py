@@ -54,10 +54,17 @@ class _Completion(Suggester):
 class FilterLine(Input):
     """`seen`: the texts in a column of the list."""
 
+    HINTS: ClassVar = (
+        "Enter apply",
+        "Tab complete",
+        "↑ ↓ saved filters",
+        "Ctrl+S save",
+        "Esc give up",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "cursor_right", "Complete the name or value, as → does"),
-        Binding("up", "saved(-1)", "The saved filter before"),
-        Binding("down", "saved(1)", "The saved filter after"),
+        Binding("tab", "cursor_right", "Complete a name or value"),
+        Binding("up", "saved(-1)", "Saved filters"),
+        Binding("down", "saved(1)", "Saved filters"),
         Binding("ctrl+s", "save", "Save the filter"),
     ]
 

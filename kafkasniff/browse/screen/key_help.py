@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
 from typing import ClassVar, Final
 
 from rich.text import Text
@@ -10,20 +11,36 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
-from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine
-from kafkasniff.browse.screen.out_screens import CopyMenu
+from kafkasniff.browse.screen.menus import Choices, CopyMenu
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
 
-KEYS_WIDTH: Final = 16
-"""Columns for keys, so that descriptions fit into 80 columns."""
+KEYS_WIDTH: Final = 7
+"""Columns for keys."""
+COLUMN: Final = 38
+"""Width of a column of the help, so that two fit into 80 columns."""
+_PLACES: Final = (
+    ("In the list", ExchangeList),
+    ("In the bars", Histogram),
+    ("In bodies", BodyTree),
+    ("In records and bytes", RowPane),
+    ("In records", RecordTable),
+    ("In bytes", BytesPane),
+    ("In bodies, records and bytes", DetailPanes),
+    ("In the overview", OverviewScreen),
+    ("In its reports", ReportPane),
+    ("In menus", Choices),
+    ("In the menu of copies", CopyMenu),
+    ("In the filter", FilterLine),
+)
 _KEYS: Final = {
     "percent_sign": "%",
     "plus": "+",
@@ -38,43 +55,52 @@ _KEYS: Final = {
     "left_square_bracket": "[",
     "right_curly_bracket": "}",
     "left_curly_bracket": "{",
+    "up": "↑",
+    "down": "↓",
+    "space": "Space",
+    "enter": "Enter",
+    "escape": "Esc",
+    "backspace": "BkSp",
+    "tab": "Tab",
 }
 
 
 class KeyHelp(ModalScreen[None]):
-    """All keys; any of its own closes it. `everywhere`: those of the explorer itself."""
+    """All keys, those of the pane with the focus first; any of its own closes it.
+
+    `everywhere`: those of the explorer itself; `pane`: the pane.
+    """
 
     CSS = """
     KeyHelp { align: center middle; }
-    KeyHelp VerticalScroll { width: 78; height: 90%; border: solid $foreground; }
+    KeyHelp VerticalScroll { width: 100%; height: 100%; }
+    KeyHelp Static { width: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter", "dismiss", "Close")]
 
-    def __init__(self, everywhere: Sequence[BindingType]) -> None:
+    def __init__(self, everywhere: Sequence[BindingType], pane: Widget | None) -> None:
         super().__init__()
         self._everywhere = everywhere
+        self._pane = pane
 
     def compose(self) -> ComposeResult:
-        """The list of keys."""
-        lines = Text()
-        for title, bindings in (
-            ("Everywhere", self._everywhere),
-            ("In the list", ExchangeList.BINDINGS),
-            ("In bodies, records and bytes", DetailPanes.BINDINGS),
-            ("In bodies", BodyTree.BINDINGS),
-            ("In records and bytes", RowPane.BINDINGS),
-            ("In records", RecordTable.BINDINGS),
-            ("In bytes", BytesPane.BINDINGS),
-            ("In menus", Choices.BINDINGS),
-            ("In the menu of copies", CopyMenu.BINDINGS),
-            ("In the overview", OverviewScreen.BINDINGS),
-            ("In its histograms", Histogram.BINDINGS),
-            ("In its reports", ReportPane.BINDINGS),
-            ("In the filter", FilterLine.BINDINGS),
-        ):
-            lines.append(f"{title}\n", "bold")
-            for one in bindings:
-                assert isinstance(one, Binding)
-                keys = " ".join(_KEYS.get(key, key) for key in one.key.split(","))
-                lines.append(f"  {keys:<{KEYS_WIDTH}} {one.description}\n")
+        """The list of keys, in two columns."""
+        blocks = [list(_lines(title, of.BINDINGS)) for title, of in _PLACES if isinstance(self._pane, of)]
+        others = [list(_lines(title, of.BINDINGS)) for title, of in _PLACES if not isinstance(self._pane, of)]
+        left, right = [line for block in blocks for line in block], list(_lines("Everywhere", self._everywhere))
+        for block in others:
+            (left if len(left) <= len(right) else right).extend(["", *block])
+        lines = Text(no_wrap=True)
+        for one, other in zip_longest(left, right, fillvalue=""):
+            for text in (f"{one:<{COLUMN}}", f"{other}\n"):
+                lines.append(text, "reverse" if text.strip() and not text.startswith(" ") else "")
         yield VerticalScroll(Static(lines))
+
+
+def _lines(title: str, bindings: Sequence[BindingType]) -> Iterator[str]:
+    """A title, and a line for each key, or for neighbours with the same description."""
+    yield title
+    for text, same in groupby(bindings, key=lambda one: one.description if isinstance(one, Binding) else ""):
+        # The first key of each: the others are arrows and the like.
+        keys = [one.key.partition(",")[0] for one in same if isinstance(one, Binding)]
+        yield f" {' '.join(_KEYS.get(key, key.replace('ctrl+', '^')) for key in keys):<{KEYS_WIDTH}} {text}"

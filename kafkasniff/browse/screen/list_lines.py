@@ -7,7 +7,7 @@ its own place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -101,31 +101,73 @@ CLOCKS: Final = ("time", "since start", "since previous")
 
 
 class ListColumn(NamedTuple):
-    """A column of the list; `width` in columns of the terminal."""
+    """A column of the list; widths in columns of the terminal."""
 
     name: str
     title: str
     width: int
+    least: int
+    """It may be this narrow before a column after it is no longer visible."""
     right: bool = False
     """Aligned to the right."""
 
 
 LIST_COLUMNS: Final = (
-    ListColumn("packet", "packet", 7, True),
-    ListColumn("time", "time", 15, True),
-    ListColumn("latency", "latency", 8, True),
-    ListColumn("api", "API", 22),
-    ListColumn("subject", "topic, group", 21),
-    ListColumn("client_id", "client id", 15),
-    ListColumn("error", "error", 26),
-    ListColumn("client", "client", 21),
-    ListColumn("broker", "broker", 21),
-    ListColumn("request", "request", 9, True),
-    ListColumn("response", "response", 9, True),
-    ListColumn("problems", "problems", 8, True),
+    ListColumn("number", "#", 9, 5, True),
+    ListColumn("time", "time", 15, 12, True),
+    ListColumn("api", "API", 26, 11),
+    ListColumn("latency", "latency", 8, 7, True),
+    ListColumn("subject", "topic, group", 40, 10),
+    ListColumn("client_id", "client id", 30, 8),
+    ListColumn("error", "error", 35, 11),
+    ListColumn("request", "request", 9, 9, True),
+    ListColumn("response", "response", 9, 9, True),
+    ListColumn("client", "client", 21, 21),
+    ListColumn("broker", "broker", 21, 21),
+    ListColumn("packet", "packet", 9, 9, True),
+    ListColumn("problems", "problems", 8, 8, True),
 )
-"""In order of importance: 80 columns show those up to the topic, 120 the client and most of the error, too. A narrower
-terminal scrolls to the others."""
+"""In order of importance: 80 columns show those up to the error, 120 the sizes, too."""
+_OF_ANY_WIDTH: Final = frozenset({"time", "latency", "request", "response"})
+"""Columns whose contents are not measured."""
+PINNED: Final = 3
+"""Columns that stay when the others scroll."""
+
+
+def laid_out(columns: Sequence[ListColumn], widest: Mapping[str, int], room: int) -> list[ListColumn]:
+    """The columns in widths that use the room for what they contain.
+
+    `widest`: of the texts in a column. Those that do not fit in their least width are visible once the list scrolls.
+    """
+    wanted = [_wanted(column, widest) for column in columns]
+    leasts = [min(column.least, width) for column, width in zip(columns, wanted, strict=True)]
+    middles = [(least + width) // 2 for least, width in zip(leasts, wanted, strict=True)]
+    count = spare = 0
+    for end, column in enumerate(columns, 1):
+        # Columns that cannot be narrow wait until those before them are not, either.
+        before = leasts if column.least < column.width else middles
+        left = room - sum(before[: end - 1]) - leasts[end - 1] - end
+        if left < 0:
+            break
+        count, spare = end, room - sum(leasts[:end]) - end
+    widths = [*leasts[:count], *wanted[count:]]
+    # The digits of times come last: they are cut without loss of meaning.
+    for are_times in (False, True):
+        growing = [at for at in range(count) if (columns[at].name == "time") is are_times]
+        while growing := [at for at in growing if widths[at] < wanted[at]][:spare]:
+            for at in growing:
+                widths[at] += 1
+            spare -= len(growing)
+    return [column._replace(width=width) for column, width in zip(columns, widths, strict=True)]
+
+
+def _wanted(column: ListColumn, widest: Mapping[str, int]) -> int:
+    """The width in which a column shows all it contains, if that is not too wide."""
+    width = widest.get(column.name, column.width if column.name in _OF_ANY_WIDTH else 0)
+    if column.name == "subject":
+        width += widest.get("others", 0)
+    # A mark may follow the title.
+    return min(max(width, len(column.title) + 1), column.width)
 
 
 def cell(row: Row, column: ListColumn, since: int | None, clock: int) -> str:
@@ -141,6 +183,8 @@ def cell(row: Row, column: ListColumn, since: int | None, clock: int) -> str:
         if clock == 0:
             return clock_time(value)
         return "-" if since is None else f"{(value - since) / 1e9:+.6f}"
+    if column.name == "number":
+        return str(value)
     if isinstance(value, int):
         return "" if column.name == "problems" and not value else f"{value:,}"
     return str(value)
@@ -149,7 +193,9 @@ def cell(row: Row, column: ListColumn, since: int | None, clock: int) -> str:
 def fitted(text: str, column: ListColumn) -> str:
     """A cell in the width of its column."""
     width = display_width(text)
-    if width > column.width:
+    if width > column.width and column.name == "time":
+        text, width = text[: column.width], column.width
+    elif width > column.width:
         while display_width(text) > column.width - 1:
             text = text[:-1]
         text, width = f"{text}…", display_width(text) + 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from typing import ClassVar, Final
 
 from rich.style import Style
@@ -20,30 +21,34 @@ from textual.widgets import Static
 from kafkasniff.browse.commands import REPORTS, Commands, ReportLine, ReportName, report
 from kafkasniff.browse.histograms import Brush, latency_bins, time_bins
 from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.screen.row_pane import CURSOR, RowPane
+from kafkasniff.browse.screen.row_pane import CURSOR, RowPane, hint
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, duration
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_HEIGHT: Final = 4
-"""Lines of the bars."""
+_HEIGHT: Final = 3
+"""Lines of the bars, above one for errors."""
+_ERRORS: Final = Style(color="red")
 _SELECTED: Final = Style(reverse=True)
 _SEVERITIES: Final = {"error": Style(color="red", bold=True), "warning": Style(color="yellow", bold=True)}
 _FINDING: Final = Style(bold=True)
 
 
 class Histogram(Widget, can_focus=True):
-    """Bars, one in each column; some in a row can be selected."""
+    """Bars, one in each column, those of errors below; some in a row can be selected.
 
-    DEFAULT_CSS = f"Histogram {{ height: {_HEIGHT + 2}; }}"
+    `lines`: height of the bars; `axis`: show the ends below them.
+    """
+
+    HINTS: ClassVar = ("h l move", "Space begin a range", "Enter list only these", "Tab next pane")
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("l,right", "move(1)", "Next bar"),
-        Binding("h,left", "move(-1)", "Previous bar"),
-        Binding("g,home", "move(-1000000)", "First bar"),
-        Binding("G,end", "move(1000000)", "Last bar"),
+        Binding("l,right", "move(1)", "Next, previous bar"),
+        Binding("h,left", "move(-1)", "Next, previous bar"),
+        Binding("g,home", "move(-1000000)", "First, last bar"),
+        Binding("G,end", "move(1000000)", "First, last bar"),
         Binding("space,v", "mark", "Begin or end a range here"),
-        Binding("enter", "choose", "List only exchanges in the range"),
+        Binding("enter", "choose", "List only this range"),
     ]
 
     class Chosen(Notice):
@@ -53,12 +58,19 @@ class Histogram(Widget, can_focus=True):
             super().__init__()
             self.expression = expression
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, lines: int = _HEIGHT, *, axis: bool = True) -> None:
         super().__init__(id=name)
+        self._axis = axis
+        self.set_lines(lines)
         self.brush: Brush | None = None
         self.cursor = 0
         self.mark: int | None = None
         """The other end of the range."""
+
+    def set_lines(self, lines: int) -> None:
+        """Change the height of the bars."""
+        self._lines = lines
+        self.styles.height = lines + 2 + self._axis
 
     def show(self, brush: Brush) -> None:
         """Show bars."""
@@ -113,27 +125,39 @@ class Histogram(Widget, can_focus=True):
         brush = self.brush
         if brush is None or not brush.bins:
             return Text("" if brush is None else f"no {brush.title}")
-        first, last = self.range
-        chosen = sum(one.exchanges for one in brush.bins[first : last + 1])
-        ends = f"{self._shown(brush.bins[first].low)} – {self._shown(brush.bins[last].high)}"
-        text = Text(f"{brush.title}: {chosen:,} in {ends}\n", Style(bold=self.has_focus), no_wrap=True)
-        top = max(one.exchanges for one in brush.bins)
-        for line in reversed(range(_HEIGHT)):
-            for place, one in enumerate(brush.bins):
-                # Whatever is not zero is visible.
-                eighths = -(-one.exchanges * _HEIGHT * 8 // top) if one.exchanges else 0
-                block = _BLOCKS[max(0, min(eighths - 8 * line, 8))]
-                text.append(block, _SELECTED if first <= place <= last and self.has_focus else Style.null())
-            text.append("\n")
-        low, high = self._shown(brush.bins[0].low), self._shown(brush.bins[-1].high)
-        text.append(low + high.rjust(max(len(brush.bins) - len(low), len(high) + 1)))
+        first, last = self.range if self._axis or self.has_focus else (0, len(brush.bins) - 1)
+        chosen = brush.bins[first : last + 1]
+        errors = sum(one.errors for one in chosen)
+        some = f", {errors:,} with errors," if errors else ""
+        ends = f"{self._shown(chosen[0].low)} – {self._shown(chosen[-1].high)}"
+        title = f"{brush.title}: {sum(one.exchanges for one in chosen):,}{some} in {ends}\n"
+        text = Text(title, Style(bold=self.has_focus), no_wrap=True, overflow="ellipsis")
+        selected = range(first, last + 1) if self.has_focus else range(0)
+        self._draw(text, [one.exchanges for one in brush.bins], self._lines, selected, Style.null())
+        self._draw(text, [one.errors for one in brush.bins], 1, selected, _ERRORS)
+        if self._axis:
+            low, high = self._shown(brush.bins[0].low), self._shown(brush.bins[-1].high)
+            text.append(low + high.rjust(max(len(brush.bins) - len(low), len(high) + 1)))
         return text
+
+    @staticmethod
+    def _draw(text: Text, counts: list[int], lines: int, selected: Collection[int], style: Style) -> None:
+        """Append bars in some lines."""
+        top = max(*counts, 1)
+        for line in reversed(range(lines)):
+            for place, count in enumerate(counts):
+                # Whatever is not zero is visible.
+                eighths = -(-count * lines * 8 // top)
+                block = _BLOCKS[max(0, min(eighths - 8 * line, 8))]
+                text.append(block, style + _SELECTED if place in selected else style)
+            text.append("\n")
 
 
 class ReportPane(RowPane):
     """Lines of a report; those of a finding lead to its evidence."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "evidence", "List the evidence of the finding")]
+    HINTS: ClassVar = ("Enter list the evidence", "Tab histograms", "Esc close")
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "evidence", "List the evidence")]
 
     def __init__(self) -> None:
         super().__init__(id="report")
@@ -234,6 +258,15 @@ class OverviewScreen(Screen[str]):
         if name not in self._reports:
             self._reports[name] = [ReportLine("reading the captures")]
             self._show()
+            begun = time.monotonic()
+
+            def tick() -> None:
+                if self._reports[name] is waiting:
+                    waiting[0] = ReportLine(f"reading the captures: {time.monotonic() - begun:.0f} s")
+                    self._pane.refresh()
+
+            waiting = self._reports[name]
+            self.set_interval(1, tick)
             width = self.size.width - self._pane.styles.scrollbar_size_vertical
             self.run_worker(lambda: self._run(name, width), thread=True)
 
@@ -259,11 +292,18 @@ class OverviewScreen(Screen[str]):
     def _show(self) -> None:
         names = (f"[{one}]" if one == self._shown else one for one in REPORTS)
         keys = "  ".join(f"{number} {name}" for number, name in enumerate(names, 1))
-        self._titles.update(Text(f"{keys} · Tab pane · Space, Enter range · Enter evidence"))
-        self._pane.show(self._reports.get(self._shown, []))
+        # A bracket is not markup.
+        self._titles.update(Text(f"{keys} · {hint(self.focused, self.size.width)}", no_wrap=True))
+        if self._pane.lines is not (lines := self._reports.get(self._shown, [])):
+            self._pane.show(lines)
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of the pane with the focus."""
+        self._show()
 
     def on_histogram_chosen(self, event: Histogram.Chosen) -> None:
         """Return the condition."""
+        event.stop()
         self.dismiss(event.expression)
 
     def action_give_up(self) -> None:

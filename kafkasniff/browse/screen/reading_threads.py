@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from textual.app import App
 
-from kafkasniff.browse.following import Followed
+from kafkasniff.browse.following import Followed, Trail, find_trail, matches
 from kafkasniff.browse.index import MAX_EXCHANGES, ExchangeIndex, Row
 from kafkasniff.browse.reading import FIRST_RECORDS, ExchangeReading, Progress
-from kafkasniff.browse.screen.jumping import Trail, find_trail
+from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.errors import KafkasniffError
-from kafkasniff.filters import Predicate
+from kafkasniff.filters import Predicate, needs_records
 from kafkasniff.model import Exchange
 from kafkasniff.runtime.memory_limits import release_freed_memory
 from kafkasniff.text.printable import printable
@@ -38,6 +38,8 @@ class ReadingThreads:
         """Records of a message that are decoded."""
         self._read: tuple[Row, Exchange] | None = None
         """The exchange that was decoded last."""
+        self.matches: tuple[BodyField, ...] = ()
+        """Its records that the filter selects, if it asks about records."""
         self._stop = threading.Event()
         """Ends the thread that fills the index."""
         self._away = threading.Event()
@@ -81,6 +83,10 @@ class ReadingThreads:
         stop = self._stop = threading.Event()
         index = ExchangeIndex()
         self.state, self.predicate = "reading", predicate
+        self.matches = ()
+        if predicate is not None and needs_records(predicate):
+            # It selects other records of the same exchange.
+            self._read = None
         growing = self._reading.growing
 
         def progress(read: int, total: int | None) -> None:
@@ -132,16 +138,20 @@ class ReadingThreads:
         if self._read is not None and self._read[0] == row:
             use(self._read[1])
             return
+        predicate = self.predicate
 
         def run() -> None:
             progress = self._progress(away)
             exchange = self._reading.look(index, row, stopped=away.is_set, progress=progress, most=self.most)
+            found: tuple[BodyField, ...] = ()
+            if exchange is not None and predicate is not None and needs_records(predicate):
+                found = tuple(BodyField(*one) for one in matches(exchange, predicate))
             if not away.is_set():
-                self._app.call_from_thread(done, exchange)
+                self._app.call_from_thread(done, exchange, found)
 
-        def done(exchange: Exchange | None) -> None:
+        def done(exchange: Exchange | None, found: tuple[BodyField, ...]) -> None:
             if not away.is_set():
-                self._progressed = None
+                self._progressed, self.matches = None, found
                 self._read = None if exchange is None else (row, exchange)
                 use(exchange)
 

@@ -21,6 +21,7 @@ from kafkasniff.model import Exchange
 from kafkasniff.text.printable import clipped, display_width
 
 _TITLE: Final = Style(bold=True)
+_MATCH: Final = Style(color="green", bold=True)
 
 
 class _RecordColumn(NamedTuple):
@@ -48,10 +49,19 @@ _STEP: Final = 20
 class RecordTable(RowPane):
     """A row for each record. Cells are made when they are drawn."""
 
+    HINTS: ClassVar = (
+        "Enter all of it",
+        "v text, JSON, hex",
+        "h l columns",
+        "/ search",
+        "F follow",
+        "r tree",
+        "Esc close",
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("v", "form", "Keys and values as text, as JSON, in hex"),
-        Binding("l,right", "side(1)", "Columns to the right"),
-        Binding("h,left", "side(-1)", "Columns to the left"),
+        Binding("v", "form", "As text, JSON, hex"),
+        Binding("l,right", "side(1)", "Scroll right, left"),
+        Binding("h,left", "side(-1)", "Scroll right, left"),
         Binding("enter", "whole", "Show all of a record"),
     ]
     TITLES = 1
@@ -59,8 +69,11 @@ class RecordTable(RowPane):
     def __init__(self) -> None:
         super().__init__(id="records")
         self.rows: list[RecordRow] = []
+        self.matches: tuple[BodyField, ...] = ()
+        """Records that the filter selects: they are marked, and the cursor begins at the first."""
         self.form: ValueForm = "text"
         self._has_more = False
+        self._marked: set[tuple[int, str]] = set()
 
     @property
     def count(self) -> int:
@@ -73,6 +86,9 @@ class RecordTable(RowPane):
         self.rows = list(islice(found, MAX_RECORDS))
         self._has_more = next(found, None) is not None
         self.reset(_WIDTH)
+        self._marked = {(one.message, one.path) for one in self.matches}
+        if self.matches:
+            self.select(self.matches[0])
 
     @property
     def record(self) -> RecordRow | None:
@@ -125,7 +141,9 @@ class RecordTable(RowPane):
             titles = [column.title for column in _COLUMNS]
             titles[3] = f"value as {self.form}{rest}"
             return Text(_line(titles), _TITLE)
-        return Text(_line(self._cells(self.rows[row])), CURSOR if row == self.cursor else "")
+        one = self.rows[row]
+        style = _MATCH if (one.message, one.path) in self._marked else Style.null()
+        return Text(_line(self._cells(one)), style + CURSOR if row == self.cursor else style)
 
     def _cells(self, row: RecordRow) -> list[str]:
         return [

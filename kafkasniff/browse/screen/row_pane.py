@@ -14,20 +14,34 @@ from textual.geometry import Offset, Region, Size
 from textual.message import Message as Notice
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
 
 CURSOR: Final = Style(reverse=True)
+
+
+def hint(pane: Widget | None, width: int) -> str:
+    """The most useful keys of the pane that has the focus (its `HINTS`), as many as fit into a line."""
+    # In a line of text, `?` is a character.
+    end = "" if isinstance(pane, Input) else "? all keys"
+    shown: list[str] = []
+    for one in getattr(pane, "HINTS", ()):
+        if len(" · ".join((*shown, one, end))) > width:
+            break
+        shown.append(one)
+    return " · ".join((*shown, end) if end else shown)
 
 
 class RowPane(ScrollView, can_focus=True):
     """Subclasses draw the rows."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j,down", "move(1)", "Next row"),
-        Binding("k,up", "move(-1)", "Previous row"),
-        Binding("space,ctrl+f,pagedown", "page(1)", "Next page"),
-        Binding("b,ctrl+b,pageup", "page(-1)", "Previous page"),
-        Binding("g,home", "end(-1)", "First row"),
-        Binding("G,end", "end(1)", "Last row"),
+        Binding("j,down", "move(1)", "Next, previous row"),
+        Binding("k,up", "move(-1)", "Next, previous row"),
+        Binding("space,ctrl+f,pagedown", "page(1)", "Next, previous page"),
+        Binding("b,ctrl+b,pageup", "page(-1)", "Next, previous page"),
+        Binding("g,home", "end(-1)", "First, last row"),
+        Binding("G,end", "end(1)", "First, last row"),
     ]
     TITLES: ClassVar = 0
     """Rows at the top that do not scroll."""

@@ -1,14 +1,18 @@
-"""The machine's network interfaces, as visible without privileges."""
+"""The machine's network interfaces, as visible without privileges, and the processes that have its sockets."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
+import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address
+from collections.abc import Collection, Sequence
+from glob import iglob
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -161,3 +165,50 @@ def _address(family: int, data: bytes) -> str:
         # KAME-derived kernels store the number of the interface in link-local addresses; RFC 4291 has zeros there.
         address[2:4] = bytes(2)
     return str(IPv6Address(bytes(address)))
+
+
+MAX_LINKS: Final = 50_000
+"""Maximum number of open files that are looked at: some 100 ms."""
+_SOCKETS: Final = "/proc/net/tcp", "/proc/net/tcp6"
+
+
+def socket_processes(ends: Collection[str]) -> dict[str, str]:
+    """Name and process id for each of these ends (`address:port`) that is a socket of this machine (Linux).
+
+    Only those of the user's own processes are found, unless the user is root. A command line may contain secrets: the
+    name is that of the executable.
+    """
+    wanted = {text: end for end in ends for text in _as_in_proc(end)}
+    inodes: dict[str, str] = {}
+    for path in _SOCKETS:
+        with contextlib.suppress(OSError), open(path, encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                fields = line.split()
+                if len(fields) > 9 and fields[1] in wanted and fields[9] != "0":
+                    inodes[f"socket:[{fields[9]}]"] = wanted[fields[1]]
+    found: dict[str, str] = {}
+    links = iglob("/proc/[0-9]*/fd/*") if inodes else ()
+    for link in islice(links, MAX_LINKS):
+        # Processes end meanwhile, and others belong to other users.
+        with contextlib.suppress(OSError):
+            end = inodes.get(os.readlink(link))
+            if end is not None:
+                folder = link.rpartition("/fd/")[0]
+                with open(f"{folder}/comm", encoding="utf-8", errors="replace") as file:
+                    found.setdefault(end, f"{file.read().strip()} {folder.rpartition('/')[2]}")
+        if len(found) == len(inodes):
+            break
+    return found
+
+
+def _as_in_proc(end: str) -> list[str]:
+    """The forms of an end in these files, IPv6 included: words of 32 bits in the order of bytes of the machine."""
+    address, _, port = end.rpartition(":")
+    try:
+        packed, number = ip_address(address.strip("[]")).packed, int(port)
+    except ValueError:
+        return []
+    forms = [packed] if len(packed) == 16 else [packed, bytes(10) + b"\xff\xff" + packed]
+    return [
+        "".join(f"{word:08X}" for word in struct.unpack(f"={len(one) // 4}I", one)) + f":{number:04X}" for one in forms
+    ]

@@ -15,6 +15,7 @@ from kafkasniff.cli.options.shared_options import (
     hosts_option,
     output_option,
     presentation_options,
+    read_value,
     stacked,
     table_form,
     take_hosts,
@@ -232,7 +233,7 @@ def _ask(environment: Environment, question: type[Question[Any]], options: dict[
                 exported(environment, captures, columns_of([accumulator]), framing, predicate, quiet=quiet)
             )
         export = Export.open(directory)
-        bounds = [_moment(text, export) for text in (since, until)]
+        bounds = [_moment("--since", since, export), _moment("--until", until, export)]
         left_out = export.missing(accumulator)
         if engine == "spark":
             from kafkasniff.spark.queries import answer_export
@@ -283,8 +284,11 @@ def _between(since: str | None, until: str | None) -> list[Predicate]:
     """--since and --until as filters."""
     from kafkasniff.filters import Compare, parse_moment
 
-    given: tuple[tuple[Literal[">=", "<="], str | None], ...] = ((">=", since), ("<=", until))
-    return [Compare("time", operator, parse_moment(text)) for operator, text in given if text]
+    given: tuple[tuple[str, Literal[">=", "<="], str | None], ...] = (
+        ("--since", ">=", since),
+        ("--until", "<=", until),
+    )
+    return [Compare("time", operator, read_value(name, parse_moment, text)) for name, operator, text in given if text]
 
 
 def _has_rows(export: Export, question: Question[Any], bounds: Sequence[int | None]) -> bool:
@@ -297,13 +301,13 @@ def _has_rows(export: Export, question: Question[Any], bounds: Sequence[int | No
     )
 
 
-def _moment(text: str | None, export: Export) -> int | None:
+def _moment(option: str, text: str | None, export: Export) -> int | None:
     """Nanoseconds since 1970 of --since or --until. Raises UsageError."""
     if text is None:
         return None
     from kafkasniff.filters.tree import Moment, parse_moment
 
-    moment = parse_moment(text)
+    moment = read_value(option, parse_moment, text)
     if not isinstance(moment, Moment):
         return moment
     found = moment.resolve(export.start_ns())

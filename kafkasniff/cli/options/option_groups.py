@@ -17,6 +17,7 @@ from kafkasniff.cli.options.shared_options import (
     definitions_option,
     output_option,
     read_option_file,
+    read_value,
     stacked,
 )
 from kafkasniff.errors import MissingExtraError, UsageError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate, Selector
     from kafkasniff.filters.fields import FilterField
+    from kafkasniff.filters.tree import Moment
     from kafkasniff.kafka.messages.rendered import Renderer
     from kafkasniff.redact.payload import Payload
     from kafkasniff.tables.exports.options import ExportOptions
@@ -149,6 +151,13 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
         connection, _, ordinal = number.partition("/")
         return And((Compare("connection_id", "==", int(connection)), Compare("exchange_id", "==", int(ordinal))))
 
+    def compared(
+        option: str, field: str, sign: Literal[">", ">=", "<="], parse: Callable[[str], int | Moment]
+    ) -> Predicate | None:
+        text = getattr(options, option)
+        named = f"--{option.replace('_', '-')}"
+        return Compare(field, sign, read_value(named, parse, text)) if text else None
+
     def numbers(field: Literal["connection", "exchange", "correlation_id"]) -> Predicate | None:
         return filters.any_of(numbered(field, number) for number in getattr(options, field))
 
@@ -158,14 +167,14 @@ def make_predicate(options: FilterOptions) -> Predicate | None:
             filters.api_filter(options.api) if options.api else None,
             filters.topic_filter(options.topic),
             filters.client_filter(options.client_id),
-            filters.any_of(filters.host_filter(one) for one in options.host),
+            filters.any_of(read_value("--host", filters.host_filter, one) for one in options.host),
             filters.error_filter() if options.errors else None,
-            Compare("latency_ms", ">", filters.parse_duration(options.slower_than)) if options.slower_than else None,
+            compared("slower_than", "latency_ms", ">", filters.parse_duration),
             numbers("connection"),
             numbers("exchange"),
             numbers("correlation_id"),
-            Compare("time", ">=", filters.parse_moment(options.since)) if options.since else None,
-            Compare("time", "<=", filters.parse_moment(options.until)) if options.until else None,
+            compared("since", "time", ">=", filters.parse_moment),
+            compared("until", "time", "<=", filters.parse_moment),
         ]
     )
 
@@ -184,10 +193,7 @@ def _expression(text: str) -> Predicate:
     # Imported only if there is an expression: most runs have none.
     from kafkasniff.filters.expression import parse_filter
 
-    try:
-        return parse_filter(text)
-    except UsageError as error:
-        raise UsageError(f"--filter: {error}") from None
+    return read_value("--filter", parse_filter, text)
 
 
 # Decoding, and output of messages.

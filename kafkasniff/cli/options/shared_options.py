@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+_Value = TypeVar("_Value")
 
 
 def stacked(command: Command, options: Sequence[Callable[[Command], Command]]) -> Command:
@@ -42,6 +43,14 @@ def refuse_options(reason: str, *, other_than: Collection[str] = (), among: Coll
             continue
         if context.get_parameter_source(name) in {ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT}:
             raise UsageError(f"{parameter.opts[-1]} {reason}")
+
+
+def read_value(option: str, read: Callable[[str], _Value], text: str) -> _Value:
+    """What `read` makes of the value of an option. Its UsageError names the option."""
+    try:
+        return read(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def read_option_file(path: str, most: int) -> bytes:

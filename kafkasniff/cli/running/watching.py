@@ -340,10 +340,15 @@ class Watch:
             if self._options.top or self._options.examines:
                 self.findings = self._detectors()
             if self._options.top:
+                from kafkasniff.capture.live.interfaces import socket_processes
+                from kafkasniff.capture.live.ssh_interface import is_ssh
                 from kafkasniff.cli.running.top import TopView
                 from kafkasniff.live.top import TopModel
 
-                self._model = TopModel(", ".join(self._source.captures))
+                named = self._source.captures
+                # Ends on another machine are not those of sockets here.
+                processes = {} if any(map(is_ssh, named)) else {"processes": socket_processes}
+                self._model = TopModel(", ".join(named), **processes)
                 self._view = self._around.enter_context(TopView(self._environment, self._source.stop))
             self._around = self._around.pop_all()
         return self

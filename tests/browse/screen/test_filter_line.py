@@ -61,7 +61,7 @@ def test_completion_and_marks() -> None:
         await press(app, pilot, "backspace")
         assert len(listed(app).index) == 49
         assert listed(app).row == row
-        await press(app, pilot, "l", "l", "less_than_sign")
+        await press(app, pilot, "l", "less_than_sign")
         assert "no filter `<`" in status(app)
         await pilot.press("j")
         assert "no filter" not in status(app)

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 from kafkasniff.browse.body_view import MAX_ROWS
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
-from kafkasniff.browse.screen.out_screens import CopyMenu
+from kafkasniff.browse.screen.menus import CopyMenu
 from kafkasniff.browse.screen.record_table import RecordTable
 from tests.browse.screen.driving import ERRORS, drive, listed, said, settled, status
 from tests.choice import ALL, fewer

@@ -6,7 +6,7 @@ import pytest
 from textual.pilot import Pilot
 
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.choices import Choices, FollowMenu
+from kafkasniff.browse.screen.menus import Choices, FollowMenu
 from tests.browse.screen.driving import drive, listed, press, settled
 from tests.choice import one_in
 from tests.conftest import ROOT

@@ -23,10 +23,10 @@ from kafkasniff.browse.following import followed
 from kafkasniff.browse.index import Row
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.choices import Choices
 from kafkasniff.browse.screen.exchange_list import ExchangeList
 from kafkasniff.browse.screen.filter_line import FilterLine
 from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
+from kafkasniff.browse.screen.menus import Choices
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from tests.browse.screen.driving import listed, settled
 from tests.choice import one_in
@@ -169,16 +169,16 @@ CASES: dict[tuple[str, str], Case] = {
     ("ExchangeList", "last"): Case("list", "", cursor, 62),
     ("ExchangeList", "side(1)"): Case("list", "", lambda app: listed(app).at, 2),
     ("ExchangeList", "side(-1)"): Case("list", "", lambda app: listed(app).at, 0),
-    ("ExchangeList", "sort"): Case("list", "l", lambda app: listed(app).column, "latency"),
+    ("ExchangeList", "sort"): Case("list", "ll", lambda app: listed(app).column, "latency"),
     ("ExchangeList", "reverse"): Case("list", "", lambda app: listed(app)._place(0), 62),
-    ("ExchangeList", "narrow('==')"): Case("list", "ll", expression, 'api == "Fetch"'),
-    ("ExchangeList", "narrow('!=')"): Case("list", "ll", expression, 'not (api == "Fetch")'),
-    ("ExchangeList", "narrow('>')"): Case("list", "l", expression, lambda _, now: now.startswith("latency_ms > ")),
-    ("ExchangeList", "narrow('<')"): Case("list", "l", expression, lambda _, now: now.startswith("latency_ms < ")),
+    ("ExchangeList", "narrow('==')"): Case("list", "l", expression, 'api == "Fetch"'),
+    ("ExchangeList", "narrow('!=')"): Case("list", "l", expression, 'not (api == "Fetch")'),
+    ("ExchangeList", "narrow('>')"): Case("list", "ll", expression, lambda _, now: now.startswith("latency_ms > ")),
+    ("ExchangeList", "narrow('<')"): Case("list", "ll", expression, lambda _, now: now.startswith("latency_ms < ")),
     ("ExchangeList", "hide"): Case("list", "", columns, [name for name in NAMES if name != "time"]),
     ("ExchangeList", "show_all"): Case("list", "cc", columns, NAMES),
-    ("ExchangeList", "shift(-1)"): Case("list", "", columns, ["time", "packet", *NAMES[2:]]),
-    ("ExchangeList", "shift(1)"): Case("list", "", columns, ["packet", "latency", "time", *NAMES[3:]]),
+    ("ExchangeList", "shift(-1)"): Case("list", "", columns, ["time", "number", *NAMES[2:]]),
+    ("ExchangeList", "shift(1)"): Case("list", "", columns, ["number", "api", "time", *NAMES[3:]]),
     ("ExchangeList", "clock"): Case("list", "", lambda app: listed(app).clock, 1),
     ("ExchangeList", "same('connection', 1)"): Case("list", "", cursor, "next connection"),
     ("ExchangeList", "same('connection', -1)"): Case("list", "", cursor, "previous connection"),
@@ -337,6 +337,12 @@ def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             await settled(app, pilot)
             await pilot.press("question_mark")
             text = str(app.screen.query_one(Static).render())
+            # Two columns of 80, and the keys of the list and of the explorer in the first page of 24 lines.
+            lines = text.splitlines()
+            assert max(map(len, lines)) <= 78, max(lines, key=len)
+            assert {"Show bodies", "Show keys"} <= {line[8:38].strip() for line in lines[:24]} | {
+                line[46:].strip() for line in lines[:24]
+            }
             unlisted = {"KeyHelp", "FollowMenu", "PathPrompt", "RecordScreen"}
             for name, binding in bindings():
                 if name not in unlisted and binding.description not in text:

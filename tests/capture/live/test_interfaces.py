@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +16,7 @@ from kafkasniff.capture.live.interfaces import (
     hardware_type,
     interface_name,
     list_interfaces,
+    socket_processes,
 )
 from kafkasniff.errors import CaptureError
 
@@ -65,3 +68,17 @@ def test_hardware_types() -> None:
         with pytest.raises(CaptureError) as caught:
             hardware_type(name)
         assert "lo" in str(caught.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_processes_of_sockets(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        with socket.create_connection((address, port)) as client, server.accept()[0]:
+            shown = f"[{address}]" if ":" in address else address
+            ends = [f"{shown}:{client.getsockname()[1]}", f"{shown}:{port}"]
+            found = socket_processes([*ends, "192.0.2.1:9092", "broker:9092", ""])
+    with open("/proc/self/comm") as file:
+        assert found == dict.fromkeys(ends, f"{file.read().strip()} {os.getpid()}")

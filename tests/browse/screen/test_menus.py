@@ -9,9 +9,9 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
-from kafkasniff.browse.screen import out_screens as module
+from kafkasniff.browse.screen import menus as module
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.out_screens import CopyMenu, PathPrompt
+from kafkasniff.browse.screen.menus import CopyMenu, PathPrompt
 from tests.browse.screen.driving import ERRORS, drive, listed, said, settled
 
 
