@@ -66,7 +66,7 @@ class HeldColumns:
 
     def __init__(self, held: HeldExchanges, enricher: Enricher) -> None:
         self._held = held
-        self._facts = FactReader(kernel(), AddedNames(kernel(), enricher), show_secrets=False)
+        self._facts = FactReader(kernel(), AddedNames(enricher), show_secrets=False)
         self._tests = [column_test(one.predicate) for one in held.filters]
         fields = {value.name for one in held.filters for value in one.values}
         self._asks_bodies = not fields.isdisjoint(BODY_FIELDS)
