@@ -9,16 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kafkasniff.engine import lines_ahead
+from kafkasniff.engine import lines_ahead, session_follower
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import message_plan
+from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.connection.events import Level
-from kafkasniff.kafka.schema.codes import uuid_text
+from kafkasniff.kafka.schema.codes import uuid_bytes, uuid_text
 from kafkasniff.kafka.schema.definition import Struct, topic_fields
 from kafkasniff.native import names
-from kafkasniff.native import names as native_names
 from tests.choice import examples
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import Shown, shown, threads_of
@@ -27,6 +27,7 @@ from tests.oracle.inspector import ByPython
 
 A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
 GIVEN = bytes([5]) * 16
+LOG = uuid_bytes(cluster_metadata.TOPIC_ID)
 NAMED = {A: "orders", B: "pay ments", C: "größe", OWN: "__consumer_offsets"}
 
 
@@ -62,7 +63,14 @@ WORDS: dict[str, Say] = {
     "asks by both of what is given": _metadata((GIVEN, None), asks=(GIVEN, None)),
     **{
         f"fetches {name}": _fetch(*topics, session=(0, -1))
-        for name, topics in {"a": [A], "all": [A, B, C, GIVEN], "none": [], "own": [OWN], "zero": [kafka.NO_ID]}.items()
+        for name, topics in {
+            "a": [A],
+            "all": [A, B, C, GIVEN],
+            "none": [],
+            "own": [OWN],
+            "zero": [kafka.NO_ID],
+            "log": [LOG],
+        }.items()
     },
     "fetches many": _fetch(*(bytes([9, number]) * 8 for number in range(40)), session=(0, -1)),
     **{f"opens {number}": _fetch(A, B, session=(0, 0), opened=number) for number in (7, 8)},
@@ -89,6 +97,7 @@ def _run(
     small: bool = False,
     levels: Sequence[Level] = (),
     threads: int | None = None,
+    expression: str | None = None,
 ) -> tuple[Shown, Any]:
     """Lines and sessions: with their partitions, the least recently used first, and the requests that wait for a
     response.
@@ -99,7 +108,7 @@ def _run(
     if small:
         enricher.catalog.most_topics = 2
         sessions._most_sessions, sessions._most_partitions = 1, 60
-    found = shown(kind, form, batches, levels, enricher, threads)
+    found = shown(kind, form, batches, levels, enricher, threads, expression=expression)
     held = [(key, one.topics, one.by_id) for key, one in sessions._sessions.items()]
     return found, (held, [(exchange, key) for exchange, (key, _) in sessions._pending.items()], sessions.let_go)
 
@@ -107,7 +116,8 @@ def _run(
 _OF_SESSIONS = [word for word in WORDS if any(character in word for character in "78")]
 _OF_SESSIONS += ["forgets", "is refused", "is left empty", "closes", "adds many"] * 2
 _REPEATS = [["opens 7", *["repeats in 7", "continues 7"] * 9, "is refused"] * 2] * 3
-USUAL_BOUNDS = (1024, 1 << 18, 1 << 20)
+USUAL_BOUNDS = (1024, 1 << 18, 1 << 10)
+FILTERS = [None, 'topic == "orders"', 'topic != "pay ments"', "partition == 1", 'topic == "given" or error == 71']
 
 
 class Case(NamedTuple):
@@ -118,9 +128,10 @@ class Case(NamedTuple):
     cuts: Sequence[int] = ()
     small: bool = False
     bounds: tuple[int, int, int] = USUAL_BOUNDS
-    """Places of names at first and at most, bytes of all sessions that the kernel knows."""
+    """Places of names at first and at most, bytes of the lists of requests whose effect is kept."""
     threads: int | None = None
     levels: Sequence[Level] = ()
+    expression: str | None = None
 
 
 def conversations(words: Sequence[str], longest: int) -> st.SearchStrategy[list[list[str]]]:
@@ -134,21 +145,24 @@ def conversations(words: Sequence[str], longest: int) -> st.SearchStrategy[list[
         form=st.sampled_from(["text", "tree", "json"]),
         cuts=st.lists(st.integers(0, 100), max_size=5),
         small=st.booleans(),
-        bounds=st.sampled_from([USUAL_BOUNDS, (8, 16, 200), (8, 256, 0)]),
+        bounds=st.sampled_from([USUAL_BOUNDS, (8, 16, 40), (8, 256, 0)]),
         threads=st.sampled_from([None, 1, 2]),
         levels=st.just([]) | st.lists(st.sampled_from(list(Level)), max_size=6),
+        expression=st.sampled_from(FILTERS),
     )
 )
 @examples(25)
-@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "json", bounds=(8, 16, 1 << 20), threads=1))
-@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "text", bounds=(8, 16, 1 << 20)))
+@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "json", bounds=(8, 16, 1 << 10), threads=1))
+@example(case=Case([list(WORDS), ["fetches all"] * len(WORDS)], "text", bounds=(8, 16, 1 << 10)))
 @example(case=Case([["opens 7", "adds many"]], "json", small=True))
-@example(case=Case([["opens 7", "opens 8"], [], ["adds to 7"] * 9], "json", small=True, bounds=(8, 256, 1 << 20)))
-@example(case=Case([list(WORDS)] * 3, "json", cuts=range(8, 100, 8), small=True, bounds=(8, 256, 1 << 20), threads=2))
-@example(case=Case(_REPEATS, "text", bounds=(1024, 1 << 18, 200)))
+@example(case=Case([["opens 7", "opens 8"], [], ["adds to 7"] * 9], "json", small=True, bounds=(8, 256, 1 << 10)))
+@example(case=Case([list(WORDS)] * 3, "json", cuts=range(8, 100, 8), small=True, bounds=(8, 256, 1 << 10), threads=2))
+@example(case=Case(_REPEATS, "text", bounds=(1024, 1 << 18, 40)))
 @example(case=Case(_REPEATS, "json"))
 @example(case=Case([["continues 7"] * 9, ["opens 7"], ["continues 7"] * 9], "text", cuts=[40]))
 @example(case=Case([["opens 7", "opens 8", *["continues 7", "continues 8", "forgets"] * 9]], "json", small=True))
+@example(case=Case([list(WORDS)] * 3, "text", cuts=[20, 50], expression=FILTERS[1]))
+@example(case=Case([["opens 7", *WORDS], ["fetches all"] * 40], "json", cuts=[35], expression=FILTERS[2]))
 @example(case=Case([list(WORDS)] * 3, "json", cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(2), Level(1)]))
 @example(case=Case([list(WORDS)] * 3, "text", cuts=[20, 35, 50, 65, 80], levels=[Level(0), Level(3), Level(1)]))
 def test_the_same_as_one_by_one(case: Case) -> None:
@@ -158,10 +172,21 @@ def test_the_same_as_one_by_one(case: Case) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(names, "FIRST_PLACES", case.bounds[0])
         patched.setattr(names, "MAX_PLACES", case.bounds[1])
-        patched.setattr(native_names, "MAX_SESSIONS", case.bounds[2])
+        patched.setattr(session_follower, "MAX_LIST", case.bounds[2])
+        patched.setattr(session_follower, "MAX_KEPT", 2)
         patched.setattr(lines_ahead, "TASK_BYTES", 700)
-        found, sessions = _run(Inspector, case.form, batches, small=case.small, levels=case.levels, threads=threads)
-    expected, theirs = _run(ByPython, case.form, batches, small=case.small, levels=case.levels)
+        found, sessions = _run(
+            Inspector,
+            case.form,
+            batches,
+            small=case.small,
+            levels=case.levels,
+            threads=threads,
+            expression=case.expression,
+        )
+    expected, theirs = _run(
+        ByPython, case.form, batches, small=case.small, levels=case.levels, expression=case.expression
+    )
     assert found.out.getvalue().splitlines() == expected.out.getvalue().splitlines()
     assert (found.summary, found.left_out, sessions) == (expected.summary, expected.left_out, theirs)
 

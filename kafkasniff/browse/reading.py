@@ -251,7 +251,7 @@ def _finder(
     """Finds exchanges that the kernel reads; None: all become objects."""
     native = kernel()
     if predicate is None:
-        return _Indexing(ExchangeFinder(native, names=AddedNames(native, enricher, lambda _: None)), index)
+        return _Indexing(ExchangeFinder(native, names=AddedNames(enricher)), index)
     if not asks_columns(predicate):
         return None
     return ExchangeFinder(native, selection=Selection(predicate, selector, native, show_secrets=False, writes=True))

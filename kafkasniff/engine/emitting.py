@@ -461,20 +461,23 @@ class LineWindows:
     def _window(self, batch: PacketBatch) -> Window:
         """The results of the next packets."""
         collected = self._feeder.collect(batch, lines=True)
-        if collected.messages is None:
-            return Window(collected, None)
-        run = self._lines.run_of(collected.messages, self._state.detail)
-        if self._lines.selects is not None:
-            selected = run.select(self._state.capture_at)
+        # What these packets lose is reported after the next ones, as without lines.
+        lost = self._memory.take_loss()
+        window = self._lines.window(collected, self._state.detail)
+        window.lost = lost
+        if window.run is not None and self._lines.selects is not None:
+            selected = window.run.select(self._state.capture_at)
             if self._selected is not None:
                 for connection in selected:
                     self._selected(connection)
-        return Window(collected, run)
+        return window
 
     def _emit(self, window: Window) -> Iterator[Sequence[Shown]]:
         """Emit the results in a window; earlier windows were emitted."""
-        emitter = self._emitter
-        lost = self._memory.take_loss()
+        emitter, follower = self._emitter, self._lines.follower
+        sessions = window.collected.sessions
+        if sessions is not None and follower is not None:
+            follower.show(sessions.by_exchange)
         emitter.slice_bytes = 0
         out: list[Shown] = []
         ranges = iter(window.ranges)
@@ -488,8 +491,8 @@ class LineWindows:
                 yield taken(out)
             if event is not LOSS:
                 emitter.emit(connection, event, out)
-            elif lost is not None:
-                emitter.emit_problem(Problem("memory-bound", lost), out)
+            elif window.lost is not None:
+                emitter.emit_problem(Problem("memory-bound", window.lost), out)
             if emitter.is_full(out):
                 yield out
                 out = []
@@ -497,6 +500,9 @@ class LineWindows:
             if last > first:
                 yield from self._lines_of(window, first, last, out)
         yield out
+        if follower is not None:
+            # Numbers of exchanges are unique in one inspector only.
+            follower.show({})
 
     def _lines_of(self, window: Window, first: int, last: int, out: list[Shown]) -> Iterator[list[Shown]]:
         """Lines of messages, after the contents of `out`, which are consumed before the lines are written."""

@@ -12,14 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
-from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.message_table import Collected, Messages
 from kafkasniff.engine.roles import distinct, version_of
 from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.stream_messages import HELD
+from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.events import Detail
 from kafkasniff.model import DecidedRequest, Endpoint, Lines, Problem
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS, joined
 from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
+from kafkasniff.native.names import Session
 
 # -- writers -----------------------------------------------------------------------------------------------------------
 
@@ -28,20 +30,12 @@ class Facts(Protocol):
     """The names that an enricher adds to bodies (`sinks.native_lines.AddedNames`)."""
 
     @property
+    def enricher(self) -> Enricher:
+        """Knows the names."""
+
+    @property
     def learned(self) -> int:
         """Incremented for every topic learned."""
-
-    def session(self, index: int, first: int, second: int, /) -> object:
-        """Process a Fetch message; see `native.names.NameFacts`."""
-
-
-class FactsAhead(Facts, Protocol):
-    """The same for a separate thread; changes no shared state (`sinks.native_lines.NamesAhead`)."""
-
-    requests: set[int]
-    """Messages that were skipped because they may belong to a session."""
-    responses: dict[int, tuple[int, int]]
-    """Error codes and sessions of responses, by message."""
 
 
 class LineMaker(Protocol):
@@ -56,7 +50,11 @@ class LineMaker(Protocol):
 
     @property
     def facts(self) -> Facts:
-        """The names added to bodies; a `sinks.native_lines.NamesAhead` if lines are written ahead."""
+        """The names added to bodies."""
+
+    @property
+    def session_text(self) -> Callable[[int, int | None], bytes]:
+        """What bodies show of a fetch session: partitions, and `unnamed` of `SessionContent`."""
 
     def use(self, detail: Detail) -> None:
         """Use the current level of `detail` from now on."""
@@ -110,7 +108,7 @@ class SelectsLines(Protocol):
 
     def exchanges(
         self,
-        messages: Messages,
+        collected: Collected,
         answers: NDArray[np.intp],
         capture: Callable[[int], str | None],
     ) -> NDArray[np.uint8]:
@@ -154,6 +152,7 @@ _AGAIN: Final = -1
 class SelectedMessages:
     """Decides which messages of a batch are shown, and has the lines of these written.
 
+    - `collected`: the messages, and events between them
     - `native`: which messages have lines if they are selected
     - `capture`: the name of a capture by its index
     """
@@ -161,10 +160,12 @@ class SelectedMessages:
     def __init__(
         self,
         selects: SelectsLines,
-        messages: Messages,
+        collected: Collected,
         native: NDArray[np.bool_],
         capture: Callable[[int], str | None],
     ) -> None:
+        messages = collected.messages
+        assert messages is not None
         assert messages.lines is not None
         rows = self._rows = messages.rows[: messages.here]
         self._requests = messages.rows[messages.here :]
@@ -179,7 +180,7 @@ class SelectedMessages:
         answers = np.flatnonzero(~is_request & (rows["pair"] < messages.here))
         if len(held):
             answers = np.sort(np.concatenate([answers, held]))
-        found = selects.exchanges(messages, answers, capture)
+        found = selects.exchanges(collected, answers, capture)
         asked = rows["pair"][answers].astype(np.intp)
         deferred = np.flatnonzero(found == DEFERRED)
         codes = rows["code"][asked[deferred]].astype(np.int64)
@@ -216,7 +217,9 @@ class SelectedMessages:
         of_earlier = ~here & (moved["pair"] != NONE)
         moved["pair"][here] = order.place[moved["pair"][here]]
         moved["pair"][of_earlier] += count - batch.here
-        return batch._replace(messages=joined((moved, self._requests)), here=count, shown=self._shown)
+        places = None if batch.places is None else batch.places[order.source]
+        messages = joined((moved, self._requests))
+        return batch._replace(messages=messages, here=count, shown=self._shown, places=places)
 
     def connections(self) -> list[int]:
         """Indices of the connections with messages that are selected by now."""
@@ -329,17 +332,21 @@ class LineRun:
 
     def __init__(
         self,
-        messages: Messages,
+        collected: Collected,
         lines: LineMaker,
         detail: Detail,
         number: int,
         selects: SelectsLines | None = None,
     ) -> None:
-        """`messages`: as `StreamMessages.lines` returns them; all exchanges have their numbers.
+        """`collected`: messages as `StreamMessages.lines` returns them, with numbers of exchanges and fetch sessions.
 
         `lines`: decides which messages have lines; `number`: of the run; `selects`: decides which messages are shown;
         with it, `select` has to be called before lines are requested.
         """
+        messages, sessions = collected.messages, collected.sessions
+        assert messages is not None
+        assert sessions is not None
+        self._collected = collected
         self._messages = messages
         rows = self._rows = messages.rows[: messages.here]
         self.number_of_run = number
@@ -349,7 +356,8 @@ class LineRun:
         self._selects = selects
         self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
-        self.bound = LineBatch(messages.rows, messages.here, buffer, arena)
+        shown = [Session(one.partitions, lines.session_text(one.partitions, one.unnamed)) for one in sessions.contents]
+        self.bound = LineBatch(messages.rows, messages.here, buffer, arena, None, sessions.places, shown)
         lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()
         """Messages whose kind has no lines."""
@@ -365,7 +373,7 @@ class LineRun:
         assert self._selects is not None
         native = np.ones(len(self), bool)
         native[self._pythons] = False
-        selected = self._selected = SelectedMessages(self._selects, self._messages, native, capture)
+        selected = self._selected = SelectedMessages(self._selects, self._collected, native, capture)
         self.bound = selected.bind(self.bound)
         owners = [self.owners[index] for index in selected.connections()]
         return [owner.number for owner in owners if owner is not None]

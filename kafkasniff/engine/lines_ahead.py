@@ -9,15 +9,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import Final, TypeVar, cast
+from typing import Final, TypeVar
 
 import msgspec
 import numpy as np
 
-from kafkasniff.engine.lines import FactsAhead, LineRun, MakeLines, RunWriter, SelectsLines
-from kafkasniff.engine.message_table import Collected, Messages
-from kafkasniff.kafka.connection.events import Detail
+from kafkasniff.engine.lines import LineRun, MakeLines, RunWriter, SelectsLines
+from kafkasniff.engine.message_table import Collected
+from kafkasniff.engine.session_follower import SessionFollower
+from kafkasniff.kafka.connection.events import Detail, MessageEvent
 from kafkasniff.model import Lines
+from kafkasniff.native.library import kernel
 from kafkasniff.runtime.threads import Task, Threads
 
 _T = TypeVar("_T")
@@ -32,8 +34,6 @@ MESSAGE_BYTES: Final = 128
 """Cost of a message besides its bytes."""
 MAX_MADE: Final = 16 << 20
 """Maximum bytes of lines made by one task; the rest is made on request."""
-MOST_SKIPPED: Final = 32
-"""If more than one of this many messages is left to the requesting thread, that writes all lines in less time."""
 MAX_WAITING: Final = 64 << 20
 """Maximum bytes of lines waiting to be taken; no task begins above that."""
 
@@ -49,9 +49,6 @@ class _Made(msgspec.Struct, frozen=True):
     """Bytes of lines."""
     learned: int
     """`Facts.learned` before the first line was made."""
-    requests: set[int]
-    responses: dict[int, tuple[int, int]]
-    """The facts of these messages, as in `FactsAhead`."""
 
 
 class Window:
@@ -61,11 +58,13 @@ class Window:
     last one.
     """
 
-    __slots__ = ("_help", "_taken", "_tasks", "collected", "ranges", "run")
+    __slots__ = ("_help", "_taken", "_tasks", "collected", "lost", "ranges", "run")
 
     def __init__(self, collected: Collected, run: LineRun | None) -> None:
         self.collected = collected
         self.run = run
+        self.lost: str | None = None
+        """What earlier packets have lost (`inspector_state.Beside`)."""
         self.ranges = [] if run is None else list(pairwise((0, *collected.stops, len(run))))
         self._tasks: dict[int, tuple[int, Task[dict[int, _Made]]]] = {}
         self._taken: Callable[[int], object] = int
@@ -103,7 +102,11 @@ class Window:
                     pass
                 made = task.result().pop(first)
                 self._taken(made.size)
-                for piece in _still_so(run, first, made, writer):
+                writer.begin(run)
+                for piece in made.pieces:
+                    # Otherwise lines may show names that were unknown before.
+                    if writer.lines.facts.learned != made.learned:
+                        break
                     yield piece
                     first = piece + 1 if isinstance(piece, int) else first + piece.count
             if first < stop:
@@ -116,8 +119,6 @@ class LinesAhead:
 
     def __init__(self, threads: Threads) -> None:
         self._threads = threads
-        self._pays = True
-        """Few messages have to wait for their turn, because they may belong to a session."""
         self._windows: deque[Window] = deque()
         self.writers: list[RunWriter] = []
         """By thread number; the first one is for tasks that the requesting thread runs instead of waiting."""
@@ -149,7 +150,7 @@ class LinesAhead:
         """Start making the lines of a window, which is reported after those before it."""
         self._windows.append(window)
         run = window.run
-        if run is None or not self._threads.count or not self._pays:
+        if run is None or not self._threads.count:
             return
         ranges: list[tuple[int, int]] = []
         weights = run.weights(MESSAGE_BYTES)
@@ -180,11 +181,10 @@ class LinesAhead:
 
     def _make(self, run: LineRun, ranges: list[tuple[int, int]], writer: RunWriter) -> dict[int, _Made]:
         found: dict[int, _Made] = {}
-        size = skipped = 0
-        facts = cast(FactsAhead, writer.lines.facts)
+        size = 0
         for first, last in ranges:
             pieces: list[Piece] = []
-            before, learned = size, facts.learned
+            before, learned = size, writer.lines.facts.learned
             if size < MAX_MADE:
                 for piece in run.write(first, last, writer):
                     pieces.append(piece)
@@ -192,37 +192,9 @@ class LinesAhead:
                         size += len(piece.data)
                     if size >= MAX_MADE:
                         break
-            skipped += len(facts.requests)
-            found[first] = _Made(pieces, size - before, learned, facts.requests, facts.responses)
-            facts.requests, facts.responses = set(), {}
+            found[first] = _Made(pieces, size - before, learned)
         self._taken(-size)
-        if MOST_SKIPPED * skipped > sum(last - first for first, last in ranges):
-            self._pays = False
         return found
-
-
-def _still_so(run: LineRun, first: int, made: _Made, writer: RunWriter) -> Iterator[Piece]:
-    """Lines that were made ahead, from a message on, as far as they would be made the same now."""
-    writer.begin(run)
-    facts = writer.lines.facts
-    responses = made.responses
-    for piece in made.pieces:
-        # Otherwise lines may show names that were unknown before.
-        if facts.learned != made.learned:
-            return
-        if isinstance(piece, Lines):
-            stop = first + piece.count
-            while responses and (index := next(iter(responses))) < stop:
-                facts.session(index, *responses.pop(index))
-            yield piece
-            first = stop
-            continue
-        responses.pop(piece, None)
-        if piece in made.requests:
-            yield from run.write(piece, piece + 1, writer)
-        else:
-            yield piece
-        first = piece + 1
 
 
 class LineOutput:
@@ -247,23 +219,36 @@ class LineOutput:
         self.ahead = ahead
         self.writer: RunWriter | None = None
         """Created with the first message: creating it takes longer than printing the first lines."""
+        self.follower: SessionFollower | None = None
+        """Likewise."""
         self._runs = 0
         self._gone: list[int] = []
         """Freed indices of connections in step, which may be reused."""
 
-    def run_of(self, messages: Messages, detail: Detail) -> LineRun:
-        """Messages whose lines are written natively."""
-        ahead = self.ahead
-        if self.writer is None:
-            self.writer = RunWriter(self._make, self._capture)
-            if ahead is not None:
-                ahead.write_by(self.writer, self._make, self._capture)
+    def window(self, collected: Collected, detail: Detail) -> Window:
+        """The results of the next packets: their fetch sessions are known, and which lines are written natively."""
+        messages = collected.messages
+        if messages is None and not any(isinstance(one[4], MessageEvent) for one in collected.keyed):
+            return Window(collected, None)
+        writer, ahead = self._begin(), self.ahead
+        assert self.follower is not None
+        collected = collected._replace(sessions=self.follower.apply(collected, detail))
+        if messages is None:
+            return Window(collected, None)
         self._runs += 1
         if self._gone:
-            for writer in (self.writer, *(() if ahead is None else ahead.writers)):
-                writer.forget(self._runs, self._gone)
+            for one in (writer, *(() if ahead is None else ahead.writers)):
+                one.forget(self._runs, self._gone)
             self._gone = []
-        return LineRun(messages, self.writer.lines, detail, self._runs, self.selects)
+        return Window(collected, LineRun(collected, writer.lines, detail, self._runs, self.selects))
+
+    def _begin(self) -> RunWriter:
+        if self.writer is None:
+            self.writer = RunWriter(self._make, self._capture)
+            self.follower = SessionFollower(kernel(), self.writer.lines.facts.enricher)
+            if self.ahead is not None:
+                self.ahead.write_by(self.writer, self._make, self._capture)
+        return self.writer
 
     def forget(self, place: int) -> None:
         """The index of a connection was freed (-1: it had none)."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import FollowedEnd, MessageOwner
 from kafkasniff.engine.roles import client_id_text
+from kafkasniff.enrich.sessions import SessionContent
 from kafkasniff.kafka.connection.events import Event, MessageEvent
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Connection, DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
@@ -38,6 +39,21 @@ Keyed = tuple[int, int, float, Any, Any]
 `Event | Problem | FollowedEnd | Address`."""
 LOSS: Final = Problem("memory-bound", "")
 """The place of the report on the bounds of side tables (`inspector_state.Beside`) among events of a window of lines."""
+
+
+class MessageSessions(NamedTuple):
+    """The fetch sessions of the messages of a batch (`session_follower.py`)."""
+
+    places: NDArray[np.uint32]
+    """By regular message: 1 plus the index of its session in `contents`, 0 if it is in no known session."""
+    contents: list[SessionContent]
+    by_exchange: dict[int, SessionContent | None]
+    """Exchanges whose requests may belong to a session."""
+
+    @classmethod
+    def of(cls, messages: Messages | None) -> MessageSessions:
+        """No sessions."""
+        return cls(np.zeros(0 if messages is None else messages.here, np.uint32), [], {})
 
 
 class Begun(NamedTuple):
@@ -119,6 +135,8 @@ class Collected(NamedTuple):
     """For each event, the first message that does not precede it."""
     pinned: frozenset[int] = frozenset()
     """Numbers of exchanges that begin with these messages and end with an event, whose selection is decided."""
+    sessions: MessageSessions | None = None
+    """Set if the messages were applied to their fetch sessions."""
 
 
 def begins_exchange(event: Event | Problem | FollowedEnd | Address) -> bool:

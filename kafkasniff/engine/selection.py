@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.engine.lines import DEFERRED, REJECTED, SELECTED, UNDECIDED
-from kafkasniff.engine.message_table import Messages
+from kafkasniff.engine.message_table import Collected, Messages
 from kafkasniff.engine.record_values import RecordValues, is_record_field
 from kafkasniff.engine.roles import ExchangeKind, ExchangeKinds, distinct, settle_choices, version_of
+from kafkasniff.engine.session_follower import BatchTopics
 from kafkasniff.engine.stream_messages import HELD
+from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
 from kafkasniff.filters import Predicate, Selector, fields_of
@@ -34,6 +36,7 @@ from kafkasniff.native.columns import (
     HAS_THROTTLE,
     HAS_TRANSACTIONS,
     PAIR,
+    UNNAMED,
     ExchangeColumns,
     ExchangeReader,
     Strings,
@@ -85,6 +88,8 @@ class AskedBatch(NamedTuple):
     capture: Callable[[int], str | None]
     """The name of a capture by its index."""
     start_ns: int | None
+    topics: BatchTopics | None = None
+    """Topics that earlier messages add; None: they are unknown."""
 
 
 class AskedColumns:
@@ -116,7 +121,8 @@ class AskedColumns:
                 return [], by_code(self.codes, has_no_records)
             return self.facts.records_of(field, ended=ended)
         if field == "client_id" or field in BODY_FIELDS:
-            return None if self.facts is None else self.facts.columns(self.codes, field, ended=ended)
+            found = None if self.facts is None else self.facts.columns(self.codes, field, ended=ended)
+            return self._with_topics(*found, ended=ended) if field == "topic" and found is not None else found
         match field:
             case "api" | "api_key":
                 return [FieldColumn(self._of("code") // VERSIONS)], None
@@ -162,6 +168,33 @@ class AskedColumns:
     def codes(self) -> Ints:
         """The versions of APIs."""
         return self._of("code")
+
+    def _with_topics(
+        self, columns: list[FieldColumn], known: Bools | None, *, ended: bool
+    ) -> tuple[list[FieldColumn], Bools | None]:
+        """The same with the topics that earlier messages add: names of topic ids, and topics of fetch sessions."""
+        assert self.facts is not None
+        assert known is not None
+        topics, here = self.batch.topics, self.batch.messages.here
+        values: list[str] = []
+        rows: list[int] = []
+        for row, is_request, topic_id in self.facts.unnamed(ended=ended):
+            message = int(self.asked[row] if is_request or self.answered is None else self.answered[row])
+            if topics is None or message >= here or not topics.is_known(topic_id, message):
+                known[row] = False
+            elif (name := topics.name(topic_id, message)) is not None:
+                values.append(name)
+                rows.append(row)
+        for row in self.facts.in_sessions(self.codes).tolist():
+            found = None if topics is None else topics.of_session(int(self.asked[row]))
+            if found is None:
+                known[row] = False
+            else:
+                values += found
+                rows += [row] * len(found)
+        if values:
+            columns.append(FieldColumn(values, np.arange(len(values)), np.array(rows, np.int64)))
+        return columns, known
 
     def _of(self, name: str) -> Ints:
         """A column of the requests."""
@@ -243,11 +276,30 @@ class ReadFacts(NamedTuple):
         made = list(self._columns(field, own, codes, ended))
         if field in ("group_id", "transactional_id"):
             known[own[rows["has"] & (HAS_GROUPS if field == "group_id" else HAS_TRANSACTIONS) > 0]] = False
-        elif field == "topic":
-            # Topics of a fetch session are not in the request.
-            for epochs, places in self._values("session_epoch", own, codes):
-                known[places[~np.isin(epochs, (INITIAL_EPOCH, FINAL_EPOCH))]] = False
         return made, known
+
+    def in_sessions(self, codes: Ints) -> Ints:
+        """Exchanges whose requests continue a fetch session: its topics are not in the request."""
+        own = self.read.rows["pair"].astype(np.int64) - self.first
+        values = self._values("session_epoch", own, codes)
+        found = [places[~np.isin(epochs, (INITIAL_EPOCH, FINAL_EPOCH))] for epochs, places in values]
+        return np.concatenate([np.empty(0, np.int64), *found])
+
+    def unnamed(self, *, ended: bool) -> Iterator[tuple[int, bool, str]]:
+        """Topic ids without a name when the batch began: their exchange, whether the request has them, and the id."""
+        rows = self.read.rows
+        entries = _entries(rows["topics"], rows["asked_topics"], ended)
+        topics = self.read.topics[entries.places]
+        index = np.flatnonzero(topics >= UNNAMED)
+        if not len(index):
+            return
+        own = rows["pair"].astype(np.int64) - self.first
+        places, texts = entries.rows[index], _texts(self.read.names)
+        starts = np.cumsum(rows["topics"].astype(np.int64)) - rows["topics"]
+        in_request = entries.places[index] - starts[places] < rows["asked_topics"][places]
+        ids = (topics[index] & (UNNAMED - 1)).tolist()
+        for row, is_request, number in zip(own[places].tolist(), in_request.tolist(), ids, strict=True):
+            yield row, is_request, texts[number]
 
     def _columns(self, field: str, own: Ints, codes: Ints, ended: bool) -> Iterator[FieldColumn]:
         read, rows = self.read, self.read.rows
@@ -264,7 +316,9 @@ class ReadFacts(NamedTuple):
                     yield self._name("given_member", own)
             case "topic":
                 entries = _entries(rows["topics"], rows["asked_topics"], ended)
-                yield FieldColumn(_texts(read.names), read.topics[entries.places].astype(np.int64), own[entries.rows])
+                topics = read.topics[entries.places]
+                named = topics < UNNAMED
+                yield FieldColumn(_texts(read.names), topics[named].astype(np.int64), own[entries.rows[named]])
             case "partition":
                 entries = _entries(rows["partitions"], rows["asked_partitions"], ended)
                 yield _numbers(read.partitions["partition"][entries.places], own[entries.rows])
@@ -335,7 +389,7 @@ def _texts(strings: Strings) -> Sequence[str]:
 LEAST_TOPIC: Final = 18
 """Fewest bytes of a message that name a topic: its id, and a name of one character."""
 
-NAMED_FIELDS: Final = frozenset({"topic", "partition"})
+NAMED_FIELDS: Final = frozenset({"topic"})
 """Fields with values that earlier messages add to a request: names of topic ids, topics of a fetch session."""
 
 Answers = NDArray[np.uint8]
@@ -343,6 +397,10 @@ Answers = NDArray[np.uint8]
 
 class RoomForNames(NameFacts, Protocol):
     """Names of topic ids (`sinks.native_lines.AddedNames`)."""
+
+    @property
+    def enricher(self) -> Enricher:
+        """Knows the names."""
 
     @property
     def room(self) -> int:
@@ -475,11 +533,12 @@ class Selection:
             name in of_records for name in fields if name.partition(".")[0] in LATE
         )
         """A response adds only records to what the predicate asks for."""
+        self._names = names
         self._facts = FactReader(
             kernel,
             names,
             show_secrets=show_secrets,
-            unnamed=self._ignores_names,
+            unnamed=True,
             records=records if of_records else None,
         )
         self._movable: dict[int, bool] = {}
@@ -517,10 +576,30 @@ class Selection:
             found[index[(found[index] == UNDECIDED) & np.array([waits[code] for code in codes.tolist()])]] = HELD
         return found
 
-    def exchanges(self, messages: Messages, answers: NDArray[np.intp], capture: Callable[[int], str | None]) -> Answers:
+    def exchanges(
+        self,
+        collected: Collected,
+        answers: NDArray[np.intp],
+        capture: Callable[[int], str | None],
+    ) -> Answers:
         """The answers for the exchanges of these responses, whose requests are among the messages; or `DEFERRED`."""
+        messages = collected.messages
+        assert messages is not None
+        batch = self._batch(messages, capture)
+
+        def read(index: NDArray[np.intp]) -> Bools:
+            columns = AskedColumns(batch, messages.rows["pair"][index].astype(np.intp), index)
+            found = np.zeros(len(index), bool)
+            known = np.flatnonzero(self._facts.has_bodies(columns))
+            for part in self._facts.parts(columns.take(known), headers=False) if len(known) else ():
+                assert part.facts is not None
+                found[known[part.facts.read.rows["pair"].astype(np.int64)]] = True
+            return found
+
+        if self._names is not None and collected.sessions is not None:
+            batch = batch._replace(topics=BatchTopics(self._names.enricher, collected, read))
         asked = messages.rows["pair"][answers].astype(np.intp)
-        return self._answers(AskedColumns(self._batch(messages, capture), asked, answers))
+        return self._answers(AskedColumns(batch, asked, answers))
 
     def _batch(self, messages: Messages, capture: Callable[[int], str | None]) -> AskedBatch:
         return AskedBatch(messages, capture, self._selector.start_ns)

@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
-from kafkasniff.enrich.sessions import FetchSession, FetchSessions, SessionStep, session_fields, uses_sessions
+from kafkasniff.enrich.sessions import FetchSessions, SessionContent, SessionStep, session_fields, uses_sessions
 from kafkasniff.kafka.apis import cluster_metadata
 from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
@@ -27,7 +27,6 @@ from kafkasniff.model import (
     Connection,
     DecidedRequest,
     Direction,
-    Endpoint,
     Exchange,
     Lines,
     Message,
@@ -95,8 +94,8 @@ class Enricher:
         self._misses = False
         self._lost = False
         """Set once dropped sessions were reported."""
-        self._begun: tuple[int, FetchSession | None] = 0, None
-        """The exchange of the last Fetch request, and its session."""
+        self.applied: Mapping[int, SessionContent | None] = {}
+        """Exchanges whose Fetch requests were applied to their sessions before their messages (`SessionFollower`)."""
 
     @property
     def wants_metadata_log(self) -> bool:
@@ -190,29 +189,22 @@ class Enricher:
 
     def _session(self, message: Message, body: Body) -> None:
         """Apply a Fetch request or response to its session, and add the session's partitions to a request's body."""
-        exchange = message.exchange or 0
-        if message.type == "response":
-            self.end_fetch(exchange, message.broker, body.get("session_id"), body.get("error_code"))
+        sessions, exchange = self.sessions, message.exchange or 0
+        if sessions is None:
             return
-        session = self.begin_fetch(exchange, message.broker, SessionStep.of_request(body))
-        # Exchange numbers are unique in one inspector only, and the next message may come from another one.
-        self._begun = 0, None
-        if session is not None:
-            _beside(body, "session_epoch", "_session", session_fields(session.partitions, session.unnamed))
-            force_setattr(message, "session_topics", session.names(self.catalog))
-
-    def begin_fetch(self, exchange: int, broker: Endpoint | None, step: SessionStep | None) -> FetchSession | None:
-        """Process a Fetch request; returns its session. `step`: its effect. Repeating the call has no effect."""
-        if not self._adds or self._sessions is None:
-            return None
-        if not exchange or exchange != self._begun[0]:
-            self._begun = exchange, None if step is None else self._sessions.request(broker, exchange, step)
-        return self._begun[1]
-
-    def end_fetch(self, exchange: int, broker: Endpoint | None, number: object, error: object) -> None:
-        """Process the response to a Fetch request: its session and error code. Repeating the call has no effect."""
-        if self._adds and self._sessions is not None:
-            self._sessions.response(broker, exchange, number, error)
+        if message.type == "response":
+            # If it was applied before its message, it does not wait any more.
+            sessions.response(message.broker, exchange, body.get("session_id"), body.get("error_code"))
+            return
+        content = None
+        if exchange in self.applied:
+            content = self.applied[exchange]
+        elif (step := SessionStep.of_request(body)) is not None:
+            session = sessions.request(message.broker, exchange, step)
+            content = None if session is None else session.content
+        if content is not None:
+            _beside(body, "session_epoch", "_session", session_fields(content.partitions, content.unnamed))
+            force_setattr(message, "session_topics", content.names(self.catalog))
 
     def _add_problems(self, message: Message) -> None:
         if self._problems:

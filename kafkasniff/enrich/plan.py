@@ -117,6 +117,18 @@ def teaches(api_key: int, version: int, direction: Direction) -> bool:
     return found is not None and found[1]
 
 
+@lru_cache(maxsize=4096)
+def teaches_topics(api_key: int, version: int, direction: Direction) -> bool:
+    """Whether messages of this kind may name topic ids; records of KRaft's metadata log may, too."""
+    found = message_plan(api_key, version, direction)
+    return found is not None and found[1] and _names_topics(found[0])
+
+
+def _names_topics(plan: NamePlan) -> bool:
+    names = plan.topic is not None and plan.topic_id is not None
+    return names or plan.nested is not None or any(_names_topics(child) for _, child in plan.children)
+
+
 def _names_brokers_only(plan: NamePlan) -> bool:
     if plan.topic_id or plan.records or plan.nested:
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Container
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 import msgspec
 
@@ -51,10 +51,6 @@ def uses_sessions(api_key: int | None, version: int | None) -> bool:
 
 class TopicNames(Protocol):
     """Looks up the names of topic ids."""
-
-    @property
-    def topics_learned(self) -> int:
-        """Incremented for every topic learned."""
 
     def topic(self, topic_id: object) -> str | None:
         """The name of a topic id; None if unknown."""
@@ -123,10 +119,28 @@ def _number(item: Any) -> int:
     return number if isinstance(number, int) else -1
 
 
+class SessionContent(NamedTuple):
+    """The content of a session that applies to a request."""
+
+    topics: tuple[str, ...]
+    """The same object until the content changes. By id or name, as in the requests."""
+    by_id: bool
+    """Topics are given by ids instead of names."""
+    partitions: int
+    unnamed: int | None
+    """Number of topics, if they are too many to be listed: then `topics` is empty."""
+
+    def names(self, catalog: TopicNames) -> tuple[str, ...]:
+        """The known names of its topics."""
+        if not self.by_id:
+            return self.topics
+        return tuple(name for name in map(catalog.topic, self.topics) if name is not None)
+
+
 class FetchSession:
     """The partitions of one session."""
 
-    __slots__ = ("_gone", "_learned", "_names", "by_id", "partitions", "topics")
+    __slots__ = ("_content", "_gone", "by_id", "partitions", "topics")
 
     def __init__(self) -> None:
         self.topics: dict[str, set[int]] = {}
@@ -134,33 +148,31 @@ class FetchSession:
         self.by_id = False
         self.partitions = 0
         """Number of partitions."""
-        self._names: tuple[str, ...] | None = None
-        self._learned = -1
+        self._content: SessionContent | None = None
         self._gone = 0
         """Topics removed since `topics` was built: a dictionary keeps their slots, which iteration visits."""
 
-    def use_ids(self) -> bool:
-        """From now on, topics are ids; returns whether they were names. A broker refuses requests that mix them."""
-        if self.by_id:
-            return False
-        self.by_id, self._names = True, None
-        return True
+    def use_ids(self) -> None:
+        """From now on, topics are ids. A broker refuses requests that mix them with names."""
+        if not self.by_id:
+            self.by_id, self._content = True, None
 
-    def add(self, topics: dict[str, list[int]]) -> bool:
-        """Add partitions by topic, which are new or repeated; returns whether any is new."""
+    def add(self, topics: dict[str, list[int]]) -> None:
+        """Add partitions by topic, which are new or repeated."""
         partitions = self.partitions
         for topic, numbers in topics.items():
             held = self.topics.get(topic)
             if held is None:
                 held = self.topics[topic] = set()
-                self._names = None
+                self._content = None
             before = len(held)
             held.update(numbers)
             self.partitions += len(held) - before
-        return self.partitions != partitions
+        if self.partitions != partitions:
+            self._content = None
 
-    def forget(self, topics: dict[str, list[int]]) -> bool:
-        """Remove partitions by topic; returns whether it had any of them."""
+    def forget(self, topics: dict[str, list[int]]) -> None:
+        """Remove partitions by topic."""
         partitions = self.partitions
         for topic, numbers in topics.items():
             held = self.topics.get(topic)
@@ -170,37 +182,25 @@ class FetchSession:
                 self.partitions -= before - len(held)
                 if not held:
                     del self.topics[topic]
-                    self._names = None
                     self._gone += 1
+        if self.partitions != partitions:
+            self._content = None
         if self._gone > len(self.topics):
             self.topics, self._gone = dict(self.topics), 0
-        return self.partitions != partitions
 
     @property
-    def unnamed(self) -> int | None:
-        """The number of topics if there are too many to be named; else None."""
-        return len(self.topics) if len(self.topics) > MAX_NAMED else None
-
-    def names(self, catalog: TopicNames | None) -> tuple[str, ...]:
-        """The known names of its topics; empty for a session with more than MAX_NAMED topics.
-
-        Without `catalog`: their ids if the session uses ids. Hot: returns the same tuple until something changes.
-        """
-        if len(self.topics) > MAX_NAMED:
-            return ()
-        names = self._names
-        # Names never change, so if all are known there is nothing to look up again.
-        if catalog is None:
-            names = self._names = tuple(self.topics) if names is None else names
-        elif names is None or (len(names) < len(self.topics) and self._learned != catalog.topics_learned):
-            topics = map(catalog.topic, self.topics) if self.by_id else self.topics
-            names = self._names = tuple(name for name in topics if name is not None)
-            self._learned = catalog.topics_learned
-        return names
+    def content(self) -> SessionContent:
+        """Its content now. Hot: returns the same object until something changes."""
+        found = self._content
+        if found is None:
+            count = len(self.topics)
+            unnamed, topics = (None, tuple(self.topics)) if count <= MAX_NAMED else (count, ())
+            found = self._content = SessionContent(topics, self.by_id, self.partitions, unnamed)
+        return found
 
 
 def session_fields(partitions: int, unnamed: int | None) -> Body:
-    """The value of `_session` in a request's body; `unnamed` as in `FetchSession`."""
+    """The value of `_session` in a request's body; `unnamed` as in `SessionContent`."""
     return {"partitions": partitions} if unnamed is None else {"partitions": partitions, "topics": unnamed}
 
 
@@ -226,15 +226,17 @@ class FetchSessions:
         self._most_partitions = MAX_PARTITIONS
         self.let_go = 0
         """Sessions dropped because there were too many sessions or partitions."""
-        self.changes = 0
-        """Changes of sessions: of their partitions, and beginnings and ends."""
-        self.followed: set[SessionKey] = set()
-        """Keys whose changes are added to `stale`, by its reader, who bounds the set."""
-        self.stale: list[SessionKey] = []
-        """Those whose sessions have changed; they are followed no longer."""
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __contains__(self, key: SessionKey) -> bool:
+        """Whether a session is known."""
+        return key in self._sessions
+
+    def waits(self, exchange: int) -> bool:
+        """Whether the response to this request may begin or end a session."""
+        return exchange in self._pending
 
     @property
     def memory(self) -> int:
@@ -265,25 +267,15 @@ class FetchSessions:
         if found is None:
             return None
         before = found.partitions
-        is_other = step.by_id and found.use_ids()
-        is_added, is_forgotten = found.add(step.added), found.forget(step.forgotten)
-        if is_other or is_added or is_forgotten:
-            self._partitions += found.partitions - before
-            self._change(key)
+        if step.by_id:
+            found.use_ids()
+        found.add(step.added)
+        found.forget(step.forgotten)
+        self._partitions += found.partitions - before
         self._sessions.move_to_end(key)
         self._wait(exchange, key, None)
         self._bound()
         return found
-
-    def proceed(self, key: SessionKey, exchange: int) -> None:
-        """Process a request that does not change its session, which exists. The same as `request`."""
-        self._sessions.move_to_end(key)
-        self._wait(exchange, key, None)
-
-    def keep(self, exchange: int) -> None:
-        """Process a response that leaves the session of its request as it is. The same as `response`."""
-        if exchange in self._pending:
-            self._unwait(exchange)
 
     def response(self, broker: Endpoint | None, exchange: int, number: object, error: object) -> None:
         """Process the response to a Fetch request: its `session_id` and `error_code`."""
@@ -299,7 +291,6 @@ class FetchSessions:
             self._drop((broker, number))
             self._sessions[broker, number] = session
             self._partitions += session.partitions
-            self._change((broker, number))
             self._bound()
 
     def of(self, brokers: Container[Endpoint | None]) -> FetchSessions:
@@ -318,7 +309,6 @@ class FetchSessions:
         for key, session in others._sessions.items():
             self._sessions[key] = session
             self._partitions += session.partitions
-            self._change(key)
         self._bound()
 
     def _wait(self, exchange: int, key: SessionKey | None, session: FetchSession | None) -> None:
@@ -340,13 +330,6 @@ class FetchSessions:
         found = self._sessions.pop(key, None)
         if found is not None:
             self._partitions -= found.partitions
-            self._change(key)
-
-    def _change(self, key: SessionKey) -> None:
-        self.changes += 1
-        if key in self.followed:
-            self.followed.remove(key)
-            self.stale.append(key)
 
     def _bound(self) -> None:
         while len(self._sessions) > self._most_sessions or self._partitions > self._most_partitions:

@@ -172,10 +172,8 @@ const Body = struct {
         var out = Json{ .bytes = into.data[0..into.size], .at = into.used, .form = one.wants.form };
         var walk = walking.Walk(Json).init(one, self.program, self.data, self.start, &out, null);
         if (call.topic_names) |names| {
-            names.begin(index, index, true, !message.flags.request);
             // Fetch sessions are added to bodies after the run (`tables/rows/resolve.py`).
-            names.answered = index;
-            names.session = null;
+            names.begin(index, !message.flags.request);
             walk.names = names;
         }
         const after = try walk.run();

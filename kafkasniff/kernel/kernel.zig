@@ -4,7 +4,6 @@
 const build = @import("build_facts");
 pub const calls = @import("call.zig");
 pub const chosen = @import("chosen.zig");
-pub const sessions = @import("sessions.zig");
 pub const columns = @import("columns.zig");
 pub const exchanges = @import("exchanges.zig");
 pub const feed_found = @import("feed_found.zig");
@@ -59,7 +58,7 @@ fn stop(message: []const u8, _: ?usize) noreturn {
     @trap();
 }
 
-const IDENTITY = "kafkasniff-kernel abi=23 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
+const IDENTITY = "kafkasniff-kernel abi=24 sources=" ++ build.sources ++ " zig=" ++ @import("builtin").zig_version_string;
 
 /// Identifies the source and the compiler of this build.
 pub export fn kafkasniff_identity() [*:0]const u8 {

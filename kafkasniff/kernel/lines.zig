@@ -190,11 +190,9 @@ pub fn run(lines: *Lines) Outcome {
         if (writer.line(lines.next, shown)) |noted| {
             lines.states[index] = .written;
             if (shown != .again) lines.counts[index] = @intCast(noted);
-            if (lines.names) |names| names.leave(lines.next);
             if (shown == .read) writer.out.at = lines.used else lines.used = writer.out.at;
         } else |reason| {
             writer.out.at = lines.used;
-            if (lines.names) |names| names.drop();
             switch (reason) {
                 error.Odd => if (call.controls_wanted != 0) return .new_controls,
                 else => |other| return want(lines, other),
@@ -347,7 +345,7 @@ const Writer = struct {
             return .{};
         };
         const names = self.lines.names;
-        if (names) |some| some.enter(index, message, kind.teaches != 0, data);
+        if (names) |some| some.begin(index, kind.teaches != 0);
         const found = self.body(out, program, kind, data, message.body);
         if (names) |some| if (some.isAsking()) return error.Asks;
         return found;

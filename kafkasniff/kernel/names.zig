@@ -1,19 +1,16 @@
 //! Names of topic ids and fetch sessions that an enricher adds to bodies (`kafkasniff/enrich/enricher.py`).
 //!
 //! The enricher keeps the names. This table caches the names that were asked for. If a line needs another one, the call
-//! ends; the caller adds it and calls again. `kafkasniff/native/names.py` has the same structures.
+//! ends; the caller adds it and calls again. The caller knows the sessions of all messages before their lines are written.
+//! `kafkasniff/native/names.py` has the same structures.
 
 const Error = @import("reader.zig").Error;
-const feed = @import("feed_found.zig");
-const Session = @import("sessions.zig").Session;
-const Sessions = @import("sessions.zig").Sessions;
 const std = @import("std");
 
 /// Places of the table that are probed for an id. A message whose id is in none of them is left to Python.
 const MAX_PROBES = 64;
-/// As `enrich.sessions.INITIAL_EPOCH` and `FINAL_EPOCH`: such requests begin or end sessions.
-const INITIAL_EPOCH = 0;
-const FINAL_EPOCH = -1;
+/// Fields of a request that identify its session. The text of the session follows them.
+const SESSION_FIELDS = 2;
 
 pub const State = enum(u32) {
     /// Requested, or the caller has forgotten it.
@@ -40,19 +37,15 @@ pub const Asks = packed struct(u32) {
     topics: bool = false,
     /// Enlarge the table, or empty it.
     room: bool = false,
-    /// Answer how the message relates to a fetch session.
-    session: bool = false,
-    rest: u29 = 0,
+    rest: u30 = 0,
 };
 
-/// What the response to a request does to a fetch session.
-pub const Answer = enum(u8) {
-    unknown = 0,
-    /// Nothing: the request has no session.
-    nothing = 1,
-    /// The request continued a session, which only an error or the session 0 ends.
-    continues = 2,
-    _,
+/// The fetch session of a request.
+pub const Session = extern struct {
+    partitions: i64,
+    /// What bodies show of it.
+    text: [*]const u8,
+    text_size: u64,
 };
 
 pub const Names = extern struct {
@@ -63,45 +56,37 @@ pub const Names = extern struct {
     used: u64,
     wants: [*]u32,
     wants_size: u64,
-    /// By message: what its response does to a fetch session.
-    answers: [*]Answer,
-    answers_size: u64,
-    /// The answer: the message, the number of partitions of its session (negative: it has no session), and the JSON
-    /// that is shown of it.
-    answered: u64,
-    partitions: i64,
-    session: ?[*]const u8,
-    session_size: u64,
+    /// By message: 1 plus the place of its session, or 0 if it is in none.
+    sessions: ?[*]const u32,
+    sessions_size: u64,
+    held: [*]const Session,
 
     // Results
     asks: Asks,
     wanted: u32,
-    /// Requests: number and epoch of the session. Responses: error code and number of the session.
-    facts: [2]i64,
 
     // The current message
     index: u64,
-    /// Index of the request of a response.
-    pair: u64,
-    is_request: u8,
+    /// Its session; null: it has none.
+    session: ?*const Session,
     /// It maps topic ids to names, so that an id may be learnt from it.
     teaches: u8,
     /// The string before a topic id has a value.
     named: u8,
-    count: u8,
-    spare: u32,
-    /// Sessions that need no answer; null: none.
-    sessions: ?*Sessions,
+    /// Number of its fields so far that identify its session.
+    fields: u8,
+    spare: [5]u8,
 
-    pub fn begin(self: *Names, index: u64, pair: u64, is_request: bool, teaches: bool) void {
+    /// Another message.
+    pub fn begin(self: *Names, index: u64, teaches: bool) void {
         self.asks = .{};
         self.wanted = 0;
         self.index = index;
-        self.pair = pair;
-        self.is_request = @intFromBool(is_request);
+        const place = if (self.sessions) |known| (if (index < self.sessions_size) known[index] else 0) else 0;
+        self.session = if (place > 0) &self.held[place - 1] else null;
         self.teaches = @intFromBool(teaches);
         self.named = 0;
-        self.count = 0;
+        self.fields = 0;
     }
 
     /// Whether the caller has something to do; else the output is valid.
@@ -161,71 +146,11 @@ pub const Names = extern struct {
         return null;
     }
 
-    /// Takes the next of `facts`. After the last one, returns the text of the session, or null if nothing is shown.
-    pub fn fact(self: *Names, value: i64) Error!?[]const u8 {
-        if (self.count >= self.facts.len) return error.Odd;
-        self.facts[self.count] = value;
-        self.count += 1;
-        if (self.count < self.facts.len) return null;
-        if (self.answered != self.index and !self.isKnown()) {
-            self.asks.session = true;
-            return error.Odd;
-        }
-        if (self.answered == self.index) return (self.session orelse return null)[0..self.session_size];
-        const session = self.followed() orelse return null;
-        return (session.text orelse return null)[0..session.text_size];
-    }
-
-    /// Whether the caller need not be asked for the message's session.
-    fn isKnown(self: *Names) bool {
-        if (self.is_request == 0) {
-            if (self.pair >= self.answers_size) return false;
-            return switch (self.answers[self.pair]) {
-                .nothing => true,
-                .continues => if (self.sessions) |sessions|
-                    self.facts[0] == 0 and self.facts[1] != 0 and sessions.step(null)
-                else
-                    false,
-                else => false,
-            };
-        }
-        if (self.facts[1] == FINAL_EPOCH and self.facts[0] == 0) return self.answer(.nothing);
-        if (self.facts[1] == FINAL_EPOCH or self.facts[1] == INITIAL_EPOCH) return false;
-        const sessions = self.sessions orelse return false;
-        const session = sessions.unchanged(self.facts[0]) orelse return false;
-        if (session.partitions < 0) return self.answer(.nothing);
-        return sessions.step(session) and self.answer(.continues);
-    }
-
-    fn answer(self: *Names, does: Answer) bool {
-        if (self.index < self.answers_size) self.answers[self.index] = does;
-        return true;
-    }
-
-    /// The number of partitions of the message's session; null: it has no session.
-    pub fn held(self: *const Names) ?i64 {
-        if (self.answered == self.index) return if (self.partitions >= 0) self.partitions else null;
-        return if (self.followed()) |session| session.partitions else null;
-    }
-
-    /// The session of a request that need not be answered.
-    inline fn followed(self: *const Names) ?*const Session {
-        return if (self.sessions) |sessions| sessions.current() else null;
-    }
-
-    /// Another message. `data`: its bytes.
-    pub inline fn enter(self: *Names, index: u64, message: *const feed.Message, teaches: bool, data: []const u8) void {
-        self.begin(index, message.pair, message.flags.request, teaches);
-        if (self.sessions) |sessions| sessions.begin(message, data);
-    }
-
-    /// The line of the message is written: the caller will not see it.
-    pub inline fn leave(self: *const Names, index: u64) void {
-        if (self.sessions) |sessions| sessions.finish(index);
-    }
-
-    /// The message has no line, at least for now.
-    pub inline fn drop(self: *const Names) void {
-        if (self.sessions) |sessions| sessions.is_step = 0;
+    /// Counts a field that identifies the session. Returns the session's text after the last one, if there is a session.
+    pub fn afterField(self: *Names) ?[]const u8 {
+        self.fields +|= 1;
+        if (self.fields != SESSION_FIELDS) return null;
+        const session = self.session orelse return null;
+        return session.text[0..session.text_size];
     }
 };

@@ -382,12 +382,8 @@ pub fn summary(
     };
     if (head.session_id != NONE) {
         if (walk.phrases.names) |names| {
-            const number = try walk.phrases.numberAt(head.session_id);
-            const failed = if (head.session_error == NONE) 0 else try walk.phrases.numberAt(head.session_error);
-            _ = try names.fact(if (head.is_response != 0) failed else number);
-            _ = try names.fact(if (head.is_response != 0) number else try walk.phrases.numberAt(head.session_epoch));
             if (head.session != NONE) {
-                if (names.held()) |partitions| walk.phrases.slots[head.session].setNumber(partitions);
+                if (names.session) |held| walk.phrases.slots[head.session].setNumber(held.partitions);
             }
         } else if (walk.phrases.slots[head.session_id].says()) return error.Odd;
     }

@@ -214,7 +214,6 @@ const Writer = struct {
             if (table.address == null) return 0;
             const found = try self.summary(table, one, index);
             if (lines.style) |style| try self.body(style, table, one, index, &found);
-            self.finish(index);
             return found.problems;
         }
         const label = lines.labels[one.code].get() orelse return error.NewLabel;
@@ -257,13 +256,7 @@ const Writer = struct {
         try self.put(table.below.get() orelse "");
         if (found.problems > 0) try self.problemLines(table, &found);
         if (lines.style) |style| try self.content(style, table, one, index, ends.number, &found);
-        if (table.address != null) self.finish(index);
         return found.problems;
-    }
-
-    /// A message whose summary was written is done.
-    inline fn finish(self: *const Self, index: u64) void {
-        if (self.lines.summaries.names) |names| names.leave(index);
     }
 
     inline fn tableOf(self: *const Self, one: *const Message) Stop!*const Table {
@@ -288,7 +281,7 @@ const Writer = struct {
 
     inline fn summaryOf(self: *Self, table: *const Table, one: *const Message, index: u64, data: []const u8, after: *u64) Stop!usize {
         const names = self.lines.summaries.names;
-        if (names) |some| some.enter(index, one, table.teaches != 0, data);
+        if (names) |some| some.begin(index, table.teaches != 0);
         const size = summary_of.summary(self.walk, table.address.?, data, one.body, self.bytes[self.at..], after);
         if (names) |some| if (some.isAsking()) return error.Asks;
         return size;
@@ -494,7 +487,7 @@ const Writer = struct {
         const lines = self.lines;
         const data = try lines.source.found.bytes(one);
         const names = lines.summaries.names;
-        if (names) |some| some.enter(index, one, table.teaches != 0, data);
+        if (names) |some| some.begin(index, table.teaches != 0);
         var out = Tree{
             .bytes = self.bytes,
             .at = self.at,

@@ -141,9 +141,9 @@ pub fn Walk(comptime Out: type) type {
         }
 
         /// Writes the text of a fetch session, after the fields that identify it.
-        inline fn noteSession(self: *Self, value: i64) Error!void {
+        inline fn noteSession(self: *Self) Error!void {
             const names = self.names orelse return;
-            const shown = try names.fact(value) orelse return;
+            const shown = names.afterField() orelse return;
             try self.out.session(shown);
         }
 
@@ -205,7 +205,7 @@ pub fn Walk(comptime Out: type) type {
                     const value = try self.int(i32, place);
                     try self.out.integer(value);
                     if (Out.is_final and op.flags.set and value != NO_SET) return error.Odd;
-                    if (Out.is_final and op.flags.session) try self.noteSession(value);
+                    if (Out.is_final and op.flags.session) try self.noteSession();
                 },
                 .uint32 => try self.out.integer(try self.int(u32, place)),
                 .int64 => try self.out.integer(try self.int(i64, place)),
@@ -216,7 +216,7 @@ pub fn Walk(comptime Out: type) type {
                 .error_code => {
                     const code = try self.int(i16, place);
                     try self.out.integer(code);
-                    if (Out.is_final and op.flags.session) try self.noteSession(code);
+                    if (Out.is_final and op.flags.session) try self.noteSession();
                     if (!blanks and code != 0) try self.notes.put(0, place, 0, .{ code, 0, 0 });
                 },
                 .string, .bytes, .records => try self.variable(op, can_be_null, place),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from kafkasniff.native.caller import Caller, WantedBatch
 from kafkasniff.native.feed import KEYS, VERSIONS, grown
 from kafkasniff.native.library import Kernel, address_of
-from kafkasniff.native.names import LineNames
+from kafkasniff.native.names import LineNames, Session
 
 # -- words of problems (`kernel/line_problems.zig` has the same structures) --------------------------------------------
 
@@ -80,8 +80,7 @@ AT_ONCE: Final = 4096
 USUAL_RATIO: Final = 6
 """JSON bytes reserved per byte of a compressed message, more than most need."""
 FEW: Final = 64
-"""The same after topics were learned or sessions have changed: more may follow, and then later lines are written
-again."""
+"""The same after topics were learned: more may follow, and then later lines are written again."""
 
 RAW, REDACTED = 1, 2
 READ, WRITTEN, LEFT, AGAIN = range(4)
@@ -114,7 +113,10 @@ class LineBatch(NamedTuple):
     """This and the next one: where their bytes are."""
     arena: NDArray[np.uint8]
     shown: NDArray[np.uint8] | None = None
-    """Each is one of `READ`, `WRITTEN`, `LEFT` and `AGAIN`."""
+    """How each is handled: one of `READ`, `WRITTEN`, `LEFT` and `AGAIN`."""
+    places: NDArray[np.uint32] | None = None
+    """1 plus the index of its fetch session in `sessions` for each; 0: it is in none."""
+    sessions: Sequence[Session] = ()
 
     def bytes_at(self, address: int, size: int) -> memoryview:
         """Bytes of a message in place, by their address. Raises RuntimeError if none of the messages has them."""
@@ -140,7 +142,7 @@ class LineSource(ctypes.Structure):
 
     def bind(self, batch: LineBatch) -> LineBatch:
         """Set all of them; returns what has to be kept as long as they are used."""
-        messages, here, buffer, arena, shown = batch
+        messages, here, buffer, arena, shown, *_ = batch
         if shown is not None and (len(shown) < here or shown.dtype != np.uint8):
             raise ValueError("not all messages are shown or not")
         self.messages, self.messages_size = messages.ctypes.data, len(messages)
@@ -277,7 +279,7 @@ class JsonLines:
         """From here on write these messages."""
         self._bound = self._lines.source.bind(batch)
         if self._names is not None:
-            self._names.bind(batch.here)
+            self._names.bind(batch.places, batch.sessions)
         self._base = self._end = 0
         self._caller.shrink()
 
@@ -298,8 +300,6 @@ class JsonLines:
             base, end = self._base, min(last, self._end)
             left = self._states.find(_LEFT, first - base, end - base)
             stop = end if left < 0 else left + base
-            if names is not None:
-                names.settle(first, stop)
             if stop > first:
                 begin = int(self._ends[first - base - 1]) if first > base else 0
                 problems = int(self._counts[first - base : stop - base].sum())
@@ -330,8 +330,6 @@ class JsonLines:
         self._ahead = min(2 * self._ahead, AT_ONCE)
         lines.used = 0
         self._caller.begin()
-        if self._names is not None:
-            self._names.restart()
         given: list[bytes] = []
         while True:
             outcome = function(self._pointer)
@@ -357,11 +355,6 @@ class JsonLines:
                     self._caller.reserve(sum(map(len, given)))
             elif outcome == _ASKS:
                 assert self._names is not None
-                if self._names.asks_session() and (
-                    lines.next >= last or self._states.find(_LEFT, 0, lines.next - first) >= 0
-                ):
-                    # Python's output before it may change it.
-                    break
                 if not self._names.answer():
                     self._leave()
             elif outcome == _NEW_KIND:

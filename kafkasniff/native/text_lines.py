@@ -398,7 +398,7 @@ class TextLines:
         self._bound = self._lines.source.bind(batch)
         self._caller.shrink()
         if self._names is not None:
-            self._names.bind(batch.here)
+            self._names.bind(batch.places, batch.sessions)
 
     def write(self, first: int, last: int) -> tuple[bytes, int, bool]:
         """The lines of the messages from `first` up to `last`, or up to an earlier one. Hot.
@@ -408,12 +408,9 @@ class TextLines:
         lines = self._lines
         lines.next, lines.last, lines.used, lines.problems = first, last, 0, 0
         self._caller.begin()
-        if self._names is None:
-            return self._write()
-        self._names.changed()
-        found = self._write()
-        self._names.settle()
-        return found
+        if self._names is not None:
+            self._names.changed()
+        return self._write()
 
     def _write(self) -> tuple[bytes, int, bool]:
         lines = self._lines

@@ -6,79 +6,44 @@ They are identical to those of `jsonl.JsonSink` and `csv.CsvSink`, which write w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from operator import itemgetter
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 import msgspec
-import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, teaches
-from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH
+from kafkasniff.enrich.sessions import session_fields
 from kafkasniff.kafka.connection.events import Detail, Level
 from kafkasniff.kafka.messages.message import unknown_version
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.messages.rendered import MAX_SIZE, Renderer, careful, wordings
 from kafkasniff.kafka.schema.codes import error_codes, error_name, uuid_text
-from kafkasniff.kafka.schema.context import DecodeOptions, Odd
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Direction, Endpoint, Lines, Problem
 from kafkasniff.native.caller import Program, WantedBatch
-from kafkasniff.native.feed import ARENA, MESSAGE, REQUEST
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import RAW, REDACTED, JsonLines, LineBatch, LineKind
-from kafkasniff.native.names import KnownSessions, LineNames, MessageSession
+from kafkasniff.native.names import LineNames
 from kafkasniff.redact.payload import may_carry
 from kafkasniff.sinks.jsonl import plain_text, problem_objects
 from kafkasniff.sinks.lines import BLOCK_BYTES
-from kafkasniff.sinks.session_follower import SessionFollower, SessionSteps, SessionText, session_json
 from kafkasniff.text.printable import visible_json
 
 # -- facts that an enricher adds ---------------------------------------------------------------------------------------
 
 
-_NOTHING: Final = MessageSession(-1, None)
-_PLACE: Final = itemgetter(
-    *((MESSAGE.names or ()).index(name) for name in ("code", "flags", "start", "size", "body", "connection"))
-)
-
-
 class AddedNames:
-    """The facts of `enricher` for messages of the feed (`names.NameFacts`).
+    """The facts of `enricher` (`names.NameFacts`), which must have processed everything before a message."""
 
-    The enricher must have processed everything before a message. `broker`: of a connection by its index in the feed.
-    `known`: for the sessions that the kernel may follow; `text`: what is shown of them.
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        enricher: Enricher,
-        broker: Callable[[int], Endpoint | None] = lambda _: None,
-        known: KnownSessions | None = None,
-        text: SessionText = session_json,
-    ) -> None:
-        self._enricher = enricher
-        self._broker = broker
-        self._rows: NDArray[np.void] = np.zeros(0, MESSAGE)
-        self._stores: tuple[memoryview, memoryview]
-        self._addresses = 0, 0
-        self._steps = SessionSteps(kernel)
-        sessions = enricher.sessions
-        self._follower = None if known is None or sessions is None else SessionFollower(kernel, sessions, known, text)
-        self._text = text
-
-    def bind(self, batch: LineBatch) -> None:
-        """From here on sessions are those of these messages."""
-        self._rows, stores = batch.messages, (batch.buffer, batch.arena)
-        self._stores = stores[0].data, stores[1].data
-        self._addresses = stores[0].ctypes.data, stores[1].ctypes.data
+    def __init__(self, enricher: Enricher) -> None:
+        self.enricher = enricher
 
     @property
     def learned(self) -> int:
         """Increases with every learned topic."""
-        return self._enricher.catalog.topics_learned
+        return self.enricher.catalog.topics_learned
 
     @property
     def forgets(self) -> bool:
@@ -88,86 +53,24 @@ class AddedNames:
     @property
     def room(self) -> int:
         """Number of topics that can be learned before others are evicted."""
-        catalog = self._enricher.catalog
+        catalog = self.enricher.catalog
         return catalog.most_topics - len(catalog.learnt)
 
     def topic(self, topic_id: bytes) -> tuple[bytes | None, bool]:
         """The name of a topic id, and whether it came from a message."""
-        catalog, text = self._enricher.catalog, uuid_text(topic_id)
+        catalog, text = self.enricher.catalog, uuid_text(topic_id)
         name = catalog.topic(text)
         return None if name is None else name.encode("utf-8", "surrogatepass"), text in catalog.learnt
 
-    def session(self, index: int, first: int, second: int) -> MessageSession | None:
-        """Apply a Fetch message to its session; see `names.NameFacts`."""
-        code, flags, start, size, body, connection = self._place(index)
-        exchange, broker = int(self._rows["number"][index]), self._broker(connection)
-        if not flags & REQUEST:
-            self._enricher.end_fetch(exchange, broker, second, first)
-            self.release()
-            return _NOTHING
-        store = flags & ARENA > 0
-        data, address = self._stores[store][start : start + size], self._addresses[store] + start
-        try:
-            step = self._steps.of(code, data, address, body, (first, second))
-        except Odd:
-            return None
-        follower = self._follower
-        before = 0 if follower is None else follower.changes
-        session = self._enricher.begin_fetch(exchange, broker, step)
-        if follower is not None:
-            follower.release()
-            if step is not None and step.epoch not in {INITIAL_EPOCH, FINAL_EPOCH}:
-                follower.asked(connection, code, (broker, step.number), session, is_changed=follower.changes != before)
-        if session is None:
-            return _NOTHING
-        return MessageSession(session.partitions, self._text(session.partitions, session.unnamed))
 
-    def continue_sessions(self, steps: NDArray[np.uint32]) -> None:
-        """Apply requests that do not change their sessions, and responses to such requests."""
-        assert self._follower is not None
-        rows = self._rows[steps]
-        requests: list[bool] = ((rows["flags"] & REQUEST) > 0).tolist()
-        connections: list[int] = rows["connection"].tolist()
-        exchanges: list[int] = rows["number"].tolist()
-        self._follower.proceed(zip(requests, connections, exchanges, strict=True))
-
-    def forget(self, connections: list[int]) -> None:
-        """The feed has other connections at these indices."""
-        if self._follower is not None:
-            self._follower.forget(connections)
-
-    def release(self) -> None:
-        """Leave requests to Python whose sessions have changed."""
-        if self._follower is not None:
-            self._follower.release()
-
-    def _place(self, index: int) -> tuple[int, int, int, int, int, int]:
-        """A message's code, flags, start, size, start of its body, and connection. Hot."""
-        row = self._rows[index].item()
-        found: tuple[int, int, int, int, int, int] = _PLACE(row)
-        return found
+SessionText = Callable[[int, int | None], bytes]
+"""What is shown of a fetch session: the number of its partitions, and `unnamed` of `SessionContent`."""
 
 
-class NamesAhead(AddedNames):
-    """The same ahead of the messages' turn, without changing the enricher.
-
-    Names may change until then: `learned` shows whether they did. Fetch sessions are updated in the messages' turn.
-    """
-
-    def __init__(self, kernel: Kernel, enricher: Enricher, broker: Callable[[int], Endpoint | None]) -> None:
-        super().__init__(kernel, enricher, broker)
-        self.requests: set[int] = set()
-        """Messages that were left because they may belong to a session."""
-        self.responses: dict[int, tuple[int, int]] = {}
-        """Error codes and sessions of responses, by message."""
-
-    def session(self, index: int, first: int, second: int) -> MessageSession | None:
-        """Record what a Fetch message does to its session. Responses show nothing of it."""
-        if self._rows[index]["flags"] & REQUEST:
-            self.requests.add(index)
-            return None
-        self.responses[index] = first, second
-        return _NOTHING
+@lru_cache(maxsize=1 << 10)
+def session_json(partitions: int, unnamed: int | None) -> bytes:
+    """What JSON lines show of a session."""
+    return orjson.dumps(session_fields(partitions, unnamed))
 
 
 # -- lines -------------------------------------------------------------------------------------------------------------
@@ -250,16 +153,9 @@ class NativeLines:
         self._names_captures = names_captures
         self._terminal = terminal
         self._ahead = ahead
-        # Sessions are followed in order.
-        self._sessions = None if ahead else KnownSessions()
-
-        def broker(index: int) -> Endpoint | None:
-            return ends(index)[2]
-
-        self.facts = (
-            NamesAhead(kernel, enricher, broker) if ahead else AddedNames(kernel, enricher, broker, self._sessions)
-        )
-        """Fields added to bodies."""
+        self.facts = AddedNames(enricher)
+        """Names added to bodies."""
+        self.session_text: SessionText = session_json
         self.only_asked = False
         self._detail: Detail | None = None
         self._ways: dict[Level, _DetailPlan] = {}
@@ -284,7 +180,7 @@ class NativeLines:
                 errors={code: self._shape.error(code) for code in error_codes()},
                 wordings=wordings(),
                 most=MAX_SIZE,
-                names=LineNames(self.facts, self._sessions),
+                names=LineNames(self.facts),
                 rows=self._shape.rows,
             )
             way = self._ways[detail.level] = _DetailPlan(options, rendering, lines, {}, [])
@@ -304,12 +200,10 @@ class NativeLines:
         """The feed has other connections at these indices, or their ends have changed."""
         for way in self._ways.values():
             way.lines.forget(connections)
-        self.facts.forget(connections)
 
     def bind(self, batch: LineBatch) -> None:
         """The batch whose lines are taken from here on."""
         assert self._way is not None
-        self.facts.bind(batch)
         self._way.lines.bind(batch)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:

@@ -6,6 +6,7 @@ They are identical to those of the sink, which can write any message in between.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from kafkasniff.enrich import Enricher
@@ -22,7 +23,7 @@ from kafkasniff.model import Direction, Lines, Problem
 from kafkasniff.native.caller import Program, WantedBatch
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.names import KnownSessions, LineNames
+from kafkasniff.native.names import LineNames
 from kafkasniff.native.text_lines import (
     ERROR_CODE,
     TIME,
@@ -35,8 +36,7 @@ from kafkasniff.native.text_lines import (
     TextTable,
     TreeStyle,
 )
-from kafkasniff.sinks.native_lines import AddedNames, Ends
-from kafkasniff.sinks.session_follower import session_json
+from kafkasniff.sinks.native_lines import AddedNames, Ends, SessionText, session_json
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.sinks.tree import MARGIN, MIN_WIDTH, is_time, struct_lines
@@ -164,14 +164,13 @@ class NativeText:
         left: Callable[[], int] | None = None,
     ) -> None:
         self._kernel = kernel
-        known = KnownSessions()
         self._trees = (
             NativeTrees(kernel, sink.paint, sink.width, records=sink.verbosity > 1) if sink.verbosity else None
         )
         self._renderer = Renderer(kernel, "auto", shows_nothing) if self._trees is None else self._trees.renderer
-        text = session_json if self._trees is None else self._trees.session
-        self.facts = AddedNames(kernel, enricher, lambda index: ends(index)[2], known, text)
-        """Fields added to bodies."""
+        self.session_text: SessionText = session_json if self._trees is None else lru_cache(self._trees.session)
+        self.facts = AddedNames(enricher)
+        """Names added to bodies."""
         self.only_asked = True
         self._known: dict[tuple[int, int, bool], SummaryTable] = {}
         """Tables by kind; at most one for each defined version and direction."""
@@ -185,7 +184,7 @@ class NativeText:
             paint.error, paint.warn, paint.dim, paint.reset, {code: error_name(code) for code in error_codes()}
         )
         self._lines = TextLines(
-            kernel, self, wordings(), MAX_SIZE, names=LineNames(self.facts, known), style=style, paint=errors
+            kernel, self, wordings(), MAX_SIZE, names=LineNames(self.facts), style=style, paint=errors
         )
         self._turn = sink.turn
         self._detail: Detail | None = None
@@ -195,7 +194,6 @@ class NativeText:
 
     def bind(self, batch: LineBatch) -> None:
         """The batch that is written from here on."""
-        self.facts.bind(batch)
         self._lines.bind(batch)
 
     def use(self, detail: Detail) -> None:
@@ -221,7 +219,6 @@ class NativeText:
     def forget(self, connections: list[int]) -> None:
         """The feed has other connections at these indices."""
         self._lines.forget_connections(connections)
-        self.facts.forget(connections)
 
     def take(self, first: int, last: int) -> Iterator[Lines | int]:
         """Write the lines of these messages, one or more at a time; yields the index of one that is left to Python."""

@@ -130,7 +130,7 @@ class _Run:
 
         inspector, selects = self.inspector, None
         if self.predicate is not None and self.selector is not None:
-            names = AddedNames(self.native, self.enricher)
+            names = AddedNames(self.enricher)
             selects = Selection(
                 self.predicate,
                 self.selector,

@@ -32,7 +32,6 @@ SCENES = [*sorted(UNREST), "names"]
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several tasks per window, so that threads write lines that others report. Some lines keep the kernel's memory."""
     monkeypatch.setattr(lines_ahead, "TASK_BYTES", 700)
-    monkeypatch.setattr(lines_ahead, "MOST_SKIPPED", 0)
     monkeypatch.setattr(native_lines, "BLOCK_BYTES", 1)
     monkeypatch.setattr(caller, "FIRST_OUTPUT", 1 << 11)
 
@@ -52,7 +51,7 @@ def ahead(
         assert one in expected.out.getvalue()
 
 
-@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING", "MOST_WINDOWS", "MOST_SKIPPED"])
+@pytest.mark.parametrize("bound", ["TASK_BYTES", "MAX_MADE", "MAX_WAITING", "MOST_WINDOWS"])
 def test_bounds_of_threads(bound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """For any thread that makes a line, and any number of lines that may wait, lines are the same."""
     monkeypatch.setattr(lines_ahead, bound, 700)

@@ -80,11 +80,11 @@ def test_a_large_session_names_no_topics_with_each_request() -> None:
         known.learn_topic(topic_id, f"topic-{topic_id}")
     session = request(found, BROKER, 2, fetch(7, 1))
     assert session is not None
-    assert (session.names(known), session.unnamed) == ((), MAX_NAMED + 1)
-    assert session_fields(session.partitions, session.unnamed) == {"partitions": 101, "topics": 101}
+    assert (session.content.names(known), session.content.unnamed) == ((), MAX_NAMED + 1)
+    assert session_fields(session.partitions, session.content.unnamed) == {"partitions": 101, "topics": 101}
     request(found, BROKER, 3, fetch(7, 2, {}, {min(large): [0]}))
-    assert (len(session.names(known)), session.unnamed) == (MAX_NAMED, None)
-    assert session_fields(session.partitions, session.unnamed) == {"partitions": 100}
+    assert (len(session.content.names(known)), session.content.unnamed) == (MAX_NAMED, None)
+    assert session_fields(session.partitions, session.content.unnamed) == {"partitions": 100}
 
 
 def test_forgotten_topics_leave_no_gaps_to_walk_over() -> None:
@@ -237,10 +237,8 @@ def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
         assert session is not None
         assert not session.by_id, "topics without partitions, and without an id, count for nothing"
         if is_asked:
-            assert session.names(known) == ("payments",)
-        found.followed.add((BROKER, 7))
+            assert session.content.names(known) == ("payments",)
         assert request(found, BROKER, 3, fetch(7, 2, {}, {PAYMENTS: [5]})) is session
-        assert found.stale == [(BROKER, 7)], "a reader who keeps the names hears of it"
         request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
-        seen.append((session.by_id, session.partitions, session.names(known)))
+        seen.append((session.by_id, session.partitions, session.content.names(known)))
     assert seen == [(True, 2, ("orders",))] * 2

@@ -15,23 +15,18 @@ from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.roles import EVERY_BODY, ExchangeKinds
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import reads_nothing, teaches
-from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, SessionStep, uses_sessions
 from kafkasniff.kafka.connection.events import Detail
-from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.messages.rendered import Renderer
-from kafkasniff.kafka.schema.codes import uuid_text
-from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Direction, Endpoint
 from kafkasniff.native import kernel
 from kafkasniff.native.columns import ExchangeReader
-from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, VERSIONS
+from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, VERSIONS
 from kafkasniff.native.lines import LineBatch
-from kafkasniff.native.names import KnownSession, KnownSessions, NativeSessions
 from kafkasniff.native.text_lines import TABLE, SummaryTable
 from kafkasniff.redact.payload import SHOWN
 from kafkasniff.sinks.native_lines import NativeLines
 from kafkasniff.sinks.native_text import NativeTrees
-from kafkasniff.sinks.session_follower import known_session, session_json, topics_of
 from kafkasniff.sinks.summaries.compiled import table_of
 from kafkasniff.text.printable import PLAIN
 from tests.conftest import shipped_captures
@@ -46,13 +41,11 @@ MOST_OF_ONE: Final = 150
 """Messages of one batch."""
 
 
-_NO_SESSION: Final = (1 << 64) - 1
-
 _Row = ctypes.c_uint8 * MESSAGE.itemsize
 
 
 class _Seed(ctypes.Structure):
-    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("message", _Row), ("session", ctypes.c_uint64))
+    _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_uint64), ("message", _Row))
 
 
 class _Run(ctypes.Structure):
@@ -66,10 +59,6 @@ class _Run(ctypes.Structure):
         ("tables", ctypes.c_void_p),
         ("exchanges", ctypes.c_void_p),
         ("rows", ctypes.c_uint64),
-        ("sessions", ctypes.c_void_p),
-        ("sessions_count", ctypes.c_uint64),
-        ("continuing", ctypes.c_void_p),
-        *((name, ctypes.c_uint64) for name in ("continuing_count", "json_steps", "steps", "questions")),
         ("style", ctypes.c_void_p),
         ("trees", ctypes.c_uint64),
         ("problems", ctypes.c_uint64),
@@ -80,8 +69,6 @@ def fuzz(options: argparse.Namespace) -> None:
     """Fuzz; a crash ends the process."""
     seeds: list[Any] = []
     native = _native()
-    sessions = KnownSessions()
-    sessions_count = 0
     for batch in _recorded():
         native.bind(batch)
         for _ in native.take(0, batch.here):
@@ -93,12 +80,7 @@ def fuzz(options: argparse.Namespace) -> None:
             row["pair"] = seed_of.get(int(row["pair"]), NONE)
             store, start = batch.arena if row["flags"] & ARENA else batch.buffer, int(row["start"])
             data = store[start : start + int(row["size"])].tobytes()
-            found = _sessions(data, row)
-            for index, session in enumerate(found):
-                assert sessions.add(sessions_count + index, session)
-            first = sessions_count if found else _NO_SESSION
-            sessions_count += len(found)
-            seeds.append(_Seed(data, len(data), _Row.from_buffer_copy(row.tobytes()), first))
+            seeds.append(_Seed(data, len(data), _Row.from_buffer_copy(row.tobytes())))
     library = compiled()
     room = Room(ROOM)
     array = (_Seed * len(seeds))(*seeds)
@@ -120,21 +102,13 @@ def fuzz(options: argparse.Namespace) -> None:
     run.tables, run.style = tables.ctypes.data, trees.style.address
     reader, kinds = _reader()
     run.exchanges = ctypes.addressof(reader.call)
-    run.sessions = NativeSessions.from_address(sessions.address).places
-    run.sessions_count = sessions_count
-    continuing = np.array([index for index, seed in enumerate(seeds) if seed.session != _NO_SESSION], np.uint64)
-    run.continuing, run.continuing_count = continuing.ctypes.data, len(continuing)
     for _ in rounds(options, run):
         library.kafkasniff_fuzz_lines(ctypes.byref(run))
     print(f"{len(seeds):,} messages: {run.written:,} lines written, with {run.problems:,} problems,")
     print(
         f"{run.left:,} left to Python; {run.texts:,} lines of text, {run.trees:,} with trees; {run.ended:,} early ends;"
     )
-    print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs;")
-    print(
-        f"messages of {sessions_count:,} fetch sessions: {run.json_steps:,} as JSON and {run.steps:,} as text needed no"
-    )
-    print(f"answer, {run.questions:,} needed one")
+    print(f"{run.rows:,} exchanges as columns, by {2 * len(kinds.known):,} programs")
 
 
 def _recorded() -> list[LineBatch]:
@@ -165,36 +139,6 @@ def _native() -> NativeLines:
     native = NativeLines(kernel(), renderer, lambda _: ends, lambda _: "capture", Enricher(sessions=False))
     native.use(Detail(DecodeOptions()))
     return native
-
-
-def _sessions(data: bytes, row: np.void) -> list[KnownSession]:
-    """Fetch sessions that a request may continue.
-
-    They have its partitions alone, others besides, and all but one of each topic. The last one has another number if
-    the request names no partitions, so that the request is never one that only continues it.
-    """
-    key, version = divmod(int(row["code"]), VERSIONS)
-    if not row["flags"] & REQUEST or not uses_sessions(key, version):
-        return []
-    schema = request_plan(key, version).schema
-    assert schema is not None
-    body, _ = schema.decode(data, int(row["body"]), len(data), DecodeContext(DecodeOptions()))
-    step = SessionStep.of_request(body)
-    if step is None or step.epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
-        return []
-    code = int(row["code"])
-    program = known_session(kernel(), code)
-    other = {uuid_text(bytes([200]) * 16) if step.by_id else "another": [0, 1]}
-    fewer = {topic: numbers[:-1] for topic, numbers in step.added.items()}
-    found = []
-    for added in (step.added, {**step.added, **other}, fewer):
-        session = FetchSession()
-        session.by_id = step.by_id
-        session.add(added)
-        text = session_json(session.partitions, session.unnamed)
-        number = step.number if step.added or added is not fewer else step.number + 1
-        found.append(KnownSession(number, code, program, session.partitions, topics_of(session), text))
-    return found
 
 
 def _reader() -> tuple[ExchangeReader, ExchangeKinds]:

@@ -8,27 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.native import kernel, names
-from kafkasniff.native.feed import VERSIONS
 from kafkasniff.native.names import (
     CHOSEN,
     FIRST_PLACES,
     INSIDE,
     ChosenFields,
-    KnownSession,
-    KnownSessions,
     LineNames,
-    MessageSession,
     NativeNames,
+    Session,
 )
 from kafkasniff.native.text_lines import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
-from kafkasniff.sinks.session_follower import known_session
 from kafkasniff.text.printable import shown_characters
 from tests.craft.from_layout import encoded
 from tests.craft.kafka_bytes import int32, unsigned_varint
@@ -42,17 +37,10 @@ class Nothing:
     def topic(self, topic_id: bytes, /) -> tuple[bytes | None, bool]:
         return None, False
 
-    def session(self, index: int, first: int, second: int, /) -> MessageSession | None:
-        return None
-
-    def continue_sessions(self, steps: NDArray[np.uint32], /) -> None:
-        raise AssertionError
-
 
 def test_the_table_of_topics_grows_and_is_cleared_once_per_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "MAX_PLACES", 4 * FIRST_PLACES)
     table = LineNames(Nothing())
-    table.bind(3)
     found = NativeNames.from_address(table.address)
     sizes = []
     for _ in range(3):
@@ -66,23 +54,9 @@ def test_the_table_of_topics_grows_and_is_cleared_once_per_message(monkeypatch: 
     assert table.answer()
 
 
-def test_followed_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "MAX_SESSION", 1000)
-    monkeypatch.setattr(names, "MAX_SESSIONS", 2500)
-    code = FETCH * VERSIONS + 12
-    program = known_session(kernel(), code)
-
-    def of(size: int) -> KnownSession:
-        return KnownSession(7, code, program, 3, [(b"n" * size, [0])], b'{"partitions":3}')
-
-    known = KnownSessions()
-    assert not known.add(0, of(1000))
-    assert not known.is_full
-    assert [known.add(index, of(700)) for index in range(4)] == [True, True, True, False]
-    assert known.is_full
-    known.remove(1)
-    assert known.add(3, of(700))
-    assert not known.is_full
+def test_a_message_is_in_a_session_that_is_there() -> None:
+    with pytest.raises(ValueError, match="missing"):
+        LineNames(Nothing()).bind(np.array([0, 2], np.uint32), [Session(3, b"{}")])
 
 
 def test_there_are_only_so_many_enums() -> None:

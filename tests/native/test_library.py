@@ -13,7 +13,7 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import MissingKernelError
 from kafkasniff.native import library
-from kafkasniff.native.names import NativeNames, NativeSessions
+from kafkasniff.native.names import NativeNames
 from tests.cli.console import kafkasniff
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -107,7 +107,6 @@ PAIRS: list[tuple[type[ctypes.Structure], str, str]] = [
     (library.Item, "call.zig", "Item"),
     (library.SummaryCall, "summary.zig", "Call"),
     (NativeNames, "names.zig", "Names"),
-    (NativeSessions, "sessions.zig", "Sessions"),
 ]
 
 

@@ -38,7 +38,7 @@ def columns_of(batches: Sequence[PacketBatch], *, finds: bool = False) -> list[T
     """The exchanges of each batch; `finds`: most of them as columns, in no particular order."""
     inspector = Inspector(connections=True, records="batches", network="exchanges")
     times = ExchangeTimes(inspector)
-    finder = ExchangeFinder(kernel(), names=AddedNames(kernel(), Enricher(sessions=False), lambda _: None))
+    finder = ExchangeFinder(kernel(), names=AddedNames(Enricher(sessions=False)))
     found = []
     for each in batches:
         for events, columns in inspector.feed_columns(each, finder if finds else None):

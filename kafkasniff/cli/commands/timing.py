@@ -236,7 +236,7 @@ class _Captures(CaptureRun):
         finder: ExchangeFinder | None = None
         if not one_by_one:
             # Topics are counted at once, so their names are needed.
-            names = None if by_topic else AddedNames(kernel(), enricher, lambda _: None)
+            names = None if by_topic else AddedNames(enricher)
             finder = ExchangeFinder(kernel(), names=names, unnamed=not by_topic)
         selector = Selector(predicate)
         times = ExchangeTimes(inspector, topics=by_topic)

@@ -70,7 +70,7 @@ class HeldColumns:
         self._tests = [column_test(one.predicate) for one in held.filters]
         fields = frozenset[str]().union(*(fields_of(one.predicate) for one in held.filters))
         records = options if any(map(is_record_field, fields)) else None
-        self._facts = FactReader(kernel(), AddedNames(kernel(), enricher), show_secrets=False, records=records)
+        self._facts = FactReader(kernel(), AddedNames(enricher), show_secrets=False, records=records)
         self._asks_bodies = records is not None or not fields.isdisjoint(BODY_FIELDS)
         self._asks_headers = "client_id" in fields
 

@@ -70,7 +70,7 @@ def begin_lines(
     own = make_renderer(options, settings.payload)
     make = None if maker is None else maker(native, sink, settings, enricher, own, left)
     secrets = inspector.decode_options.show_secrets
-    names = AddedNames(native, enricher)
+    names = AddedNames(enricher)
     selection = Selection(
         *filtered,
         native,

@@ -405,7 +405,7 @@ _NAMES: Final = (
         },
         new=Enricher,
         # Where to look in messages is found again; the others belong to one message.
-        without=frozenset({"_begun", "_lost", "_misses", "_plans", "_problems"}),
+        without=frozenset({"_lost", "_misses", "_plans", "_problems", "applied"}),
     ),
     Layout(
         Catalog,
@@ -445,14 +445,14 @@ _NAMES: Final = (
             "_waiting": int,
         },
         new=FetchSessions,
-        # The memory limits are set by the code that resumes the state. Only lines follow sessions, never exports.
-        without=frozenset({"_most_partitions", "_most_sessions", "changes", "followed", "let_go", "stale"}),
+        # The memory limits are set by the code that resumes the state.
+        without=frozenset({"_most_partitions", "_most_sessions", "let_go"}),
     ),
     Layout(
         FetchSession,
         {"topics": dict[str, set[int]], "by_id": bool, "partitions": int},
         new=FetchSession,
-        without=frozenset({"_gone", "_learned", "_names"}),
+        without=frozenset({"_content", "_gone"}),
     ),
     Layout(
         Sessions,

@@ -276,7 +276,7 @@ def _finder(
         selection=selection,
         selected=None if selector is None else selected,
         # Filters may ask for names, which columns do not have.
-        names=None if selector is not None or enricher.has_sessions else AddedNames(native, enricher, lambda _: None),
+        names=None if selector is not None or enricher.has_sessions else AddedNames(enricher),
         unnamed=True,
         problems=True,
     )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from kafkasniff.engine.connection_stats import MessageOwner
 from kafkasniff.engine.lines import REJECTED, UNDECIDED
-from kafkasniff.engine.message_table import Messages, PairColumns
+from kafkasniff.engine.message_table import Collected, Messages, PairColumns
 from kafkasniff.engine.roles import ExchangeKinds, WantedBodies, distinct, settle_choices, version_of
 from kafkasniff.kafka.messages.rendered import wordings
 from kafkasniff.kafka.schema.context import DecodeOptions
@@ -130,7 +130,7 @@ class ExchangeFinder:
         others = rows["pair"] != NONE
         if self._selection is not None and len(pairs):
             assert self._rejected is not None
-            answers = self._selection.exchanges(messages, pairs["response"].astype(np.intp), capture)
+            answers = self._selection.exchanges(Collected([], messages), pairs["response"].astype(np.intp), capture)
             is_rejected = answers == REJECTED
             for own, columns, _ in self._read(messages, pairs.compress(is_rejected), self._rejected, others):
                 found.append(self._pairs(messages, own, columns, None)._replace(selected=False))

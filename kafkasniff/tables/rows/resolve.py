@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from kafkasniff.enrich.catalog import BEFORE, LearnedFacts
 from kafkasniff.enrich.enricher import RenderedBodies
-from kafkasniff.enrich.sessions import session_fields
+from kafkasniff.enrich.sessions import SessionContent, session_fields
 from kafkasniff.model import Body, Direction, Endpoint, Problem
 from kafkasniff.redact.payload import SHOWN, Payload
 from kafkasniff.tables.rows.exchanges import microseconds
 from kafkasniff.tables.rows.schemas import CONNECTIONS, EXCHANGES, PARTITION, PROBLEMS, RECORDS
-from kafkasniff.tables.rows.sessions import SessionContent, SessionSource
+from kafkasniff.tables.rows.sessions import SessionSource
 from kafkasniff.tables.rows.staged import DECODED, STAGED, StagedParts, place_name
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Container
 from functools import lru_cache
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from kafkasniff.enrich.catalog import BEFORE
-from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionStep
+from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionContent, SessionStep
 from kafkasniff.model import Endpoint, Message
 
 MAX_ANSWERS: Final = 1 << 16
@@ -23,18 +23,6 @@ MAX_ANSWERS: Final = 1 << 16
 
 ExchangeKey = tuple[int, int]
 """`connection_id` and `exchange_id`."""
-
-
-class SessionContent(NamedTuple):
-    """The content of a session that applies to a request."""
-
-    topics: tuple[str, ...]
-    """The same object until the content changes."""
-    by_id: bool
-    """Topics are given by ids instead of names."""
-    partitions: int
-    unnamed: int | None
-    """Number of topics, if they are too many to be listed: then `topics` is empty."""
 
 
 class SessionSource(Protocol):
@@ -89,15 +77,12 @@ class Sessions:
         self.answer(now)
         self._number += 1
         session = self._sessions.request(broker, self._number, step)
-        content = None
-        if session is not None:
-            content = SessionContent(session.names(None), session.by_id, session.partitions, session.unnamed)
         if step.answer_number is not None:
             at = now if step.answer_ns is None else step.answer_ns
             heapq.heappush(self._answers, (at, self._number, broker, step.answer_number, step.answer_error))
             if len(self._answers) > MAX_ANSWERS:
                 self._answered(heapq.heappop(self._answers))
-        return content
+        return None if session is None else session.content
 
     def answer(self, until: int | None = None) -> None:
         """Take the responses up to a time; None: all. See `SessionSource`."""

@@ -7,7 +7,6 @@ const std = @import("std");
 const exchanges = kernel.exchanges;
 const lines = kernel.lines;
 const names_of = kernel.names;
-const sessions_of = kernel.sessions;
 const text_lines = kernel.text_lines;
 const tree = kernel.tree;
 const Message = kernel.feed_found.Message;
@@ -18,14 +17,7 @@ const Seed = extern struct {
     size: u64,
     /// Its `pair` is the index of another seed; `start` is not looked at.
     message: Message,
-    /// For a request that continues a fetch session, the first of its `VARIANTS` sessions; else `NO_SESSION`.
-    session: u64,
 };
-
-/// Sessions that have just the partitions of a request, more than these, and not all of them.
-const VARIANTS = 3;
-const TOO_SMALL = VARIANTS - 1;
-const NO_SESSION = std.math.maxInt(u64);
 
 const Run = extern struct {
     call: *lines.Lines,
@@ -48,16 +40,6 @@ const Run = extern struct {
     exchanges: *exchanges.Exchanges,
     /// Exchanges that are columns.
     rows: u64,
-    /// Fetch sessions of messages among the seeds.
-    sessions: [*]const sessions_of.Session,
-    sessions_count: u64,
-    /// Seeds that continue fetch sessions.
-    continuing: [*]const u64,
-    continuing_count: u64,
-    /// Messages of sessions that were handled without an answer: lines of JSON and of text. Questions about sessions.
-    json_steps: u64,
-    steps: u64,
-    questions: u64,
     /// How bodies are shown as trees.
     style: *const tree.Style,
     /// Lines of text with trees.
@@ -73,9 +55,6 @@ const Batch = struct {
     messages: [MOST]Message = undefined,
     /// What becomes of each, where a filter says so.
     shown: [MOST]lines.Shown = @splat(.written),
-    /// The sessions of each that continues one, while its bytes are those of the seed.
-    sessions: [MOST]u64 = @splat(NO_SESSION),
-    is_changed: [MOST]bool = @splat(false),
     count: usize = 0,
     /// Where the first one begins.
     at: usize,
@@ -88,8 +67,6 @@ const Batch = struct {
         @memcpy(input, seed.bytes[0..size]);
         const changes = if (random.below(3) == 0) 0 else random.below(4);
         for (0..changes) |_| fuzz.change(input, random);
-        self.sessions[self.count] = seed.session;
-        self.is_changed[self.count] = changes > 0 or size < seed.size;
         const message = &self.messages[self.count];
         message.* = seed.message;
         message.start = self.at;
@@ -150,72 +127,25 @@ const CAPTURES = [_]lines.Text{ text("\x1ff@@@A"), text(""), text("\x1ff@@@B") }
 const LONG: [300]u8 = @splat(0x74);
 const NAMED = [_][]const u8{ "orders", "", "__own", "gr\u{f6}\u{df}e", "\xff", &LONG, "a \"b\"\n" };
 const SESSION = "{\"partitions\":7}";
+const HELD = [_]names_of.Session{.{ .partitions = 7, .text = SESSION, .text_size = SESSION.len }};
 
 /// A table so small that it is full often, and what else is said of messages.
 const Known = struct {
     topics: [64]names_of.Topic,
     wants: [8]u32,
-    answers: [MOST]names_of.Answer,
+    /// Which messages are in the session.
+    sessions: [MOST]u32,
     names: names_of.Names,
-    /// The session of every connection.
-    places: [16]sessions_of.Session,
-    steps: [MOST]u32,
-    sessions: sessions_of.Sessions,
-    /// The variant of the session of all connections.
-    variant: u64,
-    session: u64,
 
     pub fn begin(self: *Known, count: u64, random: *fuzz.Random) *names_of.Names {
-        self.answers = @splat(.unknown);
-        self.names.answers = &self.answers;
-        self.names.answers_size = count;
-        self.names.sessions = null;
+        for (&self.sessions) |*one| one.* = @intCast(random.below(HELD.len + 1));
+        self.names.sessions = if (random.below(4) == 0) null else &self.sessions;
+        self.names.sessions_size = count;
+        self.names.held = &HELD;
         self.names.wants = &self.wants;
         self.names.wants_size = 1 + random.below(self.wants.len);
-        self.names.answered = std.math.maxInt(u64);
         if (random.below(4) == 0) self.clear();
         return &self.names;
-    }
-
-    /// Follows a session of one of the messages from here on, or that of another seed.
-    fn follow(self: *Known, run: *const Run, batch: *const Batch, random: *fuzz.Random) void {
-        if (random.below(4) == 0) return;
-        const count = batch.count;
-        self.session = batch.sessions[random.below(count)];
-        if (self.session == NO_SESSION or random.below(8) == 0)
-            self.session = VARIANTS * random.below(run.sessions_count / VARIANTS);
-        self.variant = random.below(VARIANTS);
-        self.places = @splat(run.sessions[self.session + self.variant]);
-        if (random.below(4) == 0) self.places[random.below(self.places.len)].partitions = -1;
-        self.sessions = .{
-            .places = &self.places,
-            .places_size = random.below(self.places.len + 1),
-            .steps = &self.steps,
-            .steps_size = count,
-            .steps_used = 0,
-            .data = run.room,
-            .data_size = 0,
-            .body = 0,
-            .session = null,
-            .connection = 0,
-            .code = 0,
-            .is_step = 0,
-        };
-        self.names.sessions = &self.sessions;
-    }
-
-    /// Takes the messages before `next` that were handled without an answer; returns their number.
-    fn taken(self: *Known, batch: *const Batch, next: u64) u64 {
-        const sessions = self.names.sessions orelse return 0;
-        const used = sessions.steps_used;
-        for (self.steps[0..used], 0..) |index, place| {
-            if (index >= next or (place > 0 and index <= self.steps[place - 1])) @panic("not steps");
-            const is_own = batch.sessions[index] == self.session and !batch.is_changed[index];
-            if (is_own and self.variant == TOO_SMALL and batch.messages[index].flags.request)
-                @panic("a request that changes its session");
-        }
-        sessions.steps_used = 0;
-        return used;
     }
 
     pub fn clear(self: *Known) void {
@@ -243,13 +173,6 @@ const Known = struct {
         if (names.asks.room) {
             if (random.below(2) == 0) return false;
             self.clear();
-        }
-        if (names.asks.session) {
-            const is_in = random.below(2) == 0;
-            names.answered = index;
-            names.partitions = if (is_in) 7 else -1;
-            names.session = if (is_in) SESSION else null;
-            names.session_size = SESSION.len;
         }
         return true;
     }
@@ -307,7 +230,6 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .used = 0,
         .problems = 0,
     };
-    if (writer.summaries.names != null) known.follow(run, batch, random);
     const shown = writer.source.shown;
     var given = false;
     while (true) {
@@ -326,13 +248,11 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         if (writer.used > before and call.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
         if (has_trees) run.trees += written;
-        if (writer.summaries.names != null) run.steps += known.taken(batch, writer.next);
         if (outcome == .done) {
             run.problems += writer.problems;
             return;
         }
         run.ended += 1;
-        if (outcome == .asks) run.questions += @intFromBool(known.names.asks.session);
         if (outcome == .new_page) @panic("a page that is known");
         if (outcome == .asks and known.answer(writer.next, random)) continue;
         if (outcome == .compressed and !given) {
@@ -406,8 +326,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
     for (0..run.executions) |_| {
         var batch = Batch{ .at = run.room_size };
         for (0..1 + random.below(3)) |_| {
-            const any = random.below(run.seeds_count);
-            const seed = &run.seeds[if (random.below(3) == 0) run.continuing[random.below(run.continuing_count)] else any];
+            const seed = &run.seeds[random.below(run.seeds_count)];
             const asked = seed.message.pair;
             if (asked < run.seeds_count and random.below(8) > 0) _ = batch.add(run, &run.seeds[asked], &random);
             const before = batch.count;
@@ -415,9 +334,7 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
                 batch.messages[before].pair = @intCast(before - 1);
         }
         if (random.below(4) == 0) {
-            const index = random.below(batch.count);
-            disturb(&batch.messages[index], &random);
-            batch.is_changed[index] = true;
+            disturb(&batch.messages[random.below(batch.count)], &random);
         }
         const records: u32 = if (random.below(8) == 0) @intCast(random.below(4)) else 0;
         const form: u32 = @intCast(random.below(3));
@@ -433,7 +350,6 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         call.source.found.arena_size = run.room_size;
         call.source.shown = if (random.below(2) == 0) null else &batch.shown;
         call.names = if (random.below(4) == 0) null else known.begin(batch.count, &random);
-        if (call.names != null) known.follow(run, &batch, &random);
         call.next = 0;
         call.base = 0;
         call.last = batch.count;
@@ -447,13 +363,11 @@ pub export fn kafkasniff_fuzz_lines(run: *Run) void {
         var given = false;
         while (true) {
             const outcome = kernel.kafkasniff_lines(call);
-            if (call.names != null) run.json_steps += known.taken(&batch, call.next);
             if (outcome == .done) break;
             run.ended += 1;
             if (outcome == .misuse) @panic("misuse");
             if (outcome == .asks) {
                 if (call.names == null) @panic("asked without names");
-                run.questions += @intFromBool(known.names.asks.session);
                 if (known.answer(call.next, &random)) continue;
             }
             if (outcome == .compressed and !given) {
