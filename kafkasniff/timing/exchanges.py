@@ -18,6 +18,7 @@ from kafkasniff.kafka.connection.waits import Wait
 from kafkasniff.model import NO_TIME, Exchange
 from kafkasniff.native.streams import UNKNOWN, Network, Networks
 from kafkasniff.timing.phases import (
+    SUBJECTS,
     Bools,
     EmittedExchange,
     Ints,
@@ -151,7 +152,7 @@ class TimedColumns(msgspec.Struct, frozen=True):
     """Exchanges and their timing, in columns."""
 
     subjects: pa.RecordBatch
-    """`SUBJECTS`."""
+    """`SUBJECTS`, or some of their columns."""
     numbers: Ints
     connections: Ints
     """Numbers of the connections."""
@@ -207,25 +208,26 @@ class TimedColumns(msgspec.Struct, frozen=True):
 class ExchangeTimes:
     """Give it what an inspector emits that has `exchanges` and follows the network of these; `finish` each batch.
 
-    `topics`: exchanges need their names.
+    `columns`: those of `SUBJECTS` that are needed beside the retransmissions.
     """
 
-    def __init__(self, inspector: Inspector, *, topics: bool = False) -> None:
+    def __init__(self, inspector: Inspector, columns: Collection[str] = SUBJECTS.names) -> None:
         self._inspector = inspector
-        self._topics = topics
+        self._subjects = pa.schema([field for field in SUBJECTS if field.name in {*columns, "retransmits"}])
         self._emitted: list[EmittedExchange] = []
 
     def take(self, events: Iterable[Output]) -> None:
         """Take the latest events."""
         found = (event for event in events if isinstance(event, Exchange))
-        self._emitted += [seen_exchange(exchange, topics=self._topics) for exchange in found]
+        topics = "topics" in self._subjects.names
+        self._emitted += [seen_exchange(exchange, topics=topics) for exchange in found]
 
     def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
         """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
         emitted, self._emitted = self._emitted, []
-        seen = [of_columns(found, topics=self._topics) for found in columns]
+        seen = [of_columns(found, self._subjects) for found in columns]
         if emitted:
-            seen.append(of_emitted(emitted))
+            seen.append(of_emitted(emitted, self._subjects))
         return self._timed(seen) if seen else None
 
     def _timed(self, seen: Sequence[SeenExchanges]) -> TimedColumns:

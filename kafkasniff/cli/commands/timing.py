@@ -214,7 +214,7 @@ class _Captures(CaptureRun):
             names = None if by_topic else AddedNames(kernel(), enricher, lambda _: None)
             finder = ExchangeFinder(kernel(), names=names, unnamed=not by_topic)
         selector = Selector(predicate)
-        times = ExchangeTimes(inspector, topics=by_topic)
+        times = ExchangeTimes(inspector, self._answer.timing.dimensions.reads)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
         chosen: set[int] = set()
