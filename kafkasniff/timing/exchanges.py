@@ -205,6 +205,10 @@ class TimedColumns(msgspec.Struct, frozen=True):
         return Timed(exchange, times, self.parts.one(row, wait), wait, throttle, network)
 
 
+MAX_WAITING: Final = 1 << 12
+"""Exchanges that wait after the end of their connections: each group has a fixed cost."""
+
+
 class ExchangeTimes:
     """Give it what an inspector emits that has `exchanges` and follows the network of these; `finish` each batch.
 
@@ -215,22 +219,34 @@ class ExchangeTimes:
         self._inspector = inspector
         self._subjects = pa.schema([field for field in SUBJECTS if field.name in {*columns, "retransmits"}])
         self._emitted: list[EmittedExchange] = []
+        self._networks: Networks | None = None
+        """Those of the exchanges that wait."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to finish before more is taken: many wait, or the engine has left their connections."""
+        left = self._networks is not None and self._networks is not self._inspector.networks()
+        return left or len(self._emitted) >= MAX_WAITING
 
     def take(self, events: Iterable[Output]) -> None:
         """Take the latest events."""
-        found = (event for event in events if isinstance(event, Exchange))
+        found = [event for event in events if isinstance(event, Exchange)]
+        if not found:
+            return
+        self._networks = self._inspector.networks()
         topics = "topics" in self._subjects.names
         self._emitted += [seen_exchange(exchange, topics=topics) for exchange in found]
 
     def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
         """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
         emitted, self._emitted = self._emitted, []
+        networks, self._networks = self._networks or self._inspector.networks(), None
         seen = [of_columns(found, self._subjects) for found in columns]
         if emitted:
             seen.append(of_emitted(emitted, self._subjects))
-        return self._timed(seen) if seen else None
+        return self._timed(seen, networks) if seen else None
 
-    def _timed(self, seen: Sequence[SeenExchanges]) -> TimedColumns:
+    def _timed(self, seen: Sequence[SeenExchanges], networks: Networks) -> TimedColumns:
         numbers, connections, ordinals, throttle, at_once = (
             np.concatenate([getattr(one, name) for one in seen])
             for name in ("numbers", "connections", "ordinals", "throttle_ns", "at_once")
@@ -238,7 +254,6 @@ class ExchangeTimes:
         first, done, answered_first, answered = map(np.concatenate, zip(*(one.times for one in seen), strict=True))
         waits = Waits._make(map(np.concatenate, zip(*(one.waits for one in seen), strict=True)))
         timed = first != NO_TIME
-        networks = self._inspector.networks()
         places = networks.places(connections, ordinals)
         before, quiet, resent, muted = (
             _of_rows(networks, places, name, NO_TIME)
