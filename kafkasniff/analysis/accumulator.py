@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.columns import BROKER, MEANINGS, broker_endpoint, in_any, only
+from kafkasniff.analysis.columns import BROKER, MEANINGS, broker_endpoint, column, integers, only
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
@@ -281,13 +281,31 @@ class TableReaders:
         if "broker_ip" in batch.schema.names:
             batch = batch.append_column(BROKER, broker_endpoint(batch))
         more = [name for name in _MORE if name in batch.schema.names]
-        for reading, readers in self._sharing.get(table, ()):
-            rows = batch.select([*reading.columns, *more])
+        groups = self._sharing.get(table, ())
+        by_api = _by_api(batch, [reading for reading, _ in groups if reading.apis is not None], more)
+        for reading, readers in groups:
+            rows = batch
             if reading.apis is not None:
-                rows = only(rows, in_any(batch, "api", reading.apis))
+                some = [by_api[api].select([*reading.columns, *more]) for api in reading.apis if api in by_api]
+                rows = some[0] if len(some) == 1 else pa.concat_batches(some) if some else batch.slice(0, 0)
             for one, columns in readers if rows.num_rows else ():
                 # Each selects rows again, which would copy the columns of all others.
                 one.update(rows.select([*columns, *more]), table)
+
+
+def _by_api(batch: pa.RecordBatch, readings: Sequence[TableReading], more: Iterable[str]) -> dict[str, pa.RecordBatch]:
+    """The rows and columns that some readers want, by API: each row is copied once, however many readers want it."""
+    if not readings:
+        return {}
+    apis = column(batch, "api").dictionary_encode()
+    number = integers(apis.indices, null=-1)
+    batch = batch.select(list(dict.fromkeys([*(name for one in readings for name in one.columns), *more])))
+    wanted = {api for one in readings for api in one.apis or ()}
+    return {
+        api: only(batch, pa.array(number == place))
+        for place, api in enumerate(apis.dictionary.to_pylist())
+        if api in wanted
+    }
 
 
 def sharing(readers: Iterable[Accumulator[Any]], table: str) -> _Sharing:

@@ -97,12 +97,14 @@ def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     """One row for each partition of an exchange: the partition's fields, and the columns `kept` of its exchange.
 
-    A field of the partition hides a kept column of the same name.
+    A field of the partition hides a kept column of the same name. `BROKER` is kept if it was made.
     """
     lists = column(batch, "partitions")
     parents = pc.list_parent_indices(lists)
     structs = pc.list_flatten(lists)
     fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
+    if BROKER in batch.schema.names:
+        kept = [*kept, BROKER]
     arrays = {one: column(batch, one).take(parents) for one in kept if one not in fields}
     # `flatten` propagates the struct's own nulls to its fields.
     arrays |= dict(zip(fields, structs.flatten(), strict=True))
@@ -158,6 +160,8 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     missing = np.setdiff1d(np.arange(batch.num_rows), parents.to_numpy(zero_copy_only=False))
     rows = pa.concat_arrays([parents.cast(pa.int64()), pa.array(missing, pa.int64())])
     topics = pa.concat_arrays([pc.list_flatten(lists).cast(pa.string()), pa.nulls(len(missing), pa.string())])
+    if BROKER in batch.schema.names:
+        kept = [*kept, BROKER]
     names = [one for one in kept if one not in ("topic", "topics")]
     arrays = [column(batch, one).take(rows) for one in names]
     return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])

@@ -170,20 +170,19 @@ def _unit(name: str, value: int) -> int:
 
 
 def timed_rows(timed: TimedColumns) -> pa.RecordBatch:
-    """Exchanges of captures as rows of the table `timed`."""
+    """Exchanges of captures as rows of the table `timed`, without the subjects that they lack."""
     marks, networks = timed.marks, {}
     for name in ("again", "late", "closed_ns"):
         for side, whose in enumerate(("client", "broker")):
             networks[f"{whose}_{name}"] = timed.of_network(name, side, 0)
     own = {"duration": marks.duration, "latency": marks.latency}
     arrays = {name: pa.array(values, mask=~timed.timed) for name, values in own.items()}
-    arrays |= {name: timed.subjects.column(name) for name in SUBJECTS.names}
+    arrays |= {name: timed.subjects.column(name) for name in timed.subjects.schema.names}
     arrays |= {name: pa.array(values) for name, values in (*timed.parts._asdict().items(), *networks.items())}
+    schema = pa.schema([field for field in TIMED if field.name in arrays or field.name not in SUBJECTS.names])
     # Numbers of brokers may become known later; the code that shows the answer fills them in.
-    made = [arrays.get(field.name, pa.nulls(len(timed), field.type)) for field in TIMED]
-    return pa.RecordBatch.from_arrays(
-        [one.cast(kind) for one, kind in zip(made, TIMED.types, strict=True)], schema=TIMED
-    )
+    made = [arrays.get(field.name, pa.nulls(len(timed), field.type)).cast(field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def _of_export(batch: pa.RecordBatch, keys: Sequence[str]) -> pa.RecordBatch:

@@ -70,8 +70,8 @@ class Gathering:
     """
 
     def __init__(self, detectors: Detectors | None = None) -> None:
-        self.overview = Overview()
         self.detectors = Detectors() if detectors is None else detectors
+        self.overview = Overview(self.detectors)
         self._traffic, self._errors, self._latencies = TrafficOverTime(), ErrorsOverTime(), LatenciesOverTime()
         self._ladder = Ladder()
         self._security = SecurityView()

@@ -18,6 +18,7 @@ from kafkasniff.kafka.connection.waits import Wait
 from kafkasniff.model import NO_TIME, Exchange
 from kafkasniff.native.streams import UNKNOWN, Network, Networks
 from kafkasniff.timing.phases import (
+    SUBJECTS,
     Bools,
     EmittedExchange,
     Ints,
@@ -151,7 +152,7 @@ class TimedColumns(msgspec.Struct, frozen=True):
     """Exchanges and their timing, in columns."""
 
     subjects: pa.RecordBatch
-    """`SUBJECTS`."""
+    """`SUBJECTS`, or some of their columns."""
     numbers: Ints
     connections: Ints
     """Numbers of the connections."""
@@ -204,31 +205,48 @@ class TimedColumns(msgspec.Struct, frozen=True):
         return Timed(exchange, times, self.parts.one(row, wait), wait, throttle, network)
 
 
+MAX_WAITING: Final = 1 << 12
+"""Exchanges that wait after the end of their connections: each group has a fixed cost."""
+
+
 class ExchangeTimes:
     """Give it what an inspector emits that has `exchanges` and follows the network of these; `finish` each batch.
 
-    `topics`: exchanges need their names.
+    `columns`: those of `SUBJECTS` that are needed beside the retransmissions.
     """
 
-    def __init__(self, inspector: Inspector, *, topics: bool = False) -> None:
+    def __init__(self, inspector: Inspector, columns: Collection[str] = SUBJECTS.names) -> None:
         self._inspector = inspector
-        self._topics = topics
+        self._subjects = pa.schema([field for field in SUBJECTS if field.name in {*columns, "retransmits"}])
         self._emitted: list[EmittedExchange] = []
+        self._networks: Networks | None = None
+        """Those of the exchanges that wait."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether to finish before more is taken: many wait, or the engine has left their connections."""
+        left = self._networks is not None and self._networks is not self._inspector.networks()
+        return left or len(self._emitted) >= MAX_WAITING
 
     def take(self, events: Iterable[Output]) -> None:
         """Take the latest events."""
-        found = (event for event in events if isinstance(event, Exchange))
-        self._emitted += [seen_exchange(exchange, topics=self._topics) for exchange in found]
+        found = [event for event in events if isinstance(event, Exchange)]
+        if not found:
+            return
+        self._networks = self._inspector.networks()
+        topics = "topics" in self._subjects.names
+        self._emitted += [seen_exchange(exchange, topics=topics) for exchange in found]
 
     def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
         """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
         emitted, self._emitted = self._emitted, []
-        seen = [of_columns(found, topics=self._topics) for found in columns]
+        networks, self._networks = self._networks or self._inspector.networks(), None
+        seen = [of_columns(found, self._subjects) for found in columns]
         if emitted:
-            seen.append(of_emitted(emitted))
-        return self._timed(seen) if seen else None
+            seen.append(of_emitted(emitted, self._subjects))
+        return self._timed(seen, networks) if seen else None
 
-    def _timed(self, seen: Sequence[SeenExchanges]) -> TimedColumns:
+    def _timed(self, seen: Sequence[SeenExchanges], networks: Networks) -> TimedColumns:
         numbers, connections, ordinals, throttle, at_once = (
             np.concatenate([getattr(one, name) for one in seen])
             for name in ("numbers", "connections", "ordinals", "throttle_ns", "at_once")
@@ -236,7 +254,6 @@ class ExchangeTimes:
         first, done, answered_first, answered = map(np.concatenate, zip(*(one.times for one in seen), strict=True))
         waits = Waits._make(map(np.concatenate, zip(*(one.waits for one in seen), strict=True)))
         timed = first != NO_TIME
-        networks = self._inspector.networks()
         places = networks.places(connections, ordinals)
         before, quiet, resent, muted = (
             _of_rows(networks, places, name, NO_TIME)

@@ -274,13 +274,13 @@ def _without_body(message: Message | None) -> Message | None:
     return msgspec.structs.replace(message, body=None, raw=None, session_topics=())
 
 
-def of_emitted(emitted: Sequence[EmittedExchange]) -> SeenExchanges:
-    """Exchanges that were emitted one by one."""
+def of_emitted(emitted: Sequence[EmittedExchange], schema: pa.Schema) -> SeenExchanges:
+    """Exchanges that were emitted one by one; `schema`: that of their subjects."""
     exchanges, times, waits, throttle, at_once, topics = zip(*emitted, strict=True)
     columns = zip(*map(_subjects, exchanges, topics), strict=True)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SUBJECTS, strict=True)]
     return SeenExchanges(
-        pa.RecordBatch.from_arrays(arrays, schema=SUBJECTS),
+        pa.RecordBatch.from_arrays(arrays, schema=SUBJECTS).select(schema.names),
         lambda row: exchanges[row],
         np.array([one.exchange for one in exchanges], np.int64),
         np.array([one.connection for one in exchanges], np.int64),
@@ -322,19 +322,13 @@ def _wait(request: Message, response: Message) -> Wait | None:
 # -- exchanges that are columns ---------------------------------------------------------------------------------------
 
 
-def of_columns(found: PairColumns, *, topics: bool) -> SeenExchanges:
-    """Exchanges that are columns; `topics`: with their names."""
+def of_columns(found: PairColumns, schema: pa.Schema) -> SeenExchanges:
+    """Exchanges that are columns; `schema`: that of their subjects."""
     asked, answered, owners = found.asked, found.answered, found.owners
-    subjects = exchange_rows(found, schema=SUBJECTS if topics else SUBJECTS.remove(SUBJECTS.get_field_index("topics")))
-    if not topics:
-        none = pa.nulls(len(asked), SUBJECTS.field("topics").type)
-        subjects = pa.RecordBatch.from_arrays(
-            [none if field.name == "topics" else subjects.column(field.name) for field in SUBJECTS], schema=SUBJECTS
-        )
     connections = np.array([0 if owner is None else owner.number for owner in owners], np.int64)
     done = asked["time"]
     return SeenExchanges(
-        subjects,
+        exchange_rows(found, schema=schema),
         lambda row: _exchange(found, row),
         asked["number"],
         connections[asked["connection"]],

@@ -46,8 +46,10 @@ def columns_of(batches: Sequence[PacketBatch], *, finds: bool = False) -> list[T
             if not events:
                 found.append(times.finish(columns))
     for events in inspector.close_slices():
+        if times.is_full:
+            found.append(times.finish())
         times.take(events)
-        found.append(times.finish())
+    found.append(times.finish())
     return [one for one in found if one is not None]
 
 
@@ -290,6 +292,17 @@ def test_batches_change_nothing(name: str, rows: int) -> None:
         assert total == one.exchange.duration_ns == one.marks.response_done - one.marks.request_first
         assert one.exchange.latency_ns == one.marks.response_first - one.marks.request_done
         assert one.exchange.retransmits >= one.client_trouble.again + one.broker_trouble.again
+
+
+def test_exchanges_that_end_with_the_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same whether the engine leaves all connections at once or one by one."""
+    begun = _shipped("kraft-three-brokers", 188)[:1]
+    found = [columns_of(begun)]
+    monkeypatch.setattr("kafkasniff.engine.stream_feeding.ENDED_AT_ONCE", 1)
+    found.append(columns_of(begun))
+    assert [len(one) for one in found] == [2, 3]
+    together, apart = ([_facts(each.one(row)) for each in one for row in range(len(each))] for one in found)
+    assert together == apart
 
 
 def network(broker: float, client: float) -> ExchangeNetwork:

@@ -32,8 +32,7 @@ from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, 
 from kafkasniff.analysis.detectors.wording import client, elapsed, plural, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.churn import Churn, ChurnParameters
-from kafkasniff.analysis.questions.metadata_storms import MetadataStormParameters, MetadataStorms
+from kafkasniff.analysis.questions.outliers import Churn, ChurnParameters, MetadataStormParameters, MetadataStorms
 from kafkasniff.engine.roles import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word

@@ -37,7 +37,7 @@ from kafkasniff.analysis.detectors.wording import (
 )
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
-from kafkasniff.analysis.questions.slow_brokers import SlowBrokerParameters, SlowBrokers
+from kafkasniff.analysis.questions.outliers import SlowBrokerParameters, SlowBrokers
 from kafkasniff.analysis.waits import may_have_waited, with_sender, work_us
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word

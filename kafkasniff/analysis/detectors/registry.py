@@ -21,7 +21,7 @@ from kafkasniff.analysis.detectors.finding import Finding, Numbers, worst_first
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import make_parameters
-from kafkasniff.analysis.visibility import VisibleTraffic
+from kafkasniff.analysis.visibility import Visibility, VisibleTraffic
 from kafkasniff.engine.roles import WantedBodies
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.exports.options import ExportOptions
@@ -144,9 +144,10 @@ class Detectors:
         # How much was decoded is known whichever detectors are selected.
         named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
         self._beside = () if named else (UndecodedTraffic(),)
-        self._clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
-        self._readers = TableReaders([*self._all, *([self._clusters] if self._clusters else [])])
-        self.bodies = WantedBodies(Clusters.bodies() if self._clusters else None)
+        self.clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
+        """The brokers by cluster, if a detector needs to know."""
+        self._readers = TableReaders([*self._all, *([self.clusters] if self.clusters else [])])
+        self.bodies = WantedBodies(Clusters.bodies() if self.clusters else None)
         """The bodies that are needed as JSON."""
         for one in self.detectors:
             self.bodies |= WantedBodies(one.bodies, errors=one.error_bodies)
@@ -156,9 +157,14 @@ class Detectors:
     def _all(self) -> tuple[Detector[Any], ...]:
         return (*self.detectors, *self._beside)
 
+    @property
+    def visibility(self) -> Visibility:
+        """The account of what was decoded."""
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility
+
     def visible(self) -> VisibleTraffic:
         """How much of the traffic could be decoded, by the rows so far."""
-        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility.visible()
+        return self.visibility.visible()
 
     def reads(self) -> dict[str, TableReading]:
         """Tables with their needed columns."""
@@ -210,13 +216,13 @@ class Detectors:
                 self._notes[f"{one.name}: {export.name} has no table transport: {one.by_packets}"] = None
         for table, names in lacking.items():
             self._notes[f"skipped: {', '.join(names)}: {export.name} has no table {table}"] = None
-        if self._clusters is not None and not export.has_json:
+        if self.clusters is not None and not export.has_json:
             self._notes[
                 f"{export.name} was exported without bodies: its brokers are assumed to belong to one cluster"
             ] = None
-        elif self._clusters is not None:
-            for table in self._clusters.reads():
-                wanted.setdefault(table, []).append(self._clusters)
+        elif self.clusters is not None:
+            for table in self.clusters.reads():
+                wanted.setdefault(table, []).append(self.clusters)
         for table, some in wanted.items():
             for reading, readers in sharing(some, table):
                 for batch in export.batches(table, reading, since_ns, until_ns):
@@ -229,8 +235,8 @@ class Detectors:
             raise ValueError("only the same detectors can be merged")
         for mine, theirs in zip(self._all, other._all, strict=True):
             mine.merge(theirs)
-        if self._clusters is not None and other._clusters is not None:
-            self._clusters.merge(other._clusters)
+        if self.clusters is not None and other.clusters is not None:
+            self.clusters.merge(other.clusters)
         self._notes |= other._notes
 
     def findings(self, names: LearnedNames | None = None) -> list[Finding]:
@@ -240,7 +246,7 @@ class Detectors:
         """
         found: list[Finding] = []
         ended: set[int] = set()
-        clusters = ALONE if self._clusters is None else self._clusters.known()
+        clusters = ALONE if self.clusters is None else self.clusters.known()
         by_detector: list[tuple[Detector[Any], list[Finding]]] = []
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters

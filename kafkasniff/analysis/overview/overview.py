@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +39,9 @@ from kafkasniff.kafka.schema.codes import error_by_code, error_meaning
 from kafkasniff.model import Endpoint
 from kafkasniff.tables.rows.resolve import LearnedNames
 
+if TYPE_CHECKING:
+    from kafkasniff.analysis.detectors import Detectors
+
 MAX_ROWS: Final = 10_000
 """Maximum number of rows of one list of an answer."""
 
@@ -54,25 +57,26 @@ class Overview:
     """Takes rows of the tables, from exports or staged (`exports.staging`), and returns an `OverviewAnswer`.
 
     The answer depends on the rows alone, not on their order or batches, or on how partial answers were merged.
+    `beside`: detectors that take the same rows, and merge by themselves; what they count is not counted again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Detectors | None = None) -> None:
         self._apis, self._brokers, self._clients = Apis(), Brokers(), Clients()
         self._topics, self._groups = Topics(), Groups()
         self._connections, self._failed, self._problems = ConnectionSums(), FailedConnects(), Problems()
         self._encrypted = Encrypted()
         self._latency, self._rebalances = ApiLatencies(), Rebalances()
         self._errors = Errors(ErrorParameters(by=("api", "client", "address")))
-        self._clusters = Clusters()
-        self._visibility = Visibility()
-        self._readers = TableReaders(self._parts)
-        self._seen: set[str] = set()
-
-    @property
-    def _parts(self) -> tuple[Accumulator[Any], ...]:
+        counted = (None, None) if beside is None else (beside.clusters, beside.visibility)
+        self._clusters, self._visibility = counted[0] or Clusters(), counted[1] or Visibility()
         sections = (self._apis, self._brokers, self._clients, self._topics, self._groups)
         rest = (self._connections, self._failed, self._encrypted, self._problems, self._latency, self._rebalances)
-        return (*sections, *rest, self._errors, self._clusters, self._visibility)
+        self._parts: tuple[Accumulator[Any], ...] = (
+            *(*sections, *rest, self._errors),
+            *(one for one in (self._clusters, self._visibility) if one not in counted),
+        )
+        self._readers = TableReaders(self._parts)
+        self._seen: set[str] = set()
 
     def reads(self) -> dict[str, TableReading]:
         """The tables with their needed columns; all but `exchanges` may be missing."""
@@ -225,7 +229,8 @@ class Overview:
 
     def _notes(self) -> list[str]:
         left_out = [entry for table, entry in _LEFT_OUT.items() if table not in self._seen]
-        named = [(part.name.removeprefix("overview-"), note) for part in self._parts for note in part.notes()]
+        parts = dict.fromkeys((*self._parts, self._clusters))
+        named = [(part.name.removeprefix("overview-"), note) for part in parts for note in part.notes()]
         return left_out + [f"{name}: {note}" for name, note in named]
 
 

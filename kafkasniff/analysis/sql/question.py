@@ -1,8 +1,8 @@
 """Questions that are a query: its text groups rows, and Python divides and sorts what it found.
 
-The text is in a file beside the module of the question, `{table}` in it stands for a table. It is run by DuckDB, and on
-a cluster by Spark SQL, so it uses what both understand (`database` defines some functions of Spark). It finds integers
-and texts only: so both give the same answer, with all groups.
+The text is in a file with the name of the question, beside its module; `{table}` in it stands for a table. It is run by
+DuckDB, and on a cluster by Spark SQL, so it uses what both understand (`database` defines some functions of Spark). It
+finds integers and texts only: so both give the same answer, with all groups.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class SqlQuestion(Question[P]):
 
     def text(self, engine: Engine = "duckdb") -> str:
         """The query. For Spark, tables are in braces: it takes DataFrames by name."""
-        file = Path(str(sys.modules[type(self).__module__].__file__)).with_suffix(".sql")
+        module = Path(str(sys.modules[type(self).__module__].__file__))
+        file = module.with_name(f"{self.name.replace('-', '_')}.sql")
         tables = {table: table if engine == "duckdb" else f"{{{table}}}" for table in TABLES}
         given = {**tables, **_DIFFERENT[engine]}
         pieces = {name: piece.format(**given) for name, piece in {**_SHARED, **self.pieces()}.items()}

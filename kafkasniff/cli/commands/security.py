@@ -103,4 +103,4 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
             environment.say(note)
         if reading.summary is not None:
             environment.say(summary_line(reading.summary))
-    return reading.exit_code(examined=view.identities(), failed=fails(findings, options["fail_on"]))
+    return reading.exit_code(examined=identities, failed=fails(findings, options["fail_on"]))

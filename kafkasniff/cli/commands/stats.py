@@ -63,7 +63,8 @@ def stats_command(environment: Environment, /, sources: tuple[str, ...], **optio
     from kafkasniff.analysis.security import SecurityView, security_findings
     from kafkasniff.cli.output import Output
 
-    overview, detectors, security, numbers = Overview(), Detectors(), SecurityView(), Numbers()
+    detectors, security, numbers = Detectors(), SecurityView(), Numbers()
+    overview = Overview(detectors)
     if options["no_records"]:
         overview.has("records")  # do not report it as missing
     with Output(environment, output, inputs=captures) as stream:

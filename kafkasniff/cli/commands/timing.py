@@ -239,7 +239,7 @@ class _Captures(CaptureRun):
             names = None if by_topic else AddedNames(enricher)
             finder = ExchangeFinder(kernel(), names=names, unnamed=not by_topic)
         selector = Selector(predicate)
-        times = ExchangeTimes(inspector, topics=by_topic)
+        times = ExchangeTimes(inspector, self._answer.timing.dimensions.reads)
         enricher.limit_memory(inspector.memory)
         inspector.count_beside(enricher)
         chosen: set[int] = set()
@@ -251,7 +251,7 @@ class _Captures(CaptureRun):
                     self._answer.loss = self._answer.loss or event.detail
             times.take(events)
             if predicate is None:
-                self._answer.encrypted.take(one for one in events if isinstance(one, Connection))
+                self._answer.take_connections(one for one in events if isinstance(one, Connection))
             if predicate is not None:
                 chosen.update(one.exchange for one in selector.feed(events) if isinstance(one, Exchange))
 
@@ -285,8 +285,10 @@ class _Captures(CaptureRun):
                 self.interrupt = interrupt
             self.broken = source.broken and self.interrupt is None
         for events in inspector.close_slices():
+            if times.is_full:
+                count()
             take(events)
-            count()
+        count()
         self._answer.close(catalog)
 
 

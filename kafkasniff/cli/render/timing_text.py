@@ -14,10 +14,11 @@ from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview.answer import EncryptedStats
 from kafkasniff.analysis.overview.connections import Encrypted
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
+from kafkasniff.analysis.visibility import TLS
 from kafkasniff.cli.render.tables import screen_text
 from kafkasniff.cli.render.waterfall import exchange_object, largest, who
 from kafkasniff.enrich import Catalog
-from kafkasniff.model import BROKER_TIMES, BrokerTimes, Endpoint
+from kafkasniff.model import BROKER_TIMES, BrokerTimes, Connection, Endpoint
 from kafkasniff.native.streams import UNKNOWN
 from kafkasniff.packets import Note
 from kafkasniff.report.answer_tables import ENCRYPTED, ENCRYPTED_TITLE, AnswerTable, Cell, ReportColumn
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 ROWS: Final = 1 << 14
 """Exchanges that are counted together."""
+CONNECTIONS: Final = 1 << 10
+"""Connections that are counted together."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -84,6 +87,8 @@ class TimingAnswer:
         self._slow: list[Timed] = []
         """The slowest exchanges, slowest first."""
         self._batches: list[pa.RecordBatch] = []
+        self._sealed: list[Connection] = []
+        """Connections for `encrypted`."""
         self._catalog: Catalog | None = None
 
     @property
@@ -103,6 +108,16 @@ class TimingAnswer:
         self._note_slow(timed)
         if sum(map(len, self._batches)) >= ROWS:
             self._count()
+
+    def take_connections(self, connections: Iterable[Connection]) -> None:
+        """Add connections of captures that are over."""
+        self._sealed += (one for one in connections if one.protocol == TLS)
+        if len(self._sealed) >= CONNECTIONS:
+            self._count_sealed()
+
+    def _count_sealed(self) -> None:
+        self.encrypted.take(self._sealed)
+        self._sealed = []
 
     def take_notes(self, notes: Iterable[Note]) -> None:
         """Add what request logs say of times."""
@@ -143,6 +158,7 @@ class TimingAnswer:
     def close(self, catalog: Catalog) -> None:
         """End of captures; `catalog`: names learned from them."""
         self._count()
+        self._count_sealed()
         self.captured = True
         self._catalog = catalog
 
