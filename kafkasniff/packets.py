@@ -165,21 +165,23 @@ class PacketBatch:
         """Batches one after the other as one: shares of the same shard, and those with packets have clocks."""
         if len(batches) == 1:
             return batches[0]
-        columns = {name: np.concatenate([getattr(one, name) for one in batches]) for name in COLUMNS}
-        begins = np.cumsum([0, *(len(one.buffer) for one in batches[:-1])])
-        columns["offset"] = np.concatenate([one.offset + begin for one, begin in zip(batches, begins, strict=True)])
-        ticks = [one.ticks for one in batches if one.ticks is not None]
+        columns = {name: np.concatenate([getattr(batch, name) for batch in batches]) for name in COLUMNS}
+        begins = np.cumsum([0, *(len(batch.buffer) for batch in batches[:-1])])
+        columns["offset"] = np.concatenate([batch.offset + begin for batch, begin in zip(batches, begins, strict=True)])
+        ticks = [batch.ticks for batch in batches if batch.ticks is not None]
         last = batches[-1]
         return cls(
             columns,
-            b"".join(one.buffer for one in batches),
+            b"".join(batch.buffer for batch in batches),
             captures=last.captures,
-            clock=np.concatenate([np.empty(0, np.int64), *(one.clock for one in batches if one.clock is not None)]),
-            end_clock=max(one.end_clock for one in batches),
+            clock=np.concatenate(
+                [np.empty(0, np.int64), *(batch.clock for batch in batches if batch.clock is not None)]
+            ),
+            end_clock=max(batch.end_clock for batch in batches),
             end_order=last.end_order,
-            packets=sum(one.packets for one in batches),
-            notes=[note for one in batches for note in one.notes],
-            ticks=(np.concatenate([one[0] for one in ticks]), np.concatenate([one[1] for one in ticks]))
+            packets=sum(batch.packets for batch in batches),
+            notes=[note for batch in batches for note in batch.notes],
+            ticks=(np.concatenate([tick[0] for tick in ticks]), np.concatenate([tick[1] for tick in ticks]))
             if ticks
             else None,
         )

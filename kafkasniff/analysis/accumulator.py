@@ -265,7 +265,7 @@ class TableReaders:
 
     def __init__(self, readers: Iterable[Accumulator[Any]]) -> None:
         readers = tuple(readers)
-        needed = united(*(one.reads() for one in readers))
+        needed = united(*(accumulator.reads() for accumulator in readers))
         self._sharing = {table: sharing(readers, table) for table in needed}
         # Their rows are selected by API.
         by_api = {
@@ -288,9 +288,9 @@ class TableReaders:
             if reading.apis is not None:
                 some = [by_api[api].select([*reading.columns, *more]) for api in reading.apis if api in by_api]
                 rows = some[0] if len(some) == 1 else pa.concat_batches(some) if some else batch.slice(0, 0)
-            for one, columns in readers if rows.num_rows else ():
+            for accumulator, columns in readers if rows.num_rows else ():
                 # Each selects rows again, which would copy the columns of all others.
-                one.update(rows.select([*columns, *more]), table)
+                accumulator.update(rows.select([*columns, *more]), table)
 
 
 def _by_api(batch: pa.RecordBatch, readings: Sequence[TableReading], more: Iterable[str]) -> dict[str, pa.RecordBatch]:
@@ -299,11 +299,11 @@ def _by_api(batch: pa.RecordBatch, readings: Sequence[TableReading], more: Itera
         return {}
     apis = column(batch, "api").dictionary_encode()
     number = integers(apis.indices, null=-1)
-    batch = batch.select(list(dict.fromkeys([*(name for one in readings for name in one.columns), *more])))
-    wanted = {api for one in readings for api in one.apis or ()}
+    batch = batch.select(list(dict.fromkeys([*(name for reading in readings for name in reading.columns), *more])))
+    wanted = {api for reading in readings for api in reading.apis or ()}
     return {
-        api: only(batch, pa.array(number == place))
-        for place, api in enumerate(apis.dictionary.to_pylist())
+        api: only(batch, pa.array(number == index))
+        for index, api in enumerate(apis.dictionary.to_pylist())
         if api in wanted
     }
 
@@ -311,27 +311,32 @@ def _by_api(batch: pa.RecordBatch, readings: Sequence[TableReading], more: Itera
 def sharing(readers: Iterable[Accumulator[Any]], table: str) -> _Sharing:
     """Those that look at the same rows of a table, each with its columns, and what they read of it together."""
     by_apis: dict[tuple[str, ...] | None, list[tuple[Accumulator[Any], TableReading]]] = {}
-    for one in readers:
-        reading = one.reads().get(table)
+    for accumulator in readers:
+        reading = accumulator.reads().get(table)
         if reading is not None:
-            by_apis.setdefault(reading.apis, []).append((one, reading))
+            by_apis.setdefault(reading.apis, []).append((accumulator, reading))
     return [
-        (united(*({table: reading} for _, reading in some))[table], [(one, reading.columns) for one, reading in some])
+        (
+            united(*({table: reading} for _, reading in some))[table],
+            [(accumulator, reading.columns) for accumulator, reading in some],
+        )
         for some in by_apis.values()
     ]
 
 
 def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:
     """The combined needs of all readings: columns and APIs. A table is optional if all treat it as optional."""
-    found: dict[str, TableReading] = {}
+    table_readings: dict[str, TableReading] = {}
     for reading in readings:
         for table, wanted in reading.items():
-            known = found.get(table)
+            known = table_readings.get(table)
             if known is None:
-                found[table] = wanted
+                table_readings[table] = wanted
                 continue
             apis = None
             if known.apis is not None and wanted.apis is not None:
                 apis = tuple(dict.fromkeys((*known.apis, *wanted.apis)))
-            found[table] = TableReading((*known.columns, *wanted.columns), apis, known.optional and wanted.optional)
-    return found
+            table_readings[table] = TableReading(
+                (*known.columns, *wanted.columns), apis, known.optional and wanted.optional
+            )
+    return table_readings

@@ -216,9 +216,14 @@ def audit(versions: ClientVersions, offers: Offers) -> Audit:
     ]
     order = {"refused": 0, "at-risk": 1, "served": 2}
     clients.sort(
-        key=lambda one: (
-            order[one.outcome],
-            *_sortable(one.client_ip, one.client_id, one.software_name, one.software_version),
+        key=lambda audited_client: (
+            order[audited_client.outcome],
+            *_sortable(
+                audited_client.client_ip,
+                audited_client.client_id,
+                audited_client.software_name,
+                audited_client.software_version,
+            ),
         )
     )
     used: dict[int, int] = {}
@@ -278,25 +283,25 @@ def _client(target: str, who: _Who, uses: Sequence[_Use], offered: Mapping[int, 
             if adapts and kind in ("too-new", "unstable"):
                 falls_back.append(_spoken(wrong))
                 continue
-            found = _finding(msgspec.convert(kind, Kind), wrong, speaks.get(key))
+            audit_finding = _finding(msgspec.convert(kind, Kind), wrong, speaks.get(key))
             if adapts:
                 highest = max(use.version for use in of_api)
-                certain, meaning = _if_it_asks(found, highest, offered.get(key))
-                found = msgspec.structs.replace(found, certain=certain, meaning=meaning)
+                certain, meaning = _if_it_asks(audit_finding, highest, offered.get(key))
+                audit_finding = msgspec.structs.replace(audit_finding, certain=certain, meaning=meaning)
             elif kind in ("too-new", "not-yet") and API_VERSIONS in speaks:
                 # A client that uses it probably sends ApiVersions, which is older than these versions.
                 meaning = f"{_REFUSED}, unless it sends ApiVersions"
-                found = msgspec.structs.replace(found, certain=False, meaning=meaning)
-            findings.append(found)
+                audit_finding = msgspec.structs.replace(audit_finding, certain=False, meaning=meaning)
+            findings.append(audit_finding)
     notes = [_FALLS_BACK] if falls_back else []
     notes += _asking(target, uses, speaks.get(API_VERSIONS), asks=asks)
     outcome: Outcome = "served"
     if findings:
-        outcome = "refused" if any(one.certain for one in findings) else "at-risk"
+        outcome = "refused" if any(finding.certain for finding in findings) else "at-risk"
     needs = [
-        Need(one.api, one.api_key, one.target_min, one.target_max)
-        for one in findings
-        if one.target_min is not None and one.target_max is not None
+        Need(finding.api, finding.api_key, finding.target_min, finding.target_max)
+        for finding in findings
+        if finding.target_min is not None and finding.target_max is not None
     ]
     return AuditedClient(
         *who,
@@ -338,21 +343,21 @@ def _finding(kind: Kind, wrong: Sequence[_Use], speaks: Spoken | None) -> AuditF
     )
 
 
-def _if_it_asks(found: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
+def _if_it_asks(audit_finding: AuditFinding, highest: int, offered: int | None) -> tuple[bool, str]:
     """Whether a client that sends ApiVersions would certainly be refused, and the consequence.
 
     `highest`: highest version that it was seen to use; `offered`: highest version that it was offered.
     """
-    if found.target_min is None:
+    if audit_finding.target_min is None:
         return False, "it sends ApiVersions, so it knows that the API is missing: it works without it, or gives up"
-    if highest >= found.target_min:
+    if highest >= audit_finding.target_min:
         return False, f"it also uses v{highest} and sends ApiVersions: with that version it would be served"
     if offered is None:
         return False, "it sends ApiVersions, but the response was not captured: it may support newer versions"
     if highest >= offered:
         return False, f"it sends ApiVersions, and its brokers offer at most v{offered}: it may support newer versions"
     meaning = f"it was offered up to v{offered} and uses at most v{highest}: there is no common version"
-    if found.api_key == PRODUCE:
+    if audit_finding.api_key == PRODUCE:
         # KAFKA-18659: some versions of librdkafka do not compress if Produce v0 is not listed.
         meaning += "; brokers still list v0, but close the connection when it is used"
     return True, meaning
@@ -384,13 +389,13 @@ def _upgrade(findings: Sequence[AuditFinding]) -> str | None:
     if not findings:
         return None
     parts = []
-    old = [f"{one.api} v{one.target_min}" for one in findings if one.kind == "too-old"]
+    old = [f"{finding.api} v{finding.target_min}" for finding in findings if finding.kind == "too-old"]
     if old:
         parts.append(f"an upgrade to a client that supports {_listed(old)} or newer")
-    new = [f"{one.api} v{one.target_max}" for one in findings if one.kind in ("too-new", "unstable")]
+    new = [f"{finding.api} v{finding.target_max}" for finding in findings if finding.kind in ("too-new", "unstable")]
     if new:
         parts.append(f"other settings, or a client that supports {_listed(new)} or older")
-    lacking = [one.api for one in findings if one.kind in ("removed", "not-yet")]
+    lacking = [finding.api for finding in findings if finding.kind in ("removed", "not-yet")]
     if lacking:
         parts.append(f"a client that does not use {_listed(lacking)}")
     return "; ".join(parts)

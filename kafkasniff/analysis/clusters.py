@@ -129,7 +129,7 @@ class Clusters(Accumulator[Parameters]):
             if broker is None or row["body"] is None:
                 continue
             body = _read(row["body"])
-            others = [] if asked else [place for one in body.brokers if (place := one.endpoint) is not None]
+            others = [] if asked else [place for broker in body.brokers if (place := broker.endpoint) is not None]
             if isinstance(body.cluster_id, str) and 0 < len(body.cluster_id) <= MAX_NAME:
                 for place in dict.fromkeys((broker, *others)):
                     key = (place, body.cluster_id, asked)
@@ -182,7 +182,7 @@ def _read(text: str) -> _ClusterBody:
 
 
 def _columns(names: tuple[str, ...], rows: Mapping[tuple[Any, ...], int]) -> dict[str, Any]:
-    columns: dict[str, Any] = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    columns: dict[str, Any] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     return {**columns, "count": list(rows.values())}
 
 

@@ -163,7 +163,7 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
     if BROKER in batch.schema.names:
         kept = [*kept, BROKER]
     names = [one for one in kept if one not in ("topic", "topics")]
-    arrays = [column(batch, one).take(rows) for one in names]
+    arrays = [column(batch, name).take(rows) for name in names]
     return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
 
 
@@ -278,6 +278,6 @@ def matching(names: pa.ChunkedArray, patterns: Sequence[str]) -> pa.Array:
     wanted = [
         name
         for name in pc.unique(names).drop_null().to_pylist()
-        if any(name == one or fnmatch.fnmatchcase(name, one) for one in patterns)
+        if any(name == pattern or fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     ]
     return pc.is_in(names, value_set=pa.array(wanted, pa.string()))

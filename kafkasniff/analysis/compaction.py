@@ -103,12 +103,16 @@ def compact(
             target.partial.remove_tree()
         for table, entry in manifest.tables.items():
             files: list[FileEntry] = []
-            for (date, is_open), group in groupby(_by_date(entry.files), key=lambda one: (date_of(one.path), one.open)):
+            for (date, is_open), group in groupby(
+                _by_date(entry.files), key=lambda file_entry: (date_of(file_entry.path), file_entry.open)
+            ):
                 old = [*group]
                 if not is_open and date < oldest and date != day_of(UNDATED):
                     removed.add(date)
                     new: list[FileEntry] = []
-                elif is_open or all(one.compacted for one in old) or (len(old) == 1 and table != "records"):
+                elif (
+                    is_open or all(file_entry.compacted for file_entry in old) or (len(old) == 1 and table != "records")
+                ):
                     files += old
                     continue
                 else:
@@ -116,9 +120,9 @@ def compact(
                 files += new
                 done.before += len(old)
                 done.after += len(new)
-                done.bytes_before += sum(one.bytes for one in old)
-                done.bytes_after += sum(one.bytes for one in new)
-            tables[table] = TableEntry(sum(one.rows for one in files), sorted(files, key=lambda one: one.path))
+                done.bytes_before += sum(file_entry.bytes for file_entry in old)
+                done.bytes_after += sum(file_entry.bytes for file_entry in new)
+            tables[table] = TableEntry(sum(file.rows for file in files), sorted(files, key=lambda one: one.path))
         if done.before:
             state = target.state()
             if state is None:
@@ -129,7 +133,7 @@ def compact(
 
 
 def _by_date(files: Sequence[FileEntry]) -> list[FileEntry]:
-    return sorted(files, key=lambda one: (date_of(one.path), one.open, one.path))
+    return sorted(files, key=lambda file_entry: (date_of(file_entry.path), file_entry.open, file_entry.path))
 
 
 def _joined(
@@ -137,7 +141,7 @@ def _joined(
 ) -> list[FileEntry]:
     """Write the rows of files anew, in order."""
     keys = ", ".join(f'"{key}" NULLS FIRST' for key in ORDERS[table])
-    source = _Files(export, table, [one.path for one in old])
+    source = _Files(export, table, [file_entry.path for file_entry in old])
     with (
         tempfile.TemporaryDirectory(prefix="kafkasniff-") as folder,
         Database(SqlLimits(folder, memory), [table]) as database,
@@ -159,5 +163,5 @@ def _joined(
     written = [WrittenFile(path.relative_to(target.partial), count, size) for path, count, size in writer.files]
     found = sum(file.rows for file in written)
     # Nothing is replaced by less than it was.
-    assert found == sum(one.rows for one in old), f"{table} of {date}: {found} rows"
+    assert found == sum(file_entry.rows for file_entry in old), f"{table} of {date}: {found} rows"
     return [FileEntry(*file, target.run, compacted=True) for file in written]

@@ -152,8 +152,13 @@ def causes_of(batch: pa.RecordBatch) -> tuple[list[list[Cause]], np.ndarray[Any,
     codes = column(batch, "error_code").take(pa.array(rest)).to_pylist()
     for row, first, partitions in zip(rest.tolist(), codes, failed_partitions(batch.take(pa.array(rest))), strict=True):
         own = [
-            Cause(one["error_code"], one["topic"] or one["topic_id"], partition=True, index=one["partition"])
-            for one in partitions
+            Cause(
+                partition["error_code"],
+                partition["topic"] or partition["topic_id"],
+                partition=True,
+                index=partition["partition"],
+            )
+            for partition in partitions
         ]
         own = max(own, found[number[row]], key=len) or ([Cause(first)] if first else [])
         number[row] = len(found)

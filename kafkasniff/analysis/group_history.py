@@ -157,7 +157,7 @@ def event_of(row: Mapping[str, Any]) -> Event | None:
             generation = request.generation_id
         case "LeaveGroup":
             leaving = _names(request.members) or ([row["member_id"]] if row["member_id"] else None)
-            reason = next((one.reason for one in request.members if one.reason), None)
+            reason = next((member.reason for member in request.members if member.reason), None)
         case "Heartbeat":
             generation = request.generation_id
         case _:
@@ -206,7 +206,7 @@ def refused_heartbeats(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 
 def _names(members: list[_Member]) -> list[str]:
     """Member ids; the instance id for a static member that is only named by it."""
-    names = [one.member_id or one.group_instance_id for one in members]
+    names = [member.member_id or member.group_instance_id for member in members]
     return [name for name in names if isinstance(name, str)]
 
 
@@ -273,7 +273,7 @@ class _GroupChanges:
     def cause(self, names: dict[str, str | None], others: Sequence[str] = ()) -> str | None:
         def phrase(members: dict[str, None], verb: str) -> Iterator[str]:
             if members:
-                yield f"{', '.join(names.get(one) or one for one in members)} {verb}"
+                yield f"{', '.join(names.get(member) or member for member in members)} {verb}"
 
         parts = [
             *phrase(self.left, "left"),
@@ -426,11 +426,13 @@ class _Classic:
             else:
                 others.append("the previous generation was not captured")
         else:
-            changes.joined = {one: None for one in current.members if one not in before.members}
+            changes.joined = {member: None for member in current.members if member not in before.members}
             if not before.complete and not current.complete:
                 others += [] if changes else ["no list of members was captured"]
             elif current.complete:
-                missing = (one for one in before.members if one not in current.members and one not in changes.left)
+                missing = (
+                    member for member in before.members if member not in current.members and member not in changes.left
+                )
                 changes.lost |= dict.fromkeys(missing)
         if not before or not changes:
             others += [] if changes or others or changes.reasons else ["members joined again"]

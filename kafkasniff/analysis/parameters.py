@@ -50,9 +50,10 @@ def _parameter(name: str, hint: Any, default: Any) -> Parameter:
     while get_origin(hint) is Annotated:
         hint, *extras = get_args(hint)
         description = next(
-            (one.description for one in extras if isinstance(one, msgspec.Meta) and one.description), description
+            (extra.description for extra in extras if isinstance(extra, msgspec.Meta) and extra.description),
+            description,
         )
-        duration = duration or "duration" in [one for one in extras if isinstance(one, str)]
+        duration = duration or "duration" in [extra for extra in extras if isinstance(extra, str)]
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(one for one in get_args(hint) if one is not type(None))
     many = get_origin(hint) is tuple
@@ -74,7 +75,7 @@ def make_parameters(question: type[Question[Any]], given: Mapping[str, Any]) -> 
 
     Raises UsageError for invalid names and values.
     """
-    known = {one.name: one for one in parameters_of(question)}
+    known = {parameter.name: parameter for parameter in parameters_of(question)}
     unknown = given.keys() - known.keys()
     if unknown:
         has = f"it has {', '.join(known)}" if known else "it has none"

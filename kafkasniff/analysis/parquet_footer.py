@@ -145,12 +145,12 @@ class CompactReader:
         raise ValueError(f"its field {field} has type {kind}")
 
     def _elements(self, field: int, shape: Shape, depth: int) -> list[Element]:
-        found = []
+        elements = []
         for _ in range(self._structures(field)):
             start = self.at
             fields = self._struct(shape, depth + 2)
-            found.append(Element(start, self.at, fields))
-        return found
+            elements.append(Element(start, self.at, fields))
+        return elements
 
     def _places(self, field: int, depth: int) -> list[int]:
         """Offset of each structure of a list."""
@@ -426,7 +426,9 @@ class Footer:
             name = leaves[0].names[0]
             if name in columns:
                 raise ValueError(f"it has two columns {name}")
-            columns[name] = _Column(tuple(self._data[one.start : one.end] for one in elements[start : walk.at]), leaves)
+            columns[name] = _Column(
+                tuple(self._data[element.start : element.end] for element in elements[start : walk.at]), leaves
+            )
         if walk.at != len(elements) or not columns:
             raise ValueError("its schema is invalid")
         return columns

@@ -63,7 +63,9 @@ class SecurityView(Accumulator[Parameters]):
 
     def result(self) -> pa.Table:
         """Addresses of clients and listeners."""
-        return pa.Table.from_pylist([{"client_ip": one.client_ip, "broker": one.broker} for one in self.identities()])
+        return pa.Table.from_pylist(
+            [{"client_ip": identity.client_ip, "broker": identity.broker} for identity in self.identities()]
+        )
 
     @property
     def connections(self) -> int:
@@ -77,7 +79,13 @@ class SecurityView(Accumulator[Parameters]):
         """Who connected, by listener, client and principal."""
         return sorted(
             self._known().found.values(),
-            key=lambda one: (one.broker, one.client_ip, one.client_ids, one.principal or "", one.first or 0),
+            key=lambda client_identity: (
+                client_identity.broker,
+                client_identity.client_ip,
+                client_identity.client_ids,
+                client_identity.principal or "",
+                client_identity.first or 0,
+            ),
         )
 
     def notes(self) -> list[str]:
@@ -92,4 +100,4 @@ class SecurityView(Accumulator[Parameters]):
 
 def security_findings(findings: Iterable[Finding]) -> list[Finding]:
     """Those findings that `security` shows."""
-    return [one for one in findings if one.detector in SECURITY]
+    return [finding for finding in findings if finding.detector in SECURITY]

@@ -90,4 +90,6 @@ _DECODER: Final = msgspec.json.Decoder(ShareBody)
 
 def topic_names(partitions: Iterable[Mapping[str, Any]] | None) -> dict[str | None, str | None]:
     """The names of topic ids, by the column `partitions` of an exchange."""
-    return {one["topic_id"]: one["topic"] for one in partitions or () if one["topic"] is not None}
+    return {
+        partition["topic_id"]: partition["topic"] for partition in partitions or () if partition["topic"] is not None
+    }

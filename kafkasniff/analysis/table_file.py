@@ -160,7 +160,7 @@ def _earlier(field: pa.Field) -> pa.DataType:
         return field.type
     struct = field.type.value_type
     fields = [struct.field(place) for place in range(struct.num_fields)]
-    return pa.list_(field.type.value_field.with_type(pa.struct([one for one in fields if one.name not in later])))
+    return pa.list_(field.type.value_field.with_type(pa.struct([field for field in fields if field.name not in later])))
 
 
 class _WithFooter(io.RawIOBase):

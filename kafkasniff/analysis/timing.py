@@ -139,7 +139,7 @@ class Timing(Accumulator[TimingParameters]):
         keys, found = distributions(self.parts["times"], (*names, "part"), _QUANTILES)
         # Exact sums and extremes, percentiles by buckets.
         values_of = {name: found["high" if name == "max" else name].to_pylist() for name in _FOUND}
-        places = {tuple(row.values()): place for place, row in enumerate(keys.select([*names, "part"]).to_pylist())}
+        places = {tuple(row.values()): index for index, row in enumerate(keys.select([*names, "part"]).to_pylist())}
         counts = self.parts["counts"].table()
         groups = [tuple(row.values()) for row in counts.select(list(names)).to_pylist()]
         columns: dict[str, Any] = {**self.dimensions.answer(counts)}
@@ -208,10 +208,10 @@ def _parts(batch: pa.RecordBatch) -> tuple[dict[str, Ints], NDArray[np.bool_]]:
     throttle, behind, muted = (np.maximum(_numbers(column(batch, name)), 0) for name in times)
     throttle, behind, muted = throttle * 1_000_000, behind * 1000, muted * 1000
     versions = zip(column(batch, "api_key").to_pylist(), column(batch, "api_version").to_pylist(), strict=True)
-    at_once = np.array([answers_at_once(*one) for one in versions], bool)
+    at_once = np.array([answers_at_once(*version) for version in versions], bool)
     held = np.where(~at_once & (muted >= throttle), throttle, 0)
     none, start = np.full(len(known), NO_TIME, np.int64), np.zeros(len(known), np.int64)
-    found = split(
+    part_columns = split(
         Marks(
             *(start, start, latency, duration),
             np.where(behind > 0, behind, none),
@@ -224,7 +224,7 @@ def _parts(batch: pa.RecordBatch) -> tuple[dict[str, Ints], NDArray[np.bool_]]:
         at_once=at_once,
         timed=known,
     )
-    own = {name: getattr(found, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
+    own = {name: getattr(part_columns, name) for name in ("behind", "muted", "held", "wait", "broker", "may_wait")}
     return {**own, "duration": duration, "latency": latency, "transfer": duration - latency}, known
 
 

@@ -144,12 +144,12 @@ class VisibleTraffic(msgspec.Struct, frozen=True):
     @property
     def is_one_sided(self) -> bool:
         """Whether only one direction was captured on some connections."""
-        return any(one.reason in _SIDES.values() for one in self.undecoded)
+        return any(undecoded.reason in _SIDES.values() for undecoded in self.undecoded)
 
     @property
     def unmeasured(self) -> list[Undecoded]:
         """Missing data of unknown size."""
-        return [one for one in self.undecoded if one.bytes is None]
+        return [undecoded for undecoded in self.undecoded if undecoded.bytes is None]
 
 
 class Visibility(Accumulator[Parameters]):
@@ -205,7 +205,7 @@ class Visibility(Accumulator[Parameters]):
 
     def result(self) -> pa.Table:
         """Undecoded traffic, by reason."""
-        rows = [msgspec.structs.asdict(one) for one in self.visible().undecoded]
+        rows = [msgspec.structs.asdict(undecoded) for undecoded in self.visible().undecoded]
         return pa.Table.from_pylist(rows, schema=_ANSWER)
 
     def span(self) -> tuple[int | None, int | None]:

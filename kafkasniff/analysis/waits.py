@@ -76,7 +76,7 @@ def is_long_poll(batch: pa.RecordBatch) -> pa.Array:
 
 def long_poll_sql() -> str:
     """The same as `is_long_poll`, as a condition in SQL."""
-    reasons, apis = (", ".join(f"'{one}'" for one in names) for names in (LONG_POLLS, sorted(long_poll_apis())))
+    reasons, apis = (", ".join(f"'{name}'" for name in names) for names in (LONG_POLLS, sorted(long_poll_apis())))
     return (
         f"coalesce(waits_for IN ({reasons}) AND wait_us > 0, false) "
         f"OR coalesce(wait_us IS NULL AND api IN ({apis}), false)"

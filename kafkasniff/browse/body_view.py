@@ -190,8 +190,8 @@ class ByteRows:
 
     def find(self, message: int, path: str) -> range:
         """The rows that show a field of the tree, or the closest one around it; of all of a message, its first."""
-        for one in _byte_paths(path):
-            found = self._places[message].get(one)
+        for byte_path in _byte_paths(path):
+            found = self._places[message].get(byte_path)
             if found is not None:
                 return range(found[0], found[1] + 1)
         return range(self._starts[message], self._starts[message] + 1)
@@ -209,7 +209,7 @@ def _byte_paths(path: str) -> Iterator[str]:
         above, dot, name = path.rpartition(".")
         yield f"{above}{dot}{_ON_THE_WIRE.get(name, name.removeprefix('_'))}"
         # Old formats: messages in a compressed one, and one that is its own batch.
-        yield _RECORD.sub(lambda found: found[0].replace("records", "messages"), path)
+        yield _RECORD.sub(lambda match: match[0].replace("records", "messages"), path)
         yield _RECORD.sub("", path)
         path = _above(path)
 

@@ -219,15 +219,21 @@ def report(
 def _check_lines(check: _Check, width: int, numbers: Mapping[int, int]) -> Iterator[ReportLine]:
     if not check.findings:
         yield ReportLine("no findings")
-    for one in check.findings:
-        shown = [found for found in (_numbered(evidence, numbers) for evidence in one.evidence) if found is not None]
+    for finding in check.findings:
+        shown = [
+            found for found in (_numbered(evidence, numbers) for evidence in finding.evidence) if found is not None
+        ]
         evidence = _expression(shown)
-        first, *rest = _wrapped(f"{one.severity:<{_INDENT}}{one.title}", width, 0)
-        yield ReportLine(first, evidence, one.severity)
-        for text in (*rest, *_wrapped(one.meaning, width), *_wrapped(f"Try: {one.advice}", width)):
+        first, *rest = _wrapped(f"{finding.severity:<{_INDENT}}{finding.title}", width, 0)
+        yield ReportLine(first, evidence, finding.severity)
+        for text in (*rest, *_wrapped(finding.meaning, width), *_wrapped(f"Try: {finding.advice}", width)):
             yield ReportLine(text, evidence)
-        does = f"Enter lists {len(shown):,} of {one.count:,}" if evidence else f"{one.count:,}, no exchanges to list"
-        yield ReportLine(f"{'':{_INDENT}}{one.detector}: {does}", evidence)
+        does = (
+            f"Enter lists {len(shown):,} of {finding.count:,}"
+            if evidence
+            else f"{finding.count:,}, no exchanges to list"
+        )
+        yield ReportLine(f"{'':{_INDENT}}{finding.detector}: {does}", evidence)
         yield ReportLine("", evidence)
     for note in check.notes:
         yield from map(ReportLine, _wrapped(f"note: {note}", width, 0))

@@ -180,7 +180,7 @@ def _errors(layout: Struct, body: Body, path: str) -> Iterator[ErrorCode]:
             continue
         value = body.get(field.name)
         places = (
-            [(f"{path}{field.name}[{place}]", one) for place, one in enumerate(value)]
+            [(f"{path}{field.name}[{index}]", one) for index, one in enumerate(value)]
             if isinstance(value, list)
             else [(f"{path}{field.name}", value)]
         )

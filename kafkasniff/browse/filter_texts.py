@@ -68,10 +68,10 @@ def _equal(column: str, value: str | int) -> str | None:
     if column == "error":
         return _error(text)
     if column == "api":
-        found = _API.fullmatch(text)
-        if found is None:
+        match = _API.fullmatch(text)
+        if match is None:
             return None
-        return f'api == "{found["name"]}"' if found["key"] is None else f"api_key == {found['key']}"
+        return f'api == "{match["name"]}"' if match["key"] is None else f"api_key == {match['key']}"
     # A name that is too long for the list is not known as a whole here.
     if "…" in text:
         return None
@@ -184,7 +184,7 @@ class SavedFilters:
             descriptor, new = tempfile.mkstemp(prefix=f".{self._path.name}-", dir=self._path.parent)
             try:
                 with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                    file.writelines(f"{one}\n" for one in self.expressions)
+                    file.writelines(f"{expression}\n" for expression in self.expressions)
                 os.replace(new, self._path)
             except BaseException:
                 os.unlink(new)

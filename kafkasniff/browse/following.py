@@ -68,7 +68,7 @@ def followed(
 def _all(exchange: Exchange, message: int, path: str) -> Iterator[Followed]:
     request, response = exchange.request, exchange.response
     whole = near = own = _candidate(exchange, request, response)
-    seen = [one for one in (request, response) if one is not None]
+    seen = [message for message in (request, response) if message is not None]
     if path and message < len(seen):
         chosen = _reduced(seen[message], path)
         own = near = Candidate(response=chosen)
@@ -147,8 +147,8 @@ def _one(kind: FollowKind, field: str, value: str) -> Followed:
 def _literal(value: str) -> str:
     """A text as a constant of filter expressions."""
 
-    def escape(found: re.Match[str]) -> str:
-        return f"\\{found[0]}" if found[0] in '"\\' else f"\\x{ord(found[0]):02x}"
+    def escape(match: re.Match[str]) -> str:
+        return f"\\{match[0]}" if match[0] in '"\\' else f"\\x{ord(match[0]):02x}"
 
     return f'"{_ESCAPED.sub(escape, value)}"'
 
@@ -201,7 +201,7 @@ def find_trail(
     progress: Progress,
 ) -> Trail:
     """The rows of an index, whose predicate is given, that share something. Raises CaptureError."""
-    found = ExchangeIndex()
-    reading.fill(found, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=progress)
-    rows = listed.shared(found)
+    exchange_index = ExchangeIndex()
+    reading.fill(exchange_index, all_of([predicate, parse_filter(of.expression)]), stopped=stopped, progress=progress)
+    rows = listed.shared(exchange_index)
     return Trail(of, listed, rows, int(rows.sum()))

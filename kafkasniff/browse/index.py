@@ -127,14 +127,14 @@ class ExchangeIndex:
             assert seen is not None
             self._end(exchange.connection, exchange.connection_id, seen.client, seen.broker)
 
-    def add_columns(self, found: PairColumns) -> None:
+    def add_columns(self, pair_columns: PairColumns) -> None:
         """Append exchanges that are columns, from the next `publish` on."""
-        block = column_block(found, self._code)
-        if self._ends is not found.ends:
-            self._ends, self._known = found.ends, set()
-        unknown = set(distinct(found.asked["connection"].astype(np.int64))) - self._known
+        block = column_block(pair_columns, self._code)
+        if self._ends is not pair_columns.ends:
+            self._ends, self._known = pair_columns.ends, set()
+        unknown = set(distinct(pair_columns.asked["connection"].astype(np.int64))) - self._known
         for number in unknown:
-            owner = found.owners[number]
+            owner = pair_columns.owners[number]
             assert owner is not None
             self._end(owner.number, owner.identify(), owner.client, owner.broker)
         self._known |= unknown
@@ -186,7 +186,7 @@ class ExchangeIndex:
             if at + len(part) == CHUNK:
                 # Another thread may still read the buffers.
                 self._chunks[-1] = in_one_block(
-                    {name: pack(one, MISSING.get(name)) for name, one in self._buffers.items()}
+                    {name: pack(buffer, MISSING.get(name)) for name, buffer in self._buffers.items()}
                 )
         self._count += done
 
@@ -218,7 +218,7 @@ class ExchangeIndex:
     def texts(self, column: str) -> list[str]:
         """The different texts in a column, in no order."""
         if column in ENDS:
-            codes = [one.codes[ENDS.index(column)] for one in list(self._connections.values())]
+            codes = [connection.codes[ENDS.index(column)] for connection in list(self._connections.values())]
         else:
             codes = list(self._codes[column])
         return [self._words[code] for code in codes]
@@ -242,7 +242,7 @@ class ExchangeIndex:
 
     def connection_numbers(self) -> dict[int, int]:
         """The number of each connection of a row so far, by its `connection_id`."""
-        return {one.id: number for number, one in list(self._connections.items())}
+        return {connection.id: number for number, connection in list(self._connections.items())}
 
     def numbers(self, column: str) -> Iterator[NDArray[np.int64]]:
         """The numbers of the rows so far in a column, in parts."""
@@ -264,7 +264,7 @@ class ExchangeIndex:
         """The code of one end of each connection, by its number."""
         known = list(self._connections.items())
         table = np.zeros(max((number for number, _ in known), default=0) + 1, np.int32)
-        table[[number for number, _ in known]] = [one.codes[ENDS.index(column)] for _, one in known]
+        table[[number for number, _ in known]] = [connection.codes[ENDS.index(column)] for _, connection in known]
         return table
 
     def order(self, column: str, *, descending: bool = False) -> NDArray[np.int32]:

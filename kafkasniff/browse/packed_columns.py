@@ -150,15 +150,17 @@ def in_one_block(columns: Mapping[str, PackedColumn]) -> dict[str, PackedColumn]
     They stay until the end. Between the buffers of each batch, which come and go, they would fragment the heap.
     """
     stored = sorted(
-        ((name, one) for name, one in columns.items() if one.values.strides != (0,)),
+        ((name, column) for name, column in columns.items() if column.values.strides != (0,)),
         key=lambda pair: -pair[1].values.itemsize,
     )
-    block = mmap.mmap(-1, max(sum(one.values.nbytes for _, one in stored), 1), access=mmap.ACCESS_COPY)
+    block = mmap.mmap(
+        -1, max(sum(packed_column.values.nbytes for _, packed_column in stored), 1), access=mmap.ACCESS_COPY
+    )
     moved, at = dict(columns), 0
-    for name, one in stored:
-        values = np.frombuffer(block, one.values.dtype, len(one.values), at)
-        values[:] = one.values
-        moved[name] = one._replace(values=values)
+    for name, packed_column in stored:
+        values = np.frombuffer(block, packed_column.values.dtype, len(packed_column.values), at)
+        values[:] = packed_column.values
+        moved[name] = packed_column._replace(values=values)
         at += values.nbytes
     return moved
 
@@ -280,7 +282,9 @@ def exchange_row(exchange: Exchange, code: _Code, subjects: Sequence[str] | None
     seen = request if request is not None else response
     if seen is None:
         return None
-    problems = len(exchange.problems) + sum(len(one.problems) for one in (request, response) if one is not None)
+    problems = len(exchange.problems) + sum(
+        len(message.problems) for message in (request, response) if message is not None
+    )
     errors = () if response is None else response.errors
     names = _subjects_of(exchange) if subjects is None else subjects
     ending = "" if exchange.status in {"answered", "no_response"} else exchange.status.replace("_", " ")
@@ -302,15 +306,15 @@ def exchange_row(exchange: Exchange, code: _Code, subjects: Sequence[str] | None
     )
 
 
-def column_block(found: PairColumns, code: _Code) -> Block:
+def column_block(pair_columns: PairColumns, code: _Code) -> Block:
     """The values of answered exchanges without problems."""
-    asked, answered, facts = found.asked, found.answered, found.facts
+    asked, answered, facts = pair_columns.asked, pair_columns.answered, pair_columns.facts
     rows = facts.columns.rows
-    numbers = np.array([0 if owner is None else owner.number for owner in found.owners], np.int64)
+    numbers = np.array([0 if owner is None else owner.number for owner in pair_columns.owners], np.int64)
     others, subject = _subjects(facts.columns)
 
     def name(index: int) -> str:
-        return "" if index < 0 else WORDS[found.names[index]]
+        return "" if index < 0 else WORDS[pair_columns.names[index]]
 
     return {
         "number": asked["number"].astype(np.int64),
@@ -323,7 +327,7 @@ def column_block(found: PairColumns, code: _Code) -> Block:
         "response": answered["size"].astype(np.int64),
         "problems": np.zeros(len(asked), np.int64),
         "others": others,
-        "client_id": _codes(_without_none(found.client_id), name, code),
+        "client_id": _codes(_without_none(pair_columns.client_id), name, code),
         "api": _codes(asked["code"].astype(np.int64), _api_of, code),
         "subject": _codes(_without_none(subject), name, code),
         "error": _codes(np.where(rows["codes"] == 0, 0, rows["code"].astype(np.int64)), _error, code),

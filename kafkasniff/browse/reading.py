@@ -145,9 +145,9 @@ class CaptureReading:
                 for event in selector.feed(events):  # type: ignore[arg-type]  # no connections are asked for
                     if type(event) is Exchange:
                         index.add(event)
-                for found in columns:
-                    if found.selected and found.facts is not None:
-                        index.add_columns(found)
+                for column in columns:
+                    if column.selected and column.facts is not None:
+                        index.add_columns(column)
             index.publish()
 
         released = time.monotonic()
@@ -240,9 +240,9 @@ class _Indexing:
     ) -> tuple[list[PairColumns], Bools]:
         """The exchanges of a part of a batch, and a mask of the other messages."""
         columns, others = self._finder.find(messages, options, capture)
-        for found in columns:
-            self._index.add_columns(found)
-        return [found._replace(facts=None) for found in columns], others
+        for column in columns:
+            self._index.add_columns(column)
+        return [column._replace(facts=None) for column in columns], others
 
 
 def _finder(

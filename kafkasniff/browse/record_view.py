@@ -54,7 +54,7 @@ class RecordRow(NamedTuple):
     def headers(self) -> str:
         """Names and values of the headers."""
         pairs = islice(self.record.get("headers") or (), MAX_HEADERS)
-        return " ".join(f"{_name(one['key'])}={scalar_text(one['value'])}" for one in pairs)
+        return " ".join(f"{_name(pair['key'])}={scalar_text(pair['value'])}" for pair in pairs)
 
     @property
     def schema(self) -> str:
@@ -76,7 +76,7 @@ class RecordRow(NamedTuple):
 
 def records(exchange: Exchange) -> Iterator[RecordRow]:
     """The records of request and response, in order."""
-    messages = [one for one in (exchange.request, exchange.response) if one is not None]
+    messages = [message for message in (exchange.request, exchange.response) if message is not None]
     given = _given_offsets(exchange)
     for number, message in enumerate(messages):
         layout = layout_of(message)
@@ -117,7 +117,7 @@ def _in_struct(around: RecordRow, layout: Struct, body: Body) -> Iterator[Record
         path = f"{around.path}.{field.name}" if around.path else field.name
         inside = [(path, value)]
         if isinstance(value, list):
-            inside = [(f"{path}[{place}]", one) for place, one in enumerate(value)]
+            inside = [(f"{path}[{index}]", one) for index, one in enumerate(value)]
         for where, one in inside:
             if not isinstance(one, dict):
                 continue
@@ -130,8 +130,8 @@ def _in_struct(around: RecordRow, layout: Struct, body: Body) -> Iterator[Record
 
 def _in_batches(around: RecordRow, value: Body) -> Iterator[RecordRow]:
     for number, batch in enumerate(value["batches"]):
-        for place, record in enumerate(batch.get("records") or ()):
-            yield around._replace(path=f"{around.path}.batches[{number}].records[{place}]", record=record)
+        for index, record in enumerate(batch.get("records") or ()):
+            yield around._replace(path=f"{around.path}.batches[{number}].records[{index}]", record=record)
 
 
 def _name(value: Any) -> str:

@@ -82,23 +82,23 @@ def with_options(command: click.Command | None, arguments: Sequence[str]) -> lis
     before, letter = "|".join(flags), "|".join(letters)
     positional = re.compile(f"(-(?:{before})*)(?:{letter})(.*)", re.S) if letters else None
     found: list[str] = []
-    for at, one in enumerate(arguments):
-        if one == "--":
+    for at, argument in enumerate(arguments):
+        if argument == "--":
             return found + list(arguments[at:])
-        if one == "-T" and "--fields" in options:
+        if argument == "-T" and "--fields" in options:
             found.append("--format")
-        elif one == "fields" and found[-1:] == ["--format"]:
+        elif argument == "fields" and found[-1:] == ["--format"]:
             if not any(word.startswith(("-e", "--fields")) for word in arguments):
                 raise click.UsageError("-T fields needs -e NAME, such as -e time -e latency_ms")
             found.append("text")
-        elif "--format" in options and _JSON not in options and one == _JSON:
+        elif "--format" in options and _JSON not in options and argument == _JSON:
             found.append("--format=json")
-        elif one == "-f" and "--filter" in options and "f" not in letters and "-f" not in options:
+        elif argument == "-f" and "--filter" in options and "f" not in letters and "-f" not in options:
             raise click.UsageError("-f is the capture filter of live; to select exchanges, use -Y EXPR")
-        elif positional is not None and (match := positional.fullmatch(one)):
+        elif positional is not None and (match := positional.fullmatch(argument)):
             found += [word for word in match.groups() if word not in ("", "-")]
         else:
-            found.append(one)
+            found.append(argument)
     return found
 
 
@@ -132,7 +132,9 @@ def unknown_option(name: str, command: click.Command | None) -> str:
         return f"{wrong}; use {meant}"
     context = click.Context(command_line)
     others = {other: command_line.get_command(context, other) for other in _COMMANDS if name.startswith("--")}
-    having = [other for other, one in others.items() if one and any(name in param.opts for param in one.params)]
+    having = [
+        other for other, command in others.items() if command and any(name in param.opts for param in command.params)
+    ]
     return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, own))
 
 

@@ -112,7 +112,7 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
 def _examples(*commands: str, most: int | None = None) -> Iterator[str]:
     """The examples of commands; `most`: the first ones of each."""
     yield ".SH EXAMPLES"
-    for example in (one for name in commands for one in EXAMPLES[name][:most]):
+    for example in (example for name in commands for example in EXAMPLES[name][:most]):
         line = _literal(f"kafkasniff {example.line}")
         yield from (".PP", _text(example.purpose), ".PP", ".RS 4", ".EX", line, ".EE", ".RE")
 
@@ -156,9 +156,9 @@ def _paragraphs(text: str) -> Iterator[str]:
 def _text(text: str) -> str:
     """Running text, options in bold."""
     text, escaped, end = " ".join(text.split()), "", 0
-    for found in _OPTION.finditer(text):
-        escaped += f"{_escaped(text[end : found.start()])}\\fB{_escaped(found[0])}\\fR"
-        end = found.end()
+    for match in _OPTION.finditer(text):
+        escaped += f"{_escaped(text[end : match.start()])}\\fB{_escaped(match[0])}\\fR"
+        end = match.end()
     escaped += _escaped(text[end:])
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 

@@ -289,7 +289,7 @@ class FollowedConnection(MessageOwner):
         protocol = None if verdict is None else protocol_in(verdict.detail)
         if kind == "kafka":
             protocol = "Kafka over TLS" if end.encrypted else "Kafka"
-        one, other = self._stream(ending, client), self._stream(ending, 1 - client)
+        stream_bytes, other = self._stream(ending, client), self._stream(ending, 1 - client)
         heard, last_time = ending["heard"].tolist(), int(ending["last_time"])
         return Connection(
             self.number,
@@ -303,10 +303,10 @@ class FollowedConnection(MessageOwner):
             None if last_time == NO_TIME else last_time,
             bool(ending["syn_seen"]),
             int(ending["packets"]),
-            one.decoded + one.skipped,
+            stream_bytes.decoded + stream_bytes.skipped,
             other.decoded + other.skipped,
-            one.decoded + other.decoded,
-            one.lost + other.lost,
+            stream_bytes.decoded + other.decoded,
+            stream_bytes.lost + other.lost,
             int(ending["retransmits"]),
             int(ending["requests"]),
             int(ending["responses"]),
@@ -321,7 +321,7 @@ class FollowedConnection(MessageOwner):
             None if verdict is None or verdict.time_ns == NO_TIME else verdict.time_ns,
             None if verdict is None else verdict.packet & PACKET_NUMBER,
             None if verdict is None else capture(verdict.packet),
-            one,
+            stream_bytes,
             other,
             protocol,
             "both" if all(heard) else "client" if heard[client] else "broker",

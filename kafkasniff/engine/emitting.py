@@ -124,13 +124,16 @@ class Emitter:
             self.emit_row(objects, entry, out)
             yield
 
-    def count_columns(self, found: PairColumns) -> None:
+    def count_columns(self, pair_columns: PairColumns) -> None:
         """Count exchanges that are columns."""
         summary = self._state.summary
-        summary.requests += len(found.asked)
-        summary.responses += len(found.asked)
-        for place in np.flatnonzero(found.problems).tolist():
-            count, owner = int(found.problems[place]), found.owners[found.asked["connection"][place]]
+        summary.requests += len(pair_columns.asked)
+        summary.responses += len(pair_columns.asked)
+        for place in np.flatnonzero(pair_columns.problems).tolist():
+            count, owner = (
+                int(pair_columns.problems[place]),
+                pair_columns.owners[pair_columns.asked["connection"][place]],
+            )
             summary.problems += count
             if owner is not None and owner.account is not None:
                 owner.account.problems += count

@@ -198,8 +198,8 @@ class Inspector:
             collected = self._feeder.collect(part, takes)
             if finder is not None and collected.messages is not None:
                 columns, others = finder.find(collected.messages, options, self._state.capture_at)
-                for one in columns:
-                    self._emitter.count_columns(one)
+                for column in columns:
+                    self._emitter.count_columns(column)
             for events in self._emitter.slices(collected, others):
                 if events:
                     yield events, []
@@ -349,7 +349,7 @@ class Inspector:
     @property
     def open_numbers(self) -> frozenset[int]:
         """The numbers of open connections."""
-        return frozenset(one.number for one in self.followed)
+        return frozenset(followed_connection.number for followed_connection in self.followed)
 
     @property
     def highest_number(self) -> int:

@@ -97,7 +97,7 @@ class MemoryBudget:
     @property
     def used(self) -> int:
         """Bytes in use, with the connections of the last look."""
-        others = sum(0 if one is None else one.memory for one in (self.beside, self.streams))
+        others = sum(0 if sized is None else sized.memory for sized in (self.beside, self.streams))
         return self._followed * FOLLOWED_BYTES + self._kept + others
 
     def take_loss(self) -> str | None:

@@ -234,13 +234,13 @@ class SelectedMessages:
     def decided(self, first: int, last: int) -> list[DecidedRequest]:
         """The decisions of these responses on requests of earlier batches."""
         begin, end = bisect_left(self._decided, first), bisect_left(self._decided, last)
-        found = []
+        decided_requests = []
         for index in self._decided[begin:end]:
             owner = self._owners[int(self._rows["connection"][index])]
             assert owner is not None
             number, answer = int(self._rows["number"][index]), self._answers[index] == SELECTED
-            found.append(DecidedRequest(number, owner.number, bool(answer)))
-        return found
+            decided_requests.append(DecidedRequest(number, owner.number, bool(answer)))
+        return decided_requests
 
     def write(
         self, first: int, last: int, take: Callable[[int, int], Iterator[Lines | int]]
@@ -356,7 +356,10 @@ class LineRun:
         self._selects = selects
         self._selected: SelectedMessages | None = None
         buffer, arena = (np.frombuffer(data, np.uint8) for data in (messages.buffer, messages.arena))
-        shown = [Session(one.partitions, lines.session_text(one.partitions, one.unnamed)) for one in sessions.contents]
+        shown = [
+            Session(session_content.partitions, lines.session_text(session_content.partitions, session_content.unnamed))
+            for session_content in sessions.contents
+        ]
         self.bound = LineBatch(messages.rows, messages.here, buffer, arena, None, sessions.places, shown)
         lines.use(detail)
         self._pythons: list[int] = np.flatnonzero(~self._native(lines)).tolist()

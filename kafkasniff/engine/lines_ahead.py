@@ -130,8 +130,8 @@ class LinesAhead:
         """Set the makers of lines: `writer` for the requesting thread, others like it for the threads."""
         if self._threads.count:
             self.writers = [RunWriter(make, capture, ahead=True) for _ in range(self._threads.count + 1)]
-        for one in (writer, *self.writers):
-            one.lines.only_asked = True
+        for run_writer in (writer, *self.writers):
+            run_writer.lines.only_asked = True
 
     # -- windows ------------------------------------------------------------------------------------------------------
 

@@ -141,7 +141,7 @@ class RecordValues:
         """Whether messages have their records."""
         return self._options().records == "full"
 
-    def of(self, field: str, found: ExchangeColumns, known: Bools, *, ended: bool) -> Iterator[FieldColumn]:
+    def of(self, field: str, exchange_columns: ExchangeColumns, known: Bools, *, ended: bool) -> Iterator[FieldColumn]:
         """The values of a field, whose rows are those of `found`; clears `known` for rows that are left to Python.
 
         `ended`: of both messages, else of requests.
@@ -149,11 +149,13 @@ class RecordValues:
         path = record_path(field) if field.startswith("record.") else RecordPath(field, None, None)
         # A secret is shown as a placeholder.
         without = MARKS | LISTED if path.part == "trace_id" else MARKS
-        for records in self._each(found, known, without, ended=ended):
+        for records in self._each(exchange_columns, known, without, ended=ended):
             yield from _values(path, records, known)
 
-    def _each(self, found: ExchangeColumns, known: Bools, without: int, *, ended: bool) -> Iterator[_Records]:
-        shared, batches = found.shared, found.batches
+    def _each(
+        self, exchange_columns: ExchangeColumns, known: Bools, without: int, *, ended: bool
+    ) -> Iterator[_Records]:
+        shared, batches = exchange_columns.shared, exchange_columns.batches
         if not ended:
             asked = shared["is_request"] > 0
             shared, batches = shared.compress(asked), batches.compress(asked)
@@ -166,7 +168,7 @@ class RecordValues:
             last = max(int(np.searchsorted(total, before + READ_BYTES)), first + 1)
             # All batches of an exchange.
             last = int(np.searchsorted(row, row[last - 1], side="right"))
-            part = found._replace(batches=batches[first:last].copy(), shared=shared[first:last])
+            part = exchange_columns._replace(batches=batches[first:last].copy(), shared=shared[first:last])
             first = last
             kept, plain = inflate(part, options.max_decompressed)
             own = part.shared["row"]

@@ -328,8 +328,8 @@ def settle_choices(rows: NDArray[np.void], codes: NDArray[np.int64], kinds: Mapp
 def _choice_of(key: int, top: set[str]) -> EntityChoice | None:
     """On what the meaning of a name in requests depends; `top`: the fields of the request."""
     plan = plan_of(key, "request")
-    found = [] if plan is None else [choice for name, choice in plan.choices if name in top]
-    return found[0] if found else None
+    entity_choices = [] if plan is None else [choice for name, choice in plan.choices if name in top]
+    return entity_choices[0] if entity_choices else None
 
 
 def _may_add(key: int, version: int, direction: Direction, *, names: bool) -> bool:
@@ -357,7 +357,7 @@ def _is_alone(plan: NamePlan) -> bool:
 def _some_fields(struct: Struct, plan: NamePlan) -> frozenset[str]:
     """The fields with facts about brokers if they follow each other, and the struct has others; else none."""
     wanted = {name for name in (plan.node, plan.host, plan.port, plan.rack) if name is not None}
-    places = [place for place, field in enumerate(struct.fields) if field.name in wanted]
+    places = [index for index, field in enumerate(struct.fields) if field.name in wanted]
     if len(places) != len(wanted) or places[-1] - places[0] >= len(places) or len(places) == len(struct.fields):
         return frozenset()
     return frozenset(wanted)

@@ -216,7 +216,7 @@ class AskedColumns:
         known = distinct(connection)
         values = [None if (owner := self.batch.messages.owners[one]) is None else value(owner) for one in known]
         index = np.full(len(self.batch.messages.owners), -1, np.int64)
-        index[known] = [-1 if one is None else place for place, one in enumerate(values)]
+        index[known] = [-1 if value is None else index for index, value in enumerate(values)]
         return FieldColumn(values, index[connection])
 
     def _numbered(self) -> Bools:
@@ -235,7 +235,7 @@ class AskedColumns:
         known = distinct(number)
         names = [self.batch.capture(one) for one in known]
         index = np.full(max(known, default=0) + 1, -1, np.int64)
-        index[known] = [-1 if name is None else place for place, name in enumerate(names)]
+        index[known] = [-1 if name is None else index for index, name in enumerate(names)]
         return FieldColumn(["" if name is None else capture_text(name) for name in names], index[number])
 
 
@@ -486,9 +486,9 @@ class FactReader:
             first = last
 
     def _reader(self, headers: bool) -> ExchangeReader:
-        found = self._readers.get(headers)
-        if found is None:
-            found = self._readers[headers] = ExchangeReader(
+        exchange_reader = self._readers.get(headers)
+        if exchange_reader is None:
+            exchange_reader = self._readers[headers] = ExchangeReader(
                 self._kernel,
                 self.kinds.programs,
                 headers=headers,
@@ -500,7 +500,7 @@ class FactReader:
                 unnamed=self._unnamed,
                 problems=None if headers else (wordings(), self.kinds.careful),
             )
-        return found
+        return exchange_reader
 
 
 class Selection:

@@ -72,10 +72,10 @@ class SessionFollower:
 
     def apply(self, collected: Collected, detail: Detail) -> MessageSessions:
         """Apply the messages of the next packets, whose exchanges have their numbers."""
-        sessions, found = self._enricher.sessions, MessageSessions.of(collected.messages)
+        sessions, message_sessions = self._enricher.sessions, MessageSessions.of(collected.messages)
         # Sessions are in bodies.
         if sessions is None or detail.decode.headers or not detail.decode.bodies:
-            return found
+            return message_sessions
         places: dict[int, int] = {}
         for index, message in _in_order(collected):
             if not message.is_request:
@@ -84,14 +84,14 @@ class SessionFollower:
             exchange = message.exchange
             step = self._step(sessions, message)
             session = None if step is None else sessions.request(message.broker, exchange, step)
-            content = found.by_exchange[exchange] = None if session is None else session.content
+            content = message_sessions.by_exchange[exchange] = None if session is None else session.content
             if content is not None and index is not None:
                 place = places.get(id(content))
                 if place is None:
-                    found.contents.append(content)
-                    place = places[id(content)] = len(found.contents)
-                found.places[index] = place
-        return found
+                    message_sessions.contents.append(content)
+                    place = places[id(content)] = len(message_sessions.contents)
+                message_sessions.places[index] = place
+        return message_sessions
 
     def show(self, applied: Mapping[int, object]) -> None:
         """These are the messages that the enricher sees next (`MessageSessions.by_exchange`)."""
@@ -175,11 +175,11 @@ def _in_order(collected: Collected) -> Iterator[tuple[int | None, _FetchMessage]
         assert key is not None
         assert version is not None
         number = connection.exchanges[event.ordinal].number
-        found = _FetchMessage(
+        fetch_message = _FetchMessage(
             is_request=event.is_request, version=(key, version), exchange=number, broker=connection.broker
         )
-        found.event = event
-        yield None, found
+        fetch_message.event = event
+        yield None, fetch_message
     while row is not None:
         yield row
         row = next(rows, None)
@@ -205,14 +205,14 @@ def _rows(messages: Messages) -> Iterator[tuple[int, _FetchMessage]]:
     ):
         owner = messages.owners[connection]
         assert owner is not None
-        found = _FetchMessage(
+        fetch_message = _FetchMessage(
             is_request=flags & REQUEST > 0, version=divmod(code, VERSIONS), exchange=number, broker=owner.broker
         )
-        found.data, address = stores[flags & ARENA > 0]
+        fetch_message.data, address = stores[flags & ARENA > 0]
         # The body is after the tagged fields of the header.
-        found.address = 0 if flags & TAGS else address
-        found.start, found.position, found.end = start, start + body, start + size
-        yield at, found
+        fetch_message.address = 0 if flags & TAGS else address
+        fetch_message.start, fetch_message.position, fetch_message.end = start, start + body, start + size
+        yield at, fetch_message
 
 
 class _Fields:

@@ -129,15 +129,15 @@ class StreamEvents:
         `is_event`: which of these messages are events; None: all of them.
         """
         keyed: list[Keyed] = []
-        for found in self._in_order(messages, is_event):
-            kind = found["kind"]
-            connection = self.connections[found["connection"]]
+        for row in self._in_order(messages, is_event):
+            kind = row["kind"]
+            connection = self.connections[row["connection"]]
             if kind == RowKind.FORGOTTEN:
                 self._forget(connection)
                 continue
             handler = self._close if kind == RowKind.CLOSED else self._handlers[kind]
-            within: float = found["step"] * EVENTS
-            for event in handler(connection, found):
+            within: float = row["step"] * EVENTS
+            for event in handler(connection, row):
                 keyed.append((event.order, connection.place, within, connection, event))
                 within += _PART
         self._questions.texts.clear()
@@ -228,11 +228,11 @@ class StreamEvents:
         """Find a request that was kept; its event, if it was not reported yet."""
         if ordinal in connection.asked:
             return
-        found = self._requests.take_asked(connection, ordinal)
-        if isinstance(found, Asked):
-            connection.asked[ordinal] = found
-        elif found is not None:
-            row, messages = found
+        asked = self._requests.take_asked(connection, ordinal)
+        if isinstance(asked, Asked):
+            connection.asked[ordinal] = asked
+        elif asked is not None:
+            row, messages = asked
             yield from self._request(connection, self._regular(row, messages.buffer, messages.arena))
 
     # -- messages -----------------------------------------------------------------------------------------------------
@@ -413,10 +413,18 @@ class StreamEvents:
             return
         connection.verdict = "kafka"
         yield VerdictEvent(order, True, connection.side, "", time_ns, packet)
-        for one in held:
-            order = max(order, one.order)
-            is_request = one.direction == connection.side
-            yield ProblemEvent(order, one.kind, one.detail, one.time_ns, one.packet, is_request, one.bytes)
+        for early_problem in held:
+            order = max(order, early_problem.order)
+            is_request = early_problem.direction == connection.side
+            yield ProblemEvent(
+                order,
+                early_problem.kind,
+                early_problem.detail,
+                early_problem.time_ns,
+                early_problem.packet,
+                is_request,
+                early_problem.bytes,
+            )
 
     # -- problems -----------------------------------------------------------------------------------------------------
 

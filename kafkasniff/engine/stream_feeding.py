@@ -207,8 +207,8 @@ class StreamFeeder:
     def networks(self) -> Networks:
         """What the network was like during the exchanges that were emitted last; none for packets without times."""
         if len(self._networks) != 1:
-            rows = joined([one.rows for one in self._networks]) if self._networks else np.empty(0, np.void)
-            connections = [np.empty(0, np.int64), *(one.connections for one in self._networks)]
+            rows = joined([network.rows for network in self._networks]) if self._networks else np.empty(0, np.void)
+            connections = [np.empty(0, np.int64), *(network.connections for network in self._networks)]
             self._networks = [Networks(np.concatenate(connections), rows)]
         return self._networks[0]
 
@@ -226,7 +226,9 @@ class StreamFeeder:
 
     def saved(self) -> list[FollowedConnection]:
         """All connections, with the engine's state of them, in the order of their beginnings."""
-        return sorted(self._events.saved(), key=lambda one: (one.place, one.index))
+        return sorted(
+            self._events.saved(), key=lambda followed_connection: (followed_connection.place, followed_connection.index)
+        )
 
     @property
     def clocks(self) -> tuple[int, int, int]:
@@ -239,19 +241,31 @@ class StreamFeeder:
         self._engine.clocks = clocks
         budget = self._memory
         budget.count_connections(len(self._events.connections))
-        budget.recount_exchanges(one.exchanges for one in self._events.connections.values())
+        budget.recount_exchanges(connection.exchanges for connection in self._events.connections.values())
 
     def absorb(self, others: Sequence[StreamFeeder], wanted: Callable[[Sequence[Key]], list[bool]]) -> None:
         """Take over the connections of others, and drop those that are not wanted, by their endpoints."""
-        clocks = [one.clocks for one in (self, *others)]
-        merged = {index_of(one.endpoints): one for other in others for one in other.saved()}
+        clocks = [stream_feeder.clocks for stream_feeder in (self, *others)]
+        merged = {
+            index_of(followed_connection.endpoints): followed_connection
+            for other in others
+            for followed_connection in other.saved()
+        }
         mine = list(self._events.connections.values())
-        every = [*mine, *merged.values()]
-        keep = wanted([one.endpoints for one in every]) if every else []
+        followed_connections = [*mine, *merged.values()]
+        keep = (
+            wanted([followed_connection.endpoints for followed_connection in followed_connections])
+            if followed_connections
+            else []
+        )
         for connection, kept in zip(mine, keep[: len(mine)], strict=True):
             if not kept or index_of(connection.endpoints) in merged:
                 self._events.drop(connection)
-        added = [one for one, kept in zip(merged.values(), keep[len(mine) :], strict=True) if kept]
+        added = [
+            followed_connection
+            for followed_connection, kept in zip(merged.values(), keep[len(mine) :], strict=True)
+            if kept
+        ]
         highest = tuple(max(column) for column in zip(*clocks, strict=True))
         self.load(added, (highest[0], highest[1], highest[2]))
 

@@ -200,8 +200,8 @@ class StreamMessages:
                 for index, held in zip(begun[is_over].tolist(), is_held, strict=True)
             ]
         begins = [
-            place
-            for place, (_, _, _, connection, event) in enumerate(keyed)
+            index
+            for index, (_, _, _, connection, event) in enumerate(keyed)
             if begins_exchange(event) and event.ordinal not in connection.exchanges
         ]
         between = np.array([stops[place] for place in begins], np.int64)

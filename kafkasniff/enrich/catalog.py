@@ -261,12 +261,12 @@ class Catalog:
         """Id of the broker that listens at an endpoint; None if unknown."""
         if endpoint is None:
             return None
-        found = self._brokers.get((endpoint.address, endpoint.port))
-        if found is None and endpoint.address in LOOPBACK:
-            found = self._brokers.get(("localhost", endpoint.port))
-        if found is None and endpoint.address in self.hosts:
-            found = self._brokers.get((_host(self.hosts[endpoint.address]), endpoint.port))
-        return None if found is None else found.id
+        broker = self._brokers.get((endpoint.address, endpoint.port))
+        if broker is None and endpoint.address in LOOPBACK:
+            broker = self._brokers.get(("localhost", endpoint.port))
+        if broker is None and endpoint.address in self.hosts:
+            broker = self._brokers.get((_host(self.hosts[endpoint.address]), endpoint.port))
+        return None if broker is None else broker.id
 
     def learn_broker(self, node: object, host: object, port: object, rack: object = None) -> None:
         """Learn the address of a node. An unknown address is reported as -1, "" or a host without a port."""

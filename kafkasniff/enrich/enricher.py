@@ -357,7 +357,7 @@ class RenderedBodies(Enricher):
         """The text with names; None if the body has to be read (`name_body`)."""
         if api_version is None or not _has_ids_alone(api_key, api_version, direction) or _ADDED.search(text):
             return None
-        added = {one: self.catalog.topic(one) for one in {found[1] for found in _ID.finditer(text)}}
+        added = {one: self.catalog.topic(one) for one in {match[1] for match in _ID.finditer(text)}}
         if any(name is not None and name.startswith(INTERNAL) for name in added.values()):
             return None
         fields = {

@@ -92,11 +92,11 @@ class Hosts:
         """A text of ours with names in place of the addresses that the file names; ports stay."""
         return _ADDRESS.sub(self._named, text)
 
-    def _named(self, found: re.Match[str]) -> str:
-        address, port = found["bracketed"] or found["bare"], found["port"]
+    def _named(self, match: re.Match[str]) -> str:
+        address, port = match["bracketed"] or match["bare"], match["port"]
         name = self.name(address, None if port is None else int(port))
         if name is None:
-            return found[0]
+            return match[0]
         return name if port is None else f"{name}:{port}"
 
     def rack(self, address: str | None, port: int | None = None) -> str | None:

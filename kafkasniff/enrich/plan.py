@@ -169,8 +169,10 @@ def _plan(fields: tuple[FieldDefinition, ...], version: int, *, nodes: bool) -> 
     present = [field for field in fields if version in field.versions]
 
     def scalar(names: frozenset[str], *types: str) -> str | None:
-        found = (field for field in present if field.name in names and field.type in types and not field.array)
-        return next((field.name for field in found), None)
+        field_definitions = (
+            field for field in present if field.name in names and field.type in types and not field.array
+        )
+        return next((field.name for field in field_definitions), None)
 
     topic, topic_id = topic_fields(present)
     children = [(field.name, _plan(field.fields, version, nodes=nodes)) for field in present if field.fields]

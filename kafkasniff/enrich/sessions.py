@@ -110,7 +110,7 @@ def _list(topics: object, into: dict[str, list[int]]) -> bool:
         # Topics without partitions count for nothing: exchanges that are read as columns do not have them.
         if numbers:
             by_id = by_id or has_id
-            into.setdefault(topic, []).extend(_number(one) for one in numbers)
+            into.setdefault(topic, []).extend(_number(number) for number in numbers)
     return by_id
 
 
@@ -191,12 +191,12 @@ class FetchSession:
     @property
     def content(self) -> SessionContent:
         """Its content now. Hot: returns the same object until something changes."""
-        found = self._content
-        if found is None:
+        session_content = self._content
+        if session_content is None:
             count = len(self.topics)
             unnamed, topics = (None, tuple(self.topics)) if count <= MAX_NAMED else (count, ())
-            found = self._content = SessionContent(topics, self.by_id, self.partitions, unnamed)
-        return found
+            session_content = self._content = SessionContent(topics, self.by_id, self.partitions, unnamed)
+        return session_content
 
 
 def session_fields(partitions: int, unnamed: int | None) -> Body:
@@ -263,19 +263,19 @@ class FetchSessions:
                 session.add(step.added)
                 self._wait(exchange, None, session)
             return None
-        found = self._sessions.get(key)
-        if found is None:
+        fetch_session = self._sessions.get(key)
+        if fetch_session is None:
             return None
-        before = found.partitions
+        before = fetch_session.partitions
         if step.by_id:
-            found.use_ids()
-        found.add(step.added)
-        found.forget(step.forgotten)
-        self._partitions += found.partitions - before
+            fetch_session.use_ids()
+        fetch_session.add(step.added)
+        fetch_session.forget(step.forgotten)
+        self._partitions += fetch_session.partitions - before
         self._sessions.move_to_end(key)
         self._wait(exchange, key, None)
         self._bound()
-        return found
+        return fetch_session
 
     def response(self, broker: Endpoint | None, exchange: int, number: object, error: object) -> None:
         """Process the response to a Fetch request: its `session_id` and `error_code`."""
@@ -295,12 +295,12 @@ class FetchSessions:
 
     def of(self, brokers: Container[Endpoint | None]) -> FetchSessions:
         """The sessions of some brokers, without requests that wait for their response."""
-        found = FetchSessions()
+        fetch_sessions = FetchSessions()
         for key, session in self._sessions.items():
             if key[0] in brokers:
-                found._sessions[key] = session
-                found._partitions += session.partitions
-        return found
+                fetch_sessions._sessions[key] = session
+                fetch_sessions._partitions += session.partitions
+        return fetch_sessions
 
     def replace(self, brokers: Container[Endpoint | None], others: FetchSessions) -> None:
         """Replace the sessions of some brokers by those from the object that processed their requests."""
@@ -327,9 +327,9 @@ class FetchSessions:
         return waiting
 
     def _drop(self, key: SessionKey) -> None:
-        found = self._sessions.pop(key, None)
-        if found is not None:
-            self._partitions -= found.partitions
+        fetch_session = self._sessions.pop(key, None)
+        if fetch_session is not None:
+            self._partitions -= fetch_session.partitions
 
     def _bound(self) -> None:
         while len(self._sessions) > self._most_sessions or self._partitions > self._most_partitions:

@@ -134,8 +134,8 @@ def _all(tests: tuple[ColumnTest, ...], join: np.ufunc) -> ColumnTest:
     def joined(asked: FilteredExchanges, ended: bool) -> Bounds:
         low, high = tests[0](asked, ended)
         for test in tests[1:]:
-            one = test(asked, ended)
-            low, high = join(low, one.low), join(high, one.high)
+            bounds = test(asked, ended)
+            low, high = join(low, bounds.low), join(high, bounds.high)
         return Bounds(low, high)
 
     return joined

@@ -94,19 +94,21 @@ def path_field(path: str, keys: Collection[int] | None) -> FilterField:
     """
     root, *names = path.split(".")
     level = list(_fields(root, keys))
-    found: list[FieldDefinition] = []
+    field_definitions: list[FieldDefinition] = []
     many = False
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name.startswith("_"):
             return FilterField(path, "any", late=root == "response", many=True)
-        found = [field for field in level if field.name == name]
-        if not found:
-            raise UsageError(_unknown(root, names, place, level, keys))
-        many = many or any(field.array for field in found)
-        level = [child for field in found for child in (RECORDS if field.type == "records" else field.fields)]
-    kinds = {_kind(field) for field in found}
+        field_definitions = [field for field in level if field.name == name]
+        if not field_definitions:
+            raise UsageError(_unknown(root, names, index, level, keys))
+        many = many or any(field.array for field in field_definitions)
+        level = [
+            child for field in field_definitions for child in (RECORDS if field.type == "records" else field.fields)
+        ]
+    kinds = {_kind(field) for field in field_definitions}
     # If one API has a struct and another a value, constants are compared with the value.
-    kinds = {one for one in kinds if one[0] != "struct"} or kinds
+    kinds = {kind for kind in kinds if kind[0] != "struct"} or kinds
     kind, unit, enum = kinds.pop() if len(kinds) == 1 else ("any", 1, None)
     return FilterField(path, kind, late=root == "response", unit_ns=unit, enum=enum, many=many)
 
@@ -281,7 +283,7 @@ def _time(constant: Constant, field: FilterField) -> int | float | Moment:
 
 def _enum_value(constant: Constant, name: str, field: str) -> Scalar:
     table = enum_by_name(name)
-    values = {} if table is None or table.kind == "bits" else {one.name: one.text for one in table.values}
+    values = {} if table is None or table.kind == "bits" else {value.name: value.text for value in table.values}
     wanted = unescaped(constant)
     for known, text in values.items():
         if known.lower() == wanted.lower() and re.fullmatch(r"-?\d+|0x[0-9a-fA-F]+", text):
@@ -292,18 +294,18 @@ def _enum_value(constant: Constant, name: str, field: str) -> Scalar:
 
 def _api_key(constant: Constant) -> int:
     name = unescaped(constant)
-    found = dissectors.api_by_name(name)
-    if found is None:
+    api = dissectors.api_by_name(name)
+    if api is None:
         raise wrong(constant.column, str(dissectors.unknown_api(name[:MAX_QUOTED])))
-    return found.key
+    return api.key
 
 
 def _error_code(constant: Constant) -> int:
     name = unescaped(constant)
-    found = error_by_name(name)
-    if found is None:
+    kafka_error = error_by_name(name)
+    if kafka_error is None:
         raise wrong(constant.column, f"no error is called {_shown(constant)}{suggestion(name, error_names().values())}")
-    return found.code
+    return kafka_error.code
 
 
 def _status(constant: Constant) -> str:
@@ -366,16 +368,18 @@ def _narrowed(keys: _Keys, part: Node) -> _Keys:
     if field is None or field.name not in ("api", "api_key"):
         return keys
     named = frozenset(
-        value for one in part.constants if one.kind != "null" and isinstance(value := value_of(one, field), int)
+        value
+        for constant in part.constants
+        if constant.kind != "null" and isinstance(value := value_of(constant, field), int)
     )
     # If the named APIs cannot be combined, any of them may be meant.
     return named if keys is None else (keys & named or keys | named)
 
 
 def _named_field(name: Name, keys: _Keys) -> FilterField:
-    found = FIELDS.get(OTHER_NAMES.get(name.text, name.text))
-    if found is not None:
-        return found
+    filter_field = FIELDS.get(OTHER_NAMES.get(name.text, name.text))
+    if filter_field is not None:
+        return filter_field
     root, _, rest = name.text.partition(".")
     if root == "record" and rest:
         try:

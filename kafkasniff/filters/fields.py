@@ -141,7 +141,7 @@ def _problems(candidate: Candidate) -> Iterable[Any]:
     if isinstance(candidate.other, Problem):
         return (candidate.other.kind,)
     holders = (candidate.ended, candidate.request, candidate.response)
-    return {problem.kind for one in holders if one is not None for problem in one.problems}
+    return {problem.kind for holder in holders if holder is not None for problem in holder.problems}
 
 
 def _record_count(candidate: Candidate) -> Iterable[Any]:

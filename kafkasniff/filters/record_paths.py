@@ -151,7 +151,10 @@ def record_places(candidate: Candidate) -> Iterator[str]:
             continue
         starts: dict[tuple[str | None, int], int | None] | None = None
         if message.type == "request":
-            starts = {(one.topic, one.partition): one.offset for one in candidate.named.partitions.values()}
+            starts = {
+                (partition.topic, partition.partition): partition.offset
+                for partition in candidate.named.partitions.values()
+            }
         for topic, partition, records in _placed(fields, body, None):
             start = 0 if starts is None else starts.get((topic, partition))
             if start is not None and start >= 0:
@@ -205,19 +208,19 @@ class RecordPath(NamedTuple):
 
 def record_path(name: str) -> RecordPath:
     """Parses the name of a field that begins with `record.`. Raises UsageError if there is no such field."""
-    found = _PATH.fullmatch(name)
-    part = None if found is None else found["part"]
-    if found is None or (part is not None and part not in PARTS):
+    match = _PATH.fullmatch(name)
+    part = None if match is None else match["part"]
+    if match is None or (part is not None and part not in PARTS):
         raise UsageError(
             f"""unknown field "{name}"; records have {", ".join(f"record.{one}" for one in PARTS)}, """
             """record.header["NAME"], and members of values as record.value.NAME"""
         )
-    if found["json"] and part in ("offset", "timestamp", "place"):
+    if match["json"] and part in ("offset", "timestamp", "place"):
         raise UsageError(f"record.{part} has no members")
-    json = None if not found["json"] else tuple(_unquoted(one) for one in _STEP.findall(found["names"]))
+    json = None if not match["json"] else tuple(_unquoted(one) for one in _STEP.findall(match["names"]))
     if part is not None:
         return RecordPath(part, None, json)
-    return RecordPath("header", _unquoted(found["header"].strip()), json)
+    return RecordPath("header", _unquoted(match["header"].strip()), json)
 
 
 def _unquoted(text: str) -> str:

@@ -147,20 +147,20 @@ def _tokens(expression: str) -> list[_Token]:
     tokens: list[_Token] = []
     position = 0
     while position < len(expression):
-        found = _TOKEN.match(expression, position)
+        match = _TOKEN.match(expression, position)
         column = position + 1
-        if found is None:
+        if match is None:
             sign = expression[position]
             if (called := _CALLED.match(expression, position)) is not None:
                 raise _no_function(column + 1, called[1])
             raise wrong(column, _HINTS.get(sign, f"unexpected {sign!r}"))
-        position = found.end()
-        text = found[0]
-        match found.lastgroup:
+        position = match.end()
+        text = match[0]
+        match match.lastgroup:
             case "space":
                 continue
             case "unit":
-                tokens.append(_Token("number", found["number"], column, found["unit"]))
+                tokens.append(_Token("number", match["number"], column, match["unit"]))
             case "string":
                 tokens.append(_Token("string", text[1:-1], column))
             case "time":
@@ -313,13 +313,13 @@ class _FilterParser:
     def _list(self) -> tuple[Constant, ...]:
         if not self.token.is_sign("("):
             self.unexpected("a list in parentheses")
-        found: list[Constant] = []
+        constants: list[Constant] = []
         while True:
             self._take()
-            found.append(self._constant())
+            constants.append(self._constant())
             if self.token.is_sign(")"):
                 self._take()
-                return tuple(found)
+                return tuple(constants)
             if not self.token.is_sign(","):
                 self.unexpected("',' or ')'")
 
@@ -327,17 +327,17 @@ class _FilterParser:
         token = self.token
         match token.kind:
             case "string" | "number" | "time":
-                found = Constant(token.kind, token.text, token.column, token.unit)
+                constant = Constant(token.kind, token.text, token.column, token.unit)
             case "word" if token.text in ("true", "false"):
-                found = Constant("flag", token.text, token.column)
+                constant = Constant("flag", token.text, token.column)
             case "word" if token.text == "null":
-                found = Constant("null", token.text, token.column)
+                constant = Constant("null", token.text, token.column)
             case "name":
                 raise wrong(token.column, f'{token} is not a constant; did you mean "{token.text[:MAX_QUOTED]}"?')
             case _:
                 self.unexpected("a constant")
         self._take()
-        return found
+        return constant
 
 
 _ESCAPE: Final = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
@@ -350,13 +350,13 @@ def unescaped(constant: Constant) -> str:
     Raises UsageError for any other.
     """
 
-    def character(found: re.Match[str]) -> str:
-        if found[3] is None:
-            return chr(int(found[1] or found[2], 16))
-        if found[3] not in _ESCAPED:
+    def character(match: re.Match[str]) -> str:
+        if match[3] is None:
+            return chr(int(match[1] or match[2], 16))
+        if match[3] not in _ESCAPED:
             # After the quote, and the column counts from 1.
-            column = constant.column + 1 + found.start()
-            raise wrong(column, rf"\{found[3]} is not an escape; a backslash is written \\")
-        return _ESCAPED[found[3]]
+            column = constant.column + 1 + match.start()
+            raise wrong(column, rf"\{match[3]} is not an escape; a backslash is written \\")
+        return _ESCAPED[match[3]]
 
     return _ESCAPE.sub(character, constant.text)

@@ -178,12 +178,14 @@ def api_filter(names: Sequence[str]) -> Predicate | None:
 def topic_filter(patterns: Sequence[str]) -> Predicate | None:
     """Exchanges that name one of these topics; `*`, `?` and `[…]` as in a shell."""
     # Kafka's topic names only contain letters, digits, ".", "_" and "-", so a pattern cannot be a name.
-    return any_of(Compare("topic", "glob" if re.search(r"[*?\[]", one) else "==", one) for one in patterns)
+    return any_of(Compare("topic", "glob" if re.search(r"[*?\[]", pattern) else "==", pattern) for pattern in patterns)
 
 
 def client_filter(patterns: Sequence[str]) -> Predicate | None:
     """Exchanges of clients with one of these ids, as a name or as a pattern: an id may contain any character."""
-    return any_of(Or((Compare("client_id", "==", one), Compare("client_id", "glob", one))) for one in patterns)
+    return any_of(
+        Or((Compare("client_id", "==", pattern), Compare("client_id", "glob", pattern))) for pattern in patterns
+    )
 
 
 def error_filter() -> Predicate:

@@ -217,17 +217,17 @@ def trace_id(key: str, value: bytes | None) -> str | None:
     if value is None or len(value) > MAX_VALUE:
         return None
     form = TRACE_HEADERS[key]
-    found = form.pattern.fullmatch(value)
-    if found is None:
+    match = form.pattern.fullmatch(value)
+    if match is None:
         return None
-    text = (found["id"] or found["id2"]).decode("ascii").lower()
+    text = (match["id"] or match["id2"]).decode("ascii").lower()
     if form is _DATADOG:
         return text if int(text) < 1 << 64 else None
     if form is _X_RAY:
         return text
     if form is _JAEGER:
         text = text.rjust(16 if len(text) <= 16 else 32, "0")
-    spans = [found[name] for name in ("span", "span2") if name in form.pattern.groupindex and found[name] is not None]
+    spans = [match[name] for name in ("span", "span2") if name in form.pattern.groupindex and match[name] is not None]
     # All zeros are not an id, by the specifications.
     return text if text.strip("0") and all(span.strip(b"0") for span in spans) else None
 

@@ -68,12 +68,12 @@ class TableOf(NamedTuple):
 
     def shown(self, width: int) -> list[tuple[int, ViewColumn]]:
         """The columns for a width, each with its index among all."""
-        return [(place, one) for place, one in enumerate(self.columns) if width >= one.from_width]
+        return [(index, column) for index, column in enumerate(self.columns) if width >= column.from_width]
 
     @property
     def sortable(self) -> list[int]:
         """Indices of the columns that it can be sorted by."""
-        return [place for place, one in enumerate(self.columns) if one.rank is not None]
+        return [index for index, column in enumerate(self.columns) if column.rank is not None]
 
 
 def number(value: float) -> str:

@@ -37,15 +37,15 @@ from kafkasniff.live.snapshot import (
 from kafkasniff.live.traffic import PRODUCED
 
 _EXCHANGES: Final[dict[str, Callable[[Recent, Any], bool]]] = {
-    "API": lambda one, api: one.api == api,
-    "error": lambda one, named: one.api == named[0] and named[1] in one.errors,
-    "client": lambda one, client: (one.client_id, _address(one.client)) == client,
-    "broker": lambda one, broker: one.broker == broker,
-    "topic": lambda one, topic: any(traffic.topic == topic for traffic in one.topics),
-    "group": lambda one, group: one.group == group,
-    "connection": lambda one, number: one.connection == number,
-    "finding": lambda one, numbers: one.connection in numbers,
-    "problem": lambda one, numbers: one.connection in numbers,
+    "API": lambda recent, api: recent.api == api,
+    "error": lambda recent, named: recent.api == named[0] and named[1] in recent.errors,
+    "client": lambda recent, client: (recent.client_id, _address(recent.client)) == client,
+    "broker": lambda recent, broker: recent.broker == broker,
+    "topic": lambda recent, topic: any(traffic.topic == topic for traffic in recent.topics),
+    "group": lambda recent, group: recent.group == group,
+    "connection": lambda recent, number: recent.connection == number,
+    "finding": lambda recent, numbers: recent.connection in numbers,
+    "problem": lambda recent, numbers: recent.connection in numbers,
 }
 """Whether an exchange belongs to a step, by the kind of the step."""
 _CONNECTIONS: Final[dict[str, Callable[[LiveRow, Any], bool]]] = {
@@ -56,11 +56,11 @@ _CONNECTIONS: Final[dict[str, Callable[[LiveRow, Any], bool]]] = {
 }
 """The same for a connection; for other kinds, those with a selected exchange."""
 _WAITING: Final[dict[str, Callable[[Waiting, Any], bool]]] = {
-    "API": lambda one, api: one.api == api,
-    "client": lambda one, client: (one.client_id, _address(one.client)) == client,
-    "broker": lambda one, broker: one.broker == broker,
-    "finding": lambda one, numbers: one.connection in numbers,
-    "problem": lambda one, numbers: one.connection in numbers,
+    "API": lambda waiting, api: waiting.api == api,
+    "client": lambda waiting, client: (waiting.client_id, _address(waiting.client)) == client,
+    "broker": lambda waiting, broker: waiting.broker == broker,
+    "finding": lambda waiting, numbers: waiting.connection in numbers,
+    "problem": lambda waiting, numbers: waiting.connection in numbers,
 }
 _ROWS: Final[dict[str, Callable[[Snapshot], Iterable[LiveRow]]]] = {
     "API": lambda snapshot: snapshot.apis,
@@ -78,9 +78,11 @@ def _address(endpoint: str) -> str:
 
 def drilled(snapshot: Snapshot, path: tuple[Breadcrumb, ...]) -> Snapshot:
     """The same moment, with only what belongs to all steps of a path."""
-    chosen = [one for one in snapshot.exchanges if all(_EXCHANGES[step.kind](one, step.value) for step in path)]
-    numbers: set[int | None] = {one.connection for one in chosen}
-    groups = {one.group for one in chosen}
+    chosen = [
+        recent for recent in snapshot.exchanges if all(_EXCHANGES[step.kind](recent, step.value) for step in path)
+    ]
+    numbers: set[int | None] = {recent.connection for recent in chosen}
+    groups = {recent.group for recent in chosen}
     connections = tuple(
         row
         for row in snapshot.connections_seen
@@ -91,12 +93,12 @@ def drilled(snapshot: Snapshot, path: tuple[Breadcrumb, ...]) -> Snapshot:
         )
     )
     numbers |= {row.connection for row in connections}
-    found = snapshot.findings
+    findings = snapshot.findings
     now_ns = snapshot.now_ns or 0
     seconds = sample_seconds(snapshot)
     tally = _Tally(now_ns - int(seconds * 1e9), seconds)
-    for one in chosen:
-        tally.add(one, {step.value for step in path if step.kind == "topic"})
+    for recent in chosen:
+        tally.add(recent, {step.value for step in path if step.kind == "topic"})
     (whole,) = tally.rows("all")
     rows = _ROWS[path[0].kind](snapshot) if len(path) == 1 and path[0].kind in _ROWS else ()
     trend = next((row.trend for row in rows if _is(row, path[0])), None) or trend_of(_loads(chosen, now_ns))
@@ -110,22 +112,22 @@ def drilled(snapshot: Snapshot, path: tuple[Breadcrumb, ...]) -> Snapshot:
         brokers=tally.rows("broker"),
         connections_seen=connections,
         waiting=tuple(
-            one
-            for one in snapshot.waiting
-            if all(step.kind in _WAITING and _WAITING[step.kind](one, step.value) for step in path)
+            waiting
+            for waiting in snapshot.waiting
+            if all(step.kind in _WAITING and _WAITING[step.kind](waiting, step.value) for step in path)
         ),
         lags=tuple(row for row in snapshot.lags if all(_lags(row, step, groups) for step in path)),
         exchanges=tuple(chosen),
         findings=Findings(
-            {} if found is None else found.counts,
-            () if found is None else tuple(row for row in found.rows if numbers.intersection(row.connections)),
+            {} if findings is None else findings.counts,
+            () if findings is None else tuple(row for row in findings.rows if numbers.intersection(row.connections)),
         ),
     )
 
 
 def sample_seconds(snapshot: Snapshot) -> float:
     """The time that rates of selected exchanges cover: the window, or less if the exchanges are younger."""
-    first = next((one.time_ns for one in snapshot.exchanges if one.time_ns is not None), None)
+    first = next((recent.time_ns for recent in snapshot.exchanges if recent.time_ns is not None), None)
     if first is None or snapshot.now_ns is None:
         return 1.0
     return min(max((snapshot.now_ns - first) / 1e9, 1.0), WINDOW_SLOTS * SLOT_NS / 1e9)
@@ -143,11 +145,11 @@ def _lags(row: LagRow, step: Breadcrumb, groups: set[str]) -> bool:
 
 def _loads(chosen: list[Recent], now_ns: int) -> Iterator[tuple[int, Load]]:
     first = now_ns // SLOT_NS - TREND_SLOTS + 1
-    for one in chosen:
-        at = -1 if one.time_ns is None else one.time_ns // SLOT_NS - first
+    for recent in chosen:
+        at = -1 if recent.time_ns is None else recent.time_ns // SLOT_NS - first
         if 0 <= at < TREND_SLOTS:
-            latency = _latency(one)
-            yield at, (1, bool(one.errors), latency is not None, latency or 0)
+            latency = _latency(recent)
+            yield at, (1, bool(recent.errors), latency is not None, latency or 0)
 
 
 def _latency(one: Recent) -> int | None:
@@ -216,7 +218,7 @@ class _Tally:
             parts = ((topic, current, counts) for (topic, current), counts in self._topics.items())
         else:
             place = {"API": 0, "client": 1, "broker": 2}.get(kind)
-            parts = (("all" if place is None else key[place], key[3], one) for key, one in self._groups.items())
+            parts = (("all" if place is None else key[place], key[3], counts) for key, counts in self._groups.items())
         for subject, current, counts in parts:
             now, total = found.setdefault(subject, (Counts(), Counts()))
             total.add(counts)

@@ -266,20 +266,20 @@ class LiveFindings:
 
     def shown(self) -> Findings:
         """The findings to show."""
-        found = self._together
+        findings = self._together
         remarks = self._remarks
         if self._dropped:
             remarks = (*remarks, f"{self._dropped:,} more findings are not shown")
         return Findings(
-            {severity: sum(one.severity == severity for one in found) for severity in SEVERITIES},
-            tuple(self._row(one) for one in found[:MAX_SHOWN]),
+            {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES},
+            tuple(self._row(finding) for finding in findings[:MAX_SHOWN]),
             remarks,
             self._paused,
             self._restarts,
         )
 
     def _row(self, finding: Finding) -> FindingRow:
-        known = dict.fromkeys(self._numbers.get(one.connection_id) for one in finding.evidence)
+        known = dict.fromkeys(self._numbers.get(evidence.connection_id) for evidence in finding.evidence)
         return FindingRow(
             finding.severity,
             finding.title,
@@ -298,7 +298,7 @@ def _about(finding: Finding) -> str:
 
 def _together(*groups: Iterable[Finding]) -> list[Finding]:
     """Worst first; of several about the same subject the worst one."""
-    found: dict[tuple[str, str], Finding] = {}
-    for one in worst_first([one for group in groups for one in group]):
-        found.setdefault((one.detector, _about(one)), one)
-    return list(found.values())
+    findings: dict[tuple[str, str], Finding] = {}
+    for finding in worst_first([finding for group in groups for finding in group]):
+        findings.setdefault((finding.detector, _about(finding)), finding)
+    return list(findings.values())

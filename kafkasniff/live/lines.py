@@ -71,8 +71,8 @@ def table_lines(
 ) -> list[Text]:
     """The heads and the rows, a line each; row `marked` is highlighted."""
     widths = _natural(heads, rows)
-    flexible = [place for place, head in enumerate(heads) if head.flexible]
-    room = width - GAP * (len(heads) - 1) - sum(wide for place, wide in enumerate(widths) if place not in flexible)
+    flexible = [index for index, head in enumerate(heads) if head.flexible]
+    room = width - GAP * (len(heads) - 1) - sum(wide for index, wide in enumerate(widths) if index not in flexible)
     for left, place in zip(range(len(flexible), 0, -1), flexible, strict=True):
         widths[place] = max(room // left, MIN_FLEXIBLE)
         room -= widths[place]
@@ -91,11 +91,11 @@ def fitting(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, n
     least = [
         min(wide, MIN_NAME) if head.flexible else wide for head, wide in zip(heads, _natural(heads, rows), strict=True)
     ]
-    chosen = {place for place, head in enumerate(heads) if head.flexible or place in needed}
+    chosen = {index for index, head in enumerate(heads) if head.flexible or index in needed}
     room = width + GAP - sum(least[place] + GAP for place in chosen)
-    for place, wide in enumerate(least):
-        if place not in chosen and wide + GAP <= room:
-            chosen.add(place)
+    for index, wide in enumerate(least):
+        if index not in chosen and wide + GAP <= room:
+            chosen.add(index)
             room -= wide + GAP
     return sorted(chosen)
 
@@ -103,15 +103,15 @@ def fitting(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, n
 def _natural(heads: Sequence[Head], rows: Sequence[Sequence[Cell]]) -> list[int]:
     """The width of each column's widest cell."""
     return [
-        max(cell_len(head.title), max((cell_len(row[place][0]) for row in rows), default=0))
-        for place, head in enumerate(heads)
+        max(cell_len(head.title), max((cell_len(row[index][0]) for row in rows), default=0))
+        for index, head in enumerate(heads)
     ]
 
 
 def _row(cells: Sequence[Cell], heads: Sequence[Head], widths: Sequence[int], width: int) -> Text:
     parts: list[Cell | str] = []
-    for place, ((text, style), head, wide) in enumerate(zip(cells, heads, widths, strict=True)):
-        if place:
+    for index, ((text, style), head, wide) in enumerate(zip(cells, heads, widths, strict=True)):
+        if index:
             parts.append(" " * GAP)
         blanks = " " * (wide - cell_len(text))
         shown = text if cell_len(text) <= wide else set_cell_size(text, wide - 1) + "…"

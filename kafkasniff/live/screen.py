@@ -167,10 +167,10 @@ def _head(snapshot: Snapshot, state: ViewState, width: int, height: int) -> list
         _fact("problems", number(snapshot.problems), "bold yellow" if snapshot.problems else "bold"),
         _fact("packets", number(snapshot.packets)),
     ]
-    tabs = Text(" ").join(_tab(f" {place % 10} {table.title} ", place, state) for place, table in enumerate(TABLES, 1))
+    tabs = Text(" ").join(_tab(f" {index % 10} {table.title} ", index, state) for index, table in enumerate(TABLES, 1))
     if tabs.cell_len > width:
         tabs = Text(" ").join(
-            _tab(f"{place % 10} {table.short or table.title}", place, state) for place, table in enumerate(TABLES, 1)
+            _tab(f"{index % 10} {table.short or table.title}", index, state) for index, table in enumerate(TABLES, 1)
         )
     if state.focus is not None:
         tabs = Text(f" connection {state.focus} ", "reverse")
@@ -206,8 +206,8 @@ def _path_lines(snapshot: Snapshot, state: ViewState, width: int) -> list[Text]:
     count = len(snapshot.exchanges)
     sample = f"{number(count)} exchange{'' if count == 1 else 's'}" if state.focus is None else ""
     about = [
-        _line(line, width, "bold" if not place else "")
-        for place, text in enumerate(state.path[-1].about)
+        _line(line, width, "bold" if not index else "")
+        for index, text in enumerate(state.path[-1].about)
         for line in textwrap.wrap(text, width)
     ]
     return [_ends(crumbs, Text(sample, "dim"), width), *about[:MAX_ABOUT]]
@@ -241,8 +241,11 @@ def _table(
     first = max(0, cursor - room + 1)
     shown = described.shown(width)
     arrow = "↑" if state.reverse[place] else "↓"
-    heads = [Head(one.title + (arrow if index == state.sort[place] else ""), one.flexible) for index, one in shown]
-    cells = [[_cell(one, row) for _, one in shown] for row in rows[first : first + room]]
+    heads = [
+        Head(view_column.title + (arrow if index == state.sort[place] else ""), view_column.flexible)
+        for index, view_column in shown
+    ]
+    cells = [[_cell(view_column, row) for _, view_column in shown] for row in rows[first : first + room]]
     fit = fitting(heads, cells, width, {0, *(at for at, (index, _) in enumerate(shown) if index == state.sort[place])})
     # Parts of the whole have no sparklines of their own.
     fit = [at for at in fit if shown[at][1].rank is not None or any(row[at][0] for row in cells) or not state.path]
@@ -335,13 +338,18 @@ def _detail(detail: ConnectionDetail | None, wanted: int, width: int, height: in
     ]
     lines = [*_packed(facts, width), Text()]
     # A third of the room for the APIs, those with the most requests first.
-    apis = sorted(detail.apis, key=lambda one: (-one.total, str(one.name)))[: max((height - len(lines)) // 3 - 2, 1)]
+    apis = sorted(detail.apis, key=lambda live_row: (-live_row.total, str(live_row.name)))[
+        : max((height - len(lines)) // 3 - 2, 1)
+    ]
     lines += table_lines(
-        [Head(title, title == "API") for title in _API_TITLES], [_api_cells(one) for one in apis], width
+        [Head(title, title == "API") for title in _API_TITLES], [_api_cells(live_row) for live_row in apis], width
     )
     lines.append(Text())
     room = height - len(lines) - 1
-    cells = [*(_waiting_cells(one) for one in detail.waiting), *(_recent_cells(one) for one in detail.recent)]
+    cells = [
+        *(_waiting_cells(waiting) for waiting in detail.waiting),
+        *(_recent_cells(recent) for recent in detail.recent),
+    ]
     lines += table_lines([Head(title, title == "result") for title in _RECENT_TITLES], cells[: max(room, 0)], width)
     return exactly(lines, height)
 

@@ -319,7 +319,7 @@ def recent_row(
         exchange.latency_ns,
         0 if request is None else request.size + 4,
         0 if response is None else response.size + 4,
-        tuple(dict.fromkeys(one.name or f"error {one.code}" for one in errors)) if errors else (),
+        tuple(dict.fromkeys(error.name or f"error {error.code}" for error in errors)) if errors else (),
         exchange.connection,
         None if known is None else known.client_id,
         *ends,

@@ -68,9 +68,9 @@ class ViewState(msgspec.Struct, frozen=True):
     def cursor(self, rows: list[Any]) -> int:
         """Index of the chosen row."""
         if self.selected is not None:
-            for place, row in enumerate(rows):
+            for index, row in enumerate(rows):
                 if identity(row) == self.selected:
-                    return place
+                    return index
         return 0
 
 

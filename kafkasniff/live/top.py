@@ -219,7 +219,7 @@ class TopModel:
             self._response(message, size, parts)
             if message.errors:
                 names = api.names
-                for error in {one.name or f"error {one.code}" for one in message.errors}:
+                for error in {error.name or f"error {error.code}" for error in message.errors}:
                     shown = error if error in names or len(names) < MAX_ERROR_NAMES else OTHER
                     names[shown] = names.get(shown, 0) + 1
         carried = topic_traffic(message)
@@ -342,19 +342,21 @@ class TopModel:
         windows = [entry.window(slot, latency=True) for _, entry in entries]
         rest = self._apis.other
         all_now, all_time = Counts(), Counts()
-        for one in windows if rest is None else [*windows, rest.window(slot, latency=True)]:
-            all_now.add(one)
+        for counts in windows if rest is None else [*windows, rest.window(slot, latency=True)]:
+            all_now.add(counts)
         for entry in [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]:
             all_time.add(entry.total())
-        quantiles = latency_quantiles([all_now.latency, *(one.latency for one in windows)], QUANTILES)
-        every = [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]
-        loads = trend_of(load for entry in every for load in entry.loads(slot))
+        quantiles = latency_quantiles([all_now.latency, *(counts.latency for counts in windows)], QUANTILES)
+        api_entries = [entry for _, entry in entries] if rest is None else [*(entry for _, entry in entries), rest]
+        loads = trend_of(load for entry in api_entries for load in entry.loads(slot))
         whole = live_row("all", all_now, all_time, seconds, quantiles[0], trend=loads)
         apis = [
-            live_row(name, now, entry.total(), seconds, found, trend=trend_of(entry.loads(slot)))
-            for (name, entry), now, found in zip(entries, windows, quantiles[1:], strict=True)
+            live_row(name, now, entry.total(), seconds, quantile, trend=trend_of(entry.loads(slot)))
+            for (name, entry), now, quantile in zip(entries, windows, quantiles[1:], strict=True)
         ]
-        overdue = sorted(self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda one: one.time_ns or 0)
+        overdue = sorted(
+            self._outstanding.overdue(self._now_ns - threshold_ns), key=lambda message: message.time_ns or 0
+        )
         return Snapshot(
             self._source,
             0.0 if start is None else (self._now_ns - start) / 1e9,
@@ -363,8 +365,8 @@ class TopModel:
             self._packets,
             drops=self._drops,
             drops_now=sum(count for at, count in self._drops_in if at > slot - WINDOW_SLOTS) / seconds,
-            problems=sum(one.count for one in self._problems.values()),
-            problem_rows=tuple(self._problem_row(kind, one) for kind, one in self._problems.items()),
+            problems=sum(problem.count for problem in self._problems.values()),
+            problem_rows=tuple(self._problem_row(kind, problem) for kind, problem in self._problems.items()),
             connections_open=max(self._kafka_connections - self._ended, 0),
             connections=self._kafka_connections,
             without_response=self._without_response,
@@ -386,7 +388,7 @@ class TopModel:
                 *(self._connection_row(number, entry, seconds) for number, entry in self._connections),
                 *self._rest(self._connections.other, seconds),
             ),
-            waiting=tuple(waiting_row(one, self._now_ns) for one in overdue[:MAX_WAITING]),
+            waiting=tuple(waiting_row(message, self._now_ns) for message in overdue[:MAX_WAITING]),
             detail=None if focus is None else self._detail(focus, seconds),
             findings=findings,
             brokers=(
@@ -411,7 +413,7 @@ class TopModel:
 
     @staticmethod
     def _problem_row(kind: str, entry: _ProblemEntry) -> FindingRow:
-        details = [printable(one) for one in reversed(entry.details)]
+        details = [printable(detail) for detail in reversed(entry.details)]
         meaning = next((kinds[kind] for kinds in PROBLEM_KINDS.values() if kind in kinds), "")
         about = "; ".join(details[1:])
         return FindingRow(
@@ -419,12 +421,12 @@ class TopModel:
         )
 
     def _errors(self) -> tuple[ErrorRow, ...]:
-        found = []
+        error_rows = []
         for name, entry in self._apis:
             if entry.names:
                 responses = max(entry.total().responses, 1)
-                found += [ErrorRow(name, error, count, count / responses) for error, count in entry.names.items()]
-        return tuple(found)
+                error_rows += [ErrorRow(name, error, count, count / responses) for error, count in entry.names.items()]
+        return tuple(error_rows)
 
     def _window_seconds(self) -> float:
         """Length of the window: its last slot is incomplete, and it begins no earlier than the run."""
@@ -467,17 +469,17 @@ class TopModel:
         quantiles = latency_quantiles(groups, QUANTILES)
         apis = tuple(
             # For a connection's APIs only sums since the start exist, so their rates cover its lifetime.
-            live_row(name, counts, counts, self._life(entry), found)
-            for (name, counts), found in zip(entry.apis.items(), quantiles[1:], strict=True)
+            live_row(name, counts, counts, self._life(entry), quantile)
+            for (name, counts), quantile in zip(entry.apis.items(), quantiles[1:], strict=True)
         )
-        waiting = [one for one in self._outstanding.since(self._now_ns) if one.connection == number]
+        waiting = [message for message in self._outstanding.since(self._now_ns) if message.connection == number]
         return ConnectionDetail(
             self._connection_row(number, entry, seconds, quantiles[0]),
             entry.begun_ns,
             entry.last_ns,
             apis,
             tuple(reversed(entry.recent)),
-            tuple(waiting_row(one, self._now_ns) for one in waiting[:MAX_WAITING]),
+            tuple(waiting_row(message, self._now_ns) for message in waiting[:MAX_WAITING]),
             self._processes_of(number, entry),
         )
 

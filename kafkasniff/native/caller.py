@@ -353,8 +353,15 @@ def control_rows(types: Sequence[ControlType], kept: list[bytes]) -> ctypes.Arra
     """Control record types for the kernel, valid while the programs and `kept` are; at least one row."""
     return (Control * (len(types) or 1))(
         *[
-            Control(address_of(one.name, kept), len(one.name), one.program.address, one.type, one.version, one.fronted)
-            for one in types
+            Control(
+                address_of(control_type.name, kept),
+                len(control_type.name),
+                control_type.program.address,
+                control_type.type,
+                control_type.version,
+                control_type.fronted,
+            )
+            for control_type in types
         ]
     )
 

@@ -189,8 +189,8 @@ class ColumnReader:
             return None
         assert (call.rows, call.header_rows) == (rows, headers)
         key, value, header_key, header_value = (
-            msgspec.structs.replace(one, nulls=getattr(call, name).nulls)
-            for one, name in zip(made, ("key", "value", "header_key", "header_value"), strict=True)
+            msgspec.structs.replace(binary, nulls=getattr(call, name).nulls)
+            for binary, name in zip(made, ("key", "value", "header_key", "header_value"), strict=True)
         )
         return RecordColumns(
             offset,
@@ -519,7 +519,7 @@ class ExchangeReader:
         if outcome not in {DONE, NO_ROOM}:
             raise RuntimeError(f"the kernel refuses to read exchanges: {outcome}")
         count = call.rows_used
-        found = ExchangeColumns(
+        exchange_columns = ExchangeColumns(
             copied(self._rows[:count]),
             self._requests.take(count),
             self._responses.take(count),
@@ -533,7 +533,7 @@ class ExchangeReader:
             self._details.take(call.problems_used),
         )
         # An exchange that does not fit into the empty output is left to Python.
-        return found, call.next + (outcome == NO_ROOM and not count)
+        return exchange_columns, call.next + (outcome == NO_ROOM and not count)
 
     def _run(self) -> int:
         """The exchanges from `next` on; names that they need are added."""

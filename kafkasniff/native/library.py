@@ -365,8 +365,8 @@ def library_path() -> Path:
 
 def _zip() -> Path | None:
     """The zip with this package, if it is in one."""
-    found = _HERE.parents[1]
-    return found if found.is_file() else None
+    path = _HERE.parents[1]
+    return path if path.is_file() else None
 
 
 @functools.cache

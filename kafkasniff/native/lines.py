@@ -379,11 +379,20 @@ class JsonLines:
 
     def _new_kind(self, place: int) -> None:
         direction, code = divmod(place, KEYS * VERSIONS)
-        found = self._facts.kind(*divmod(code, VERSIONS), not direction)
-        problems = address_of(found.problems, self._kept), len(found.problems)
-        text = address_of(found.text, self._kept), len(found.text)
-        careful = found.careful.row(self._kept)
-        self._kinds[place] = (*text, found.program, found.bare, found.teaches, found.raw, 0, problems, careful)
+        line_kind = self._facts.kind(*divmod(code, VERSIONS), not direction)
+        problems = address_of(line_kind.problems, self._kept), len(line_kind.problems)
+        text = address_of(line_kind.text, self._kept), len(line_kind.text)
+        careful = line_kind.careful.row(self._kept)
+        self._kinds[place] = (
+            *text,
+            line_kind.program,
+            line_kind.bare,
+            line_kind.teaches,
+            line_kind.raw,
+            0,
+            problems,
+            careful,
+        )
 
     def _new_connection(self, index: int) -> None:
         known = self._connections = grown(self._connections, index, 64)

@@ -126,7 +126,9 @@ class LineNames:
         """From now on the messages are others; `places`: for each of them 1 plus the index of its session, or 0."""
         names = self._names
         kept: list[bytes] = []
-        held = np.array([(one.partitions, address_of(one.text, kept), len(one.text)) for one in sessions], _SESSION)
+        held = np.array(
+            [(session.partitions, address_of(session.text, kept), len(session.text)) for session in sessions], _SESSION
+        )
         self._bound = places, held, kept
         names.sessions, names.sessions_size = None, 0
         if places is not None:

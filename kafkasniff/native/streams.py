@@ -59,9 +59,12 @@ class Links(msgspec.Struct, frozen=True):
         """All of several, in order."""
         if len(every) <= 1:
             return every[0] if every else cls.none()
-        rows, stalls = np.concatenate([one.rows for one in every]), np.concatenate([one.stalls for one in every])
-        before = np.cumsum([0, *(len(one.stalls) for one in every[:-1])])
-        rows["stalls"] += np.repeat(before, [len(one) for one in every]).astype(np.uint32)
+        rows, stalls = (
+            np.concatenate([links.rows for links in every]),
+            np.concatenate([links.stalls for links in every]),
+        )
+        before = np.cumsum([0, *(len(links.stalls) for links in every[:-1])])
+        rows["stalls"] += np.repeat(before, [len(links) for links in every]).astype(np.uint32)
         return cls(rows, stalls)
 
 
@@ -161,8 +164,8 @@ class Layouts:
     def rows(self, name: str) -> np.dtype[Any]:
         """The type of the rows of an array of these."""
         fields = self._fields[name]
-        formats: list[Any] = [(one.code, (one.length,)) if one.length else one.code for one in fields]
-        names, offsets = [one.name for one in fields], [one.offset for one in fields]
+        formats: list[Any] = [(field.code, (field.length,)) if field.length else field.code for field in fields]
+        names, offsets = [field.name for field in fields], [field.offset for field in fields]
         return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": self._sizes[name]})
 
     def structure(self, name: str) -> type[ctypes.Structure]:

@@ -124,8 +124,8 @@ def _attributes(exchange: Exchange, request: Message, group: str) -> tuple[dict[
     found: dict[str, str | int] = {"messaging.system": "kafka", "messaging.operation.name": api}
     if request.api_key in OPERATION_TYPES:
         found["messaging.operation.type"] = OPERATION_TYPES[request.api_key]
-    messages = [one for one in (request, exchange.response) if one is not None]
-    traffic = [topic for one in messages for topic in topic_traffic(one)]
+    messages = [message for message in (request, exchange.response) if message is not None]
+    traffic = [topic for message in messages for topic in topic_traffic(message)]
     topics = list(dict.fromkeys(_text(name) for name in (*(one.topic for one in traffic), *request.session_topics)))
     # The convention: nothing if there are several.
     if len(topics) == 1:

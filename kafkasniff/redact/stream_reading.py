@@ -302,8 +302,8 @@ class StreamReading:
         """For each connection, the positions in its streams before which nothing can be shown any more."""
         connections = [self._connections.get(number) for number in numbers.tolist()]
         found = np.full((len(numbers), 2), np.iinfo(np.int64).max)
-        there = np.array([index for index, one in enumerate(connections) if one is not None], np.int64)
-        slots = np.array([one.slot for one in connections if one is not None], np.uint32)
+        there = np.array([index for index, connection in enumerate(connections) if connection is not None], np.int64)
+        slots = np.array([connection.slot for connection in connections if connection is not None], np.uint32)
         if len(slots):
             found[there] = self.engine.needed(slots)
         for number in self.encrypted.intersection(numbers.tolist()):

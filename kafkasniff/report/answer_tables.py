@@ -357,10 +357,12 @@ def client_certificate(row: ClientIdentity) -> str:
     return _certificate(row.transport.client_certificate)
 
 
-def _certificate(found: ShownCertificate | None) -> str:
-    if found is None:
+def _certificate(certificate: ShownCertificate | None) -> str:
+    if certificate is None:
         return ""
-    return f"{printable(found.subject)}, by {printable(found.issuer)}, until {found.not_after:%Y-%m-%d}"
+    return (
+        f"{printable(certificate.subject)}, by {printable(certificate.issuer)}, until {certificate.not_after:%Y-%m-%d}"
+    )
 
 
 def _version(row: ClientIdentity) -> str:

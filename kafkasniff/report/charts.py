@@ -46,7 +46,7 @@ class TimeAxis:
     """The time axis of all charts: from the first span to the end of the last one."""
 
     def __init__(self, contents: Contents) -> None:
-        self._worst = next((one for one in contents.findings if one.severity != "note"), None)
+        self._worst = next((finding for finding in contents.findings if finding.severity != "note"), None)
         starts = [row["start"] for row in contents.traffic if row["start"] is not None]
         self.width = contents.width
         self.low = min(starts, default=0)
@@ -216,7 +216,7 @@ def latency_over_time(axis: TimeAxis, rows: Sequence[Row]) -> Drawing | None:
 def latency_histogram(counts: Sequence[int]) -> Drawing | None:
     """The number of latencies between the `EDGES`."""
     edges = [EDGES[0] / 2, *EDGES, EDGES[-1] * 2]
-    filled = [place for place, count in enumerate(counts) if count]
+    filled = [index for index, count in enumerate(counts) if count]
     if not filled:
         return None
     whole = sum(counts)
@@ -262,28 +262,30 @@ def _us(microseconds: int) -> str:
 
 def latency_ranges(contents: Contents) -> Drawing | None:
     """The latencies of each API, from the shortest to the longest, and from the median to 99%."""
-    apis = [one for one in contents.answer.apis if one.latency is not None and one.api is not None][:MAX_APIS]
+    apis = [
+        api_stats for api_stats in contents.answer.apis if api_stats.latency is not None and api_stats.api is not None
+    ][:MAX_APIS]
     if not apis:
         return None
     ranges: dict[str, list[int]] = {}
     for row in contents.latencies:
         ranges.setdefault(row["api"], []).append(row["low"])
-    labels = labels_of(one.api for one in apis)
+    labels = labels_of(api_stats.api for api_stats in apis)
     rows: list[Spec] = []
-    for one in apis:
-        assert one.latency is not None
-        shortest = min(ranges.get(one.api or "", [one.latency.p50_us]))
+    for api in apis:
+        assert api.latency is not None
+        shortest = min(ranges.get(api.api or "", [api.latency.p50_us]))
         caption = (
-            f"{labels[one.api]}: median {_us(one.latency.p50_us)}, 90% {_us(one.latency.p90_us)}, "
-            f"99% {_us(one.latency.p99_us)}, longest {_us(one.latency.max_us)}, of {one.latency.count:,}"
+            f"{labels[api.api]}: median {_us(api.latency.p50_us)}, 90% {_us(api.latency.p90_us)}, "
+            f"99% {_us(api.latency.p99_us)}, longest {_us(api.latency.max_us)}, of {api.latency.count:,}"
         )
         rows.append(
             {
-                "y": labels[one.api],
+                "y": labels[api.api],
                 "low": max(shortest, 1),
-                "high": max(one.latency.max_us, 1),
-                "p50": max(one.latency.p50_us, 1),
-                "p99": max(one.latency.p99_us, 1.05 * max(one.latency.p50_us, 1)),
+                "high": max(api.latency.max_us, 1),
+                "p50": max(api.latency.p50_us, 1),
+                "p99": max(api.latency.p99_us, 1.05 * max(api.latency.p50_us, 1)),
                 "caption": caption,
             }
         )
@@ -344,7 +346,7 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     axis = TimeAxis(contents)
 
     def add(section: str, title: str, note: str, *drawings: Drawing | None) -> None:
-        drawn = [one for one in drawings if one is not None]
+        drawn = [drawing for drawing in drawings if drawing is not None]
         if drawn:
             found[section].append((title, note, drawn))
 
@@ -375,12 +377,12 @@ def charts_of(contents: Contents) -> dict[str, list[Chart]]:
     ]
     wrong += [(row["start"], SILENT, row["unanswered"]) for row in timed]
     add("errors", "Errors", f"by code, {per_span}", _stacked(axis, wrong, _number))
-    topics = [(_topic(one), "produced", one.produced.bytes) for one in contents.answer.topics]
-    topics += [(_topic(one), "fetched", one.fetched.bytes) for one in contents.answer.topics]
-    topics += [(_topic(one), "replicated", one.replicated.bytes) for one in contents.answer.topics]
+    topics = [(_topic(topic), "produced", topic.produced.bytes) for topic in contents.answer.topics]
+    topics += [(_topic(topic), "fetched", topic.fetched.bytes) for topic in contents.answer.topics]
+    topics += [(_topic(topic), "replicated", topic.replicated.bytes) for topic in contents.answer.topics]
     add("topics", "Bytes of topics", "as on the wire, the busiest", _bars(topics, amount))
-    clients = [(one.client_id, "sent", one.request_bytes) for one in contents.answer.clients]
-    clients += [(one.client_id, "received", one.response_bytes) for one in contents.answer.clients]
+    clients = [(client.client_id, "sent", client.request_bytes) for client in contents.answer.clients]
+    clients += [(client.client_id, "received", client.response_bytes) for client in contents.answer.clients]
     add("clients", "Bytes of clients", "by client id, the busiest", _bars(clients, amount))
     note = "from the trigger to the last assignment, with the generation"
     add("groups", "Rebalances", note, _groups(axis, contents))
@@ -394,8 +396,8 @@ def _drawn(section: str, charts: Sequence[tuple[str, str, list[Drawing]]]) -> li
         Chart(
             title,
             note,
-            [each for one in drawings for each in one.legend.items()],
-            [svg_of(one.spec, f"{title}: {note}", width) for one in drawings],
+            [each for drawing in drawings for each in drawing.legend.items()],
+            [svg_of(drawing.spec, f"{title}: {note}", width) for drawing in drawings],
             width,
         )
         for title, note, drawings in charts
@@ -455,16 +457,16 @@ def _findings(axis: TimeAxis, findings: Sequence[Finding]) -> Drawing | None:
     rows: list[Spec] = []
     # A bar without width would be invisible.
     least = (axis.high - axis.low) // 400
-    for number, one in enumerate(findings, 1):
-        if one.severity == "note" or one.first is None or one.last is None:
+    for number, finding in enumerate(findings, 1):
+        if finding.severity == "note" or finding.first is None or finding.last is None:
             continue
         rows.append(
             {
-                "y": f"{number} {word(one.detector, LABEL)}",
-                "x": one.first / 1e6,
-                "x2": max(one.last, one.first + least) / 1e6,
-                "series": one.severity,
-                "caption": cut(one.title, MAX_DETAIL),
+                "y": f"{number} {word(finding.detector, LABEL)}",
+                "x": finding.first / 1e6,
+                "x2": max(finding.last, finding.first + least) / 1e6,
+                "series": finding.severity,
+                "caption": cut(finding.title, MAX_DETAIL),
             }
         )
     rows = rows[:MAX_BARS]
@@ -536,7 +538,7 @@ def _group(name: str, cluster: str | None) -> str:
 
 def _groups(axis: TimeAxis, contents: Contents) -> Drawing | None:
     """A timeline for each group, with a bar for each rebalance and its generation above."""
-    labels = labels_of(_group(one.group_id, one.cluster) for one in contents.answer.groups[:MAX_BARS])
+    labels = labels_of(_group(group.group_id, group.cluster) for group in contents.answer.groups[:MAX_BARS])
     rows = []
     for row in contents.generations[:MAX_REBALANCES]:
         group = labels.get(_group(row["group_id"], row["cluster"]))

@@ -129,7 +129,9 @@ class Gathering:
         talks = {talk.connection_id: talk for talk in self._ladder.talks()}
         chosen = _chosen(findings, talks)
         rungs = self._ladder.rungs(set(chosen))
-        busiest = [one.api for one in answer.apis if one.api is not None and one.latency is not None]
+        busiest = [
+            api_stats.api for api_stats in answer.apis if api_stats.api is not None and api_stats.latency is not None
+        ]
         return Contents(
             answer=answer,
             findings=findings,
@@ -162,10 +164,14 @@ def _timed(table: pa.Table) -> pa.Table:
 def _named(findings: Iterable[Finding]) -> list[int]:
     """Connections that findings name: the first exchange of each before the second of any, worst findings first."""
     by_place = sorted(
-        ((place, number, one) for number, finding in enumerate(findings) for place, one in enumerate(finding.evidence)),
+        (
+            (index, number, evidence)
+            for number, finding in enumerate(findings)
+            for index, evidence in enumerate(finding.evidence)
+        ),
         key=lambda each: each[:2],
     )
-    return list(dict.fromkeys(one.connection_id for _, _, one in by_place))
+    return list(dict.fromkeys(evidence.connection_id for _, _, evidence in by_place))
 
 
 def _chosen(findings: Iterable[Finding], talks: dict[int, Talk]) -> list[int]:

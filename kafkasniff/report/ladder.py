@@ -350,9 +350,9 @@ def _ladder(
         if number
     ]
     by_exchange: dict[int, list[Sighting]] = {}
-    for one in sightings:
-        if one.evidence.exchange_id is not None:
-            by_exchange.setdefault(one.evidence.exchange_id, []).append(one)
+    for sighting in sightings:
+        if sighting.evidence.exchange_id is not None:
+            by_exchange.setdefault(sighting.evidence.exchange_id, []).append(sighting)
     return ConnectionSteps(
         anchor=anchor,
         client=_place(talk.client_ip, talk.client_port, hosts),
@@ -360,7 +360,7 @@ def _ladder(
         client_id="" if talk.client_id is None else word(talk.client_id),
         summary=summary,
         trouble=", ".join(trouble),
-        findings=_links(one for one in sightings if one.evidence.exchange_id is None),
+        findings=_links(sighting for sighting in sightings if sighting.evidence.exchange_id is None),
         steps=_steps(shown, anchor, by_exchange, numbers),
     )
 
@@ -374,7 +374,7 @@ def _place(ip: str | None, port: int | None, hosts: Hosts | None) -> str:
 
 
 def _links(sightings: Iterable[Sighting]) -> list[PageLink]:
-    return list({one.link.anchor: one.link for one in sightings}.values())[:MAX_NOTES]
+    return list({sighting.link.anchor: sighting.link for sighting in sightings}.values())[:MAX_NOTES]
 
 
 def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numbers: Numbers) -> list[Step]:
@@ -395,8 +395,8 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numb
             end = begin + 1000 * (rung.latency_us or 0)
             alone = rung.status == "orphan"
             time_ns = None if rung.time_ns is None else end
-            anchored, found = (place, about) if alone else ("", [])
-            step = _response(rung, label, time_ns, start, anchor=anchored, findings=found)
+            anchored, page_links = (place, about) if alone else ("", [])
+            step = _response(rung, label, time_ns, start, anchor=anchored, findings=page_links)
             placed.append((end, rung.exchange_id, 1, step))
     for exchange_id in sightings.keys() - kept:
         seen = sightings[exchange_id]
@@ -405,7 +405,7 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numb
             kind="witness",
             time=_since(time_ns, start),
             title=exchange_label(shown.talk.connection_id, exchange_id, numbers),
-            detail="; ".join(dict.fromkeys(one.evidence.note for one in seen if one.evidence.note)),
+            detail="; ".join(dict.fromkeys(sighting.evidence.note for sighting in seen if sighting.evidence.note)),
             anchor=f"{anchor}-{exchange_id}",
             findings=_links(seen),
         )
@@ -417,7 +417,7 @@ def _steps(shown: Shown, anchor: str, sightings: dict[int, list[Sighting]], numb
 def _with_gaps(placed: Sequence[tuple[int, int, int, Step]], exchanges: int) -> list[Step]:
     """The steps, with markers where exchanges are not shown; these are numbered in the order of their requests."""
     ids = sorted({exchange_id for _, exchange_id, _, _ in placed})
-    missing = {one: one - before - 1 for before, one in zip([-1, *ids], ids, strict=False)}
+    missing = {id_: id_ - before - 1 for before, id_ in zip([-1, *ids], ids, strict=False)}
     steps: list[Step] = []
     for _, exchange_id, _, step in placed:
         hidden = missing.pop(exchange_id, 0)
@@ -495,7 +495,7 @@ def _response(
         kind="response",
         time=_since(time_ns, start),
         title="" if rung.latency_us is None else duration(1000 * rung.latency_us),
-        detail=", ".join(one for one in parts if one),
+        detail=", ".join(part for part in parts if part),
         trouble=", ".join(trouble),
         anchor=anchor,
         findings=findings,

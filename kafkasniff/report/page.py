@@ -135,14 +135,14 @@ def page_of(
 
     def pictured(chart: Chart) -> dict[str, Any]:
         # Output of `svg.cleaned` needs no escaping.
-        return {**msgspec.structs.asdict(chart), "pictures": [safe(one) for one in chart.pictures]}
+        return {**msgspec.structs.asdict(chart), "pictures": [safe(picture) for picture in chart.pictures]}
 
     text = environment.get_template("page.html.jinja").render(
         policy=_policy(style, script),
         style=safe(style),
         script=safe(script),
         name=_name(sources),
-        sources=[cut(printable(one), MAX_SENTENCE) for one in sources[:MAX_SOURCES]],
+        sources=[cut(printable(source), MAX_SENTENCE) for source in sources[:MAX_SOURCES]],
         more_sources=max(len(sources) - MAX_SOURCES, 0),
         when=_when(contents),
         broken=broken,
@@ -177,10 +177,10 @@ def page_tables(contents: Contents, hosts: Hosts | None = None) -> dict[str, Ans
     ]
     # A page has room for all columns.
     return {
-        one.name: one._replace(columns=[column for column in one.filled if column.until == ALWAYS])
-        if one.rows
+        table.name: table._replace(columns=[column for column in table.filled if column.until == ALWAYS])
+        if table.rows
         else None
-        for one in tables
+        for table in tables
     }
 
 
@@ -215,7 +215,7 @@ def _sentence(text: str) -> str:
 
 def _verdict(contents: Contents) -> _Verdict:
     """What happened: the first finding that is not a note, or that there is none."""
-    troubles = [one for one in contents.findings if one.severity != "note"]
+    troubles = [finding for finding in contents.findings if finding.severity != "note"]
     notes = len(contents.findings) - len(troubles)
     if not troubles:
         more = f"{plural(notes, 'note')} below." if notes else ""
@@ -223,7 +223,7 @@ def _verdict(contents: Contents) -> _Verdict:
     others = [
         plural(number, f"more {severity}")
         for severity in SEVERITIES[:2]
-        if (number := sum(one.severity == severity for one in troubles[1:]))
+        if (number := sum(finding.severity == severity for finding in troubles[1:]))
     ]
     more = f"{' and '.join(others)} below." if others else ""
     return _Verdict(troubles[0].severity, _sentence(cut(troubles[0].title, MAX_SENTENCE)), more)
@@ -283,8 +283,8 @@ def _findings(
             subject=_pairs(finding.subject),
             values=_pairs(_more(finding)),
             evidence=[
-                _evidence(one, anchors, contents.witnesses, numbers, days=days)
-                for one in _without_repeats(finding.evidence)
+                _evidence(evidence, anchors, contents.witnesses, numbers, days=days)
+                for evidence in _without_repeats(finding.evidence)
             ],
         )
         for number, finding in enumerate(findings, 1)

@@ -46,10 +46,10 @@ class StandIns:
 
     def restored(self, text: str) -> str:
         """A picture with the original characters, or with escapes of those that cannot be shown."""
-        return _STANDING_IN.sub(lambda found: self._characters.get(found[0], _NOT_KNOWN), text)
+        return _STANDING_IN.sub(lambda match: self._characters.get(match[0], _NOT_KNOWN), text)
 
-    def _stand_in(self, found: re.Match[str]) -> str:
-        character = found[0]
+    def _stand_in(self, match: re.Match[str]) -> str:
+        character = match[0]
         known = self._by_character.get(character)
         if known is None:
             code = _FIRST + len(self._by_character)
@@ -197,5 +197,5 @@ def _is_empty(element: ElementTree.Element) -> bool:
     return element.get("display") == "none" or "display: none" in element.get("style", "")
 
 
-def _short(found: re.Match[str]) -> str:
-    return f"{float(found[0]):.1f}".rstrip("0").rstrip(".")
+def _short(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.1f}".rstrip("0").rstrip(".")

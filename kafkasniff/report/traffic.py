@@ -221,4 +221,4 @@ def histogram(latencies: pa.Table, api: str, level: int = 0) -> list[int]:
     values = middle_of(integers(rows.column("bucket")), level)
     places = np.searchsorted(np.array(EDGES), values, side="right")
     counts = np.bincount(places, weights=integers(rows.column("count")), minlength=len(EDGES) + 1)
-    return [int(one) for one in counts]
+    return [int(count) for count in counts]

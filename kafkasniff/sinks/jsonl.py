@@ -101,8 +101,8 @@ def _with_zeros(value: bytes) -> bytes:
     """The JSON string of UTF-8 bytes that contain runs of zeros."""
     # The matches of the pattern are at odd indices.
     parts = [
-        _ZERO * len(part) if place % 2 else orjson.dumps(part.decode())[1:-1]
-        for place, part in enumerate(_RUN.split(value))
+        _ZERO * len(part) if index % 2 else orjson.dumps(part.decode())[1:-1]
+        for index, part in enumerate(_RUN.split(value))
     ]
     return b'"' + b"".join(parts) + b'"'
 
@@ -161,13 +161,13 @@ class Pieces:
         left.reverse()
         yield around.pop()
         while left:
-            one = left.pop()
-            if isinstance(one, bytes):
-                yield from self._value(one)
-            elif one.__class__ is RenderedRecords:
-                yield one.json
+            rendered_records = left.pop()
+            if isinstance(rendered_records, bytes):
+                yield from self._value(rendered_records)
+            elif rendered_records.__class__ is RenderedRecords:
+                yield rendered_records.json
             else:
-                yield from self._list(one)
+                yield from self._list(rendered_records)
             yield around.pop()
 
     def _list(self, left: _Later) -> Iterator[bytes]:
@@ -179,8 +179,8 @@ class Pieces:
                 yield b","
             few = items[start : start + FEW]
             if hide is not None:
-                few = [hide(one) for one in few]
-            around, inside = self._split([_without_headers(one) for one in few])
+                few = [hide(row) for row in few]
+            around, inside = self._split([_without_headers(row) for row in few])
             around[0] = around[0][1:]
             around[-1] = around[-1][:-1]
             yield from self._filled(around, inside)
@@ -310,7 +310,7 @@ def _endpoint(endpoint: Endpoint | None) -> str | None:
 
 def problem_objects(problems: tuple[Problem, ...]) -> list[dict[str, Any]]:
     """The problems in the line of a message."""
-    return [{"kind": one.kind, "detail": one.detail, "offset": one.offset} for one in problems]
+    return [{"kind": problem.kind, "detail": problem.detail, "offset": problem.offset} for problem in problems]
 
 
 def _message(message: Message, body: Any, capture: bool) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def _message(message: Message, body: Any, capture: bool) -> dict[str, Any]:
         latency, duration = message.latency_ns, message.duration_ns
         item["latency_ms"] = None if latency is None else latency / 1e6
         item["duration_ms"] = None if duration is None else duration / 1e6
-        item["errors"] = [{"code": one.code, "name": one.name, "path": one.path} for one in message.errors]
+        item["errors"] = [{"code": error.code, "name": error.name, "path": error.path} for error in message.errors]
     if capture:
         item["capture"] = message.capture
     if message.header_tags:

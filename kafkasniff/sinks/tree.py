@@ -45,10 +45,10 @@ def enum_name(enum: str, value: object) -> str | None:
 def layout_of(message: Message) -> Struct | None:
     """The fields of the message's body; None if its version is unknown."""
     version = message.api_version if message.body_version is None else message.body_version
-    found = dissectors.api(message.api_key) if message.api_key is not None else None
-    if found is None or version is None or version not in found.versions:
+    api = dissectors.api(message.api_key) if message.api_key is not None else None
+    if api is None or version is None or version not in api.versions:
         return None
-    return (found.request(version) if message.type == "request" else found.response(version)).root
+    return (api.request(version) if message.type == "request" else api.response(version)).root
 
 
 def nested_field(message: Message) -> str | None:
@@ -95,7 +95,7 @@ def field_at(layout: Struct | None, path: str) -> Field | None:
     for name in _INDEX.sub("", path).split("."):
         if layout is None:
             return None
-        field = next((one for one in (*layout.fields, *layout.tagged) if one.name == name), None)
+        field = next((field for field in (*layout.fields, *layout.tagged) if field.name == name), None)
         if field is None:
             return None
         layout = field.struct

@@ -111,13 +111,13 @@ class WaitingSecrets:
 
     def among(self, batch: PacketBatch) -> list[Note]:
         """The secrets that precede a packet of the next batch, but no packet before it."""
-        found: list[Note] = []
+        notes: list[Note] = []
         while self._left:
             row = rows_before(batch, self._left[-1][0])
             if row == len(batch):
                 break  # a packet of the next batch may be nearer
-            found.append(Note(int(batch.order[row]), self._left.pop()[1]))
-        return found
+            notes.append(Note(int(batch.order[row]), self._left.pop()[1]))
+        return notes
 
     def rest(self, order: int) -> list[Note]:
         """The secrets after the last packet, whose order is one less."""

@@ -148,7 +148,9 @@ def write_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> Fini
         return [_REPORT.decode(row["data"]) for row in run.in_parts(kinds).mapInArrow(write, "data binary").collect()]
 
     reports = made(None)
-    decided = {open_: _decide(options, [one for one in reports if one.open == open_]) for open_ in (False, True)}
+    decided = {
+        open_: _decide(options, [report for report in reports if report.open == open_]) for open_ in (False, True)
+    }
     problems = [problem for one in decided.values() for problem in one.problems]
     if problems:
         # Only now is it known which dates have the most rows.
@@ -156,21 +158,21 @@ def write_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> Fini
     found: dict[bool, dict[str, list[WrittenFile]]] = {
         open_: {table: [] for table in options.tables} for open_ in (False, True)
     }
-    for one in reports:
-        for table, files in one.files.items():
+    for report in reports:
+        for table, files in report.files.items():
             for file in files:
                 if not is_table_file(file.path, table) or run_of(file.path) != target.run:
                     raise OutputError(f"a task of Spark wrote {file.path}, which is not a file of run {target.run}")
-            found[one.open][table] += files
+            found[report.open][table] += files
     return Finished(found[False], found[True], dump(run.carry()), problems)
 
 
 def _decide(options: ExportOptions, reports: Sequence[TaskReport]) -> Decided:
     """Which days of tables get partitions, by the row counts of all tasks."""
     days: dict[str, Counter[int]] = {table: Counter() for table in options.tables}
-    for one in reports:
-        for table, counts in one.days.items():
+    for report in reports:
+        for table, counts in report.days.items():
             days[table].update(counts)
     partitions = TablePartitions()
     own = {table: partitions.of(table, days[table]) for table in sorted(options.tables, key=TABLE_NAMES.index)}
-    return Decided(own, tuple(partitions.problems), min((one.part for one in reports), default=0))
+    return Decided(own, tuple(partitions.problems), min((report.part for report in reports), default=0))

@@ -68,8 +68,8 @@ class TableMark(msgspec.Struct, frozen=True):
     @classmethod
     def load(cls, text: str) -> TableMark | None:
         """From the property; None if it is another text."""
-        found = re.fullmatch(r"(\d{1,10}) (\d{1,10}) ([0-9a-f]{32})", text, re.ASCII)
-        return None if found is None else cls(int(found[1]), int(found[2]), found[3])
+        match = re.fullmatch(r"(\d{1,10}) (\d{1,10}) ([0-9a-f]{32})", text, re.ASCII)
+        return None if match is None else cls(int(match[1]), int(match[2]), match[3])
 
 
 class LakeTables:

@@ -211,10 +211,10 @@ def _port(text: str) -> int:
 
 def _size(name: str, text: str) -> int:
     """Bytes: `67108864`, `64m`."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or not int(found[1]):
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
         raise UsageError(f"{name}: {text} is not a size (such as 64m)")
-    return int(found[1]) << _UNITS[found[2].lower()]
+    return int(match[1]) << _UNITS[match[2].lower()]
 
 
 def _seconds(name: str, text: str) -> int:

@@ -310,7 +310,7 @@ def condition_of(filter_: Filter) -> Condition | None:
     value = getattr(filter_, "value", None)
     if kind == "In":
         values = tuple(value or ())
-        return Condition(path[0], kind, values) if values and all(type(one) is wanted for one in values) else None
+        return Condition(path[0], kind, values) if values and all(type(value) is wanted for value in values) else None
     return Condition(path[0], kind, value) if kind in _COMPARISONS and type(value) is wanted else None
 
 

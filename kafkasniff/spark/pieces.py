@@ -277,9 +277,11 @@ def in_capture_order(pieces: Iterable[PacketBatch]) -> Iterator[PacketBatch]:
     for piece in pieces:
         if fresh >= MERGE_BYTES:
             # All that precedes this piece has come.
-            cuts = [(one, rows_before(one, place_of(piece, 0))) for one in waiting]
-            before = [_part(one, 0, row) for one, row in cuts if row]
-            waiting = [_part(one, row, len(one)) for one, row in cuts if row < len(one)]
+            cuts = [(packet_batch, rows_before(packet_batch, place_of(piece, 0))) for packet_batch in waiting]
+            before = [_part(packet_batch, 0, row) for packet_batch, row in cuts if row]
+            waiting = [
+                _part(packet_batch, row, len(packet_batch)) for packet_batch, row in cuts if row < len(packet_batch)
+            ]
             fresh = 0
             if before:
                 yield _merged(before)

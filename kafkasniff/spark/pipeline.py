@@ -240,8 +240,8 @@ class SparkRun(ClosedAtExit):
             steps.mapInArrow(WalkSessions(dump(self._sessions)), ddl(SHARD_ROWS)), StorageLevel.DISK_ONLY
         )
         for row in walked.where(f"kind = '{SESSIONS}'").select("data").collect():
-            found = BROKER_VALUES.load(row["data"])
-            self._sessions.replace({found.broker}, found.sessions())
+            broker_sessions = BROKER_VALUES.load(row["data"])
+            self._sessions.replace({broker_sessions.broker}, broker_sessions.sessions())
         return walked.where(f"kind = '{HELD}'")
 
     def in_parts(self, kinds: Iterable[str]) -> DataFrame:
@@ -448,8 +448,8 @@ def decode(
     """
     options = make_options(tables, bodies=bodies, records=records, ports=ports, show_secrets=show_secrets)
     keys = None if keylog is None else open_key_log(keylog)
-    found = of_captures(packets, options) if isinstance(packets, PlannedCaptures) else of_rows(packets)
-    return SparkRun(found, options, given=topic_ids, keys=keys, shards=shards)
+    run_input = of_captures(packets, options) if isinstance(packets, PlannedCaptures) else of_rows(packets)
+    return SparkRun(run_input, options, given=topic_ids, keys=keys, shards=shards)
 
 
 def make_options(

@@ -198,11 +198,11 @@ def _merges(question: str) -> Callable[[Batches], Batches]:
         whole: Accumulator[Any] | None = None
         for batch in batches:
             for state in batch.column(0):
-                one = _accumulator(question).from_state(state.as_py())
+                accumulator = _accumulator(question).from_state(state.as_py())
                 if whole is None:
-                    whole = one
+                    whole = accumulator
                 else:
-                    whole.merge(one)
+                    whole.merge(accumulator)
         if whole is not None:
             yield _state_batch(whole)
 

@@ -310,10 +310,10 @@ def _java_options(
 
 def _young_mb(master: str) -> int | None:
     """Megabytes of Java's heap for new objects; None: tasks do not run in the driver's Java, or not only ours."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
+    match = _LOCAL.fullmatch(master)
+    if match is None:
         return None
-    cores = os.cpu_count() if found[1] == "*" else int(found[1] or 1)
+    cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
     return min(YOUNG_MB * (cores or 1), MOST_YOUNG_MB)
 
 
@@ -346,9 +346,9 @@ def _memory(master: str) -> dict[str, str]:
 
     With `local`, tasks run in the driver's Java. Its default, 1 GB, is less than we advise for executors.
     """
-    found = _LOCAL_CLUSTER.match(master)
-    if found is not None:
-        return {"spark.executor.memory": f"{found[1]}m"}
+    match = _LOCAL_CLUSTER.match(master)
+    if match is not None:
+        return {"spark.executor.memory": f"{match[1]}m"}
     return {"spark.driver.memory": "2g"} if master.startswith("local") else {}
 
 
@@ -429,10 +429,10 @@ def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
         seen.append(f"JAVA_HOME ({home}) is " + (f"Java {version}" if version else "no Java runtime"))
     launcher = shutil.which("java", path=environment.get("PATH"))
     if launcher is not None:
-        found = _home_of(Path(launcher))
-        version = java_version(found)
+        path = _home_of(Path(launcher))
+        version = java_version(path)
         if version is not None and version >= MINIMUM:
-            return found
+            return path
         seen.append(f"{launcher} is " + (f"Java {version}" if version else "no Java runtime"))
     runtime = _pip_runtime()
     if runtime is not None:
@@ -457,8 +457,8 @@ def java_version(home: Path) -> int | None:
         except (OSError, subprocess.TimeoutExpired):
             return None
         text = done.stderr + done.stdout
-    found = _VERSION.search(text)
-    return int(found[1]) if found else None
+    match = _VERSION.search(text)
+    return int(match[1]) if match else None
 
 
 def _home_of(launcher: Path) -> Path:

@@ -357,7 +357,7 @@ def notes_of(spark: SparkSession, plan: CapturePlan, split_size: int) -> list[Pl
     if _are_few(split.end - split.begin for split in plan.splits if split.has_notes or split.fragments):
         return read_notes(plan, open_capture)
     items = [(splits, plan.files[splits[0].capture]) for splits in plan.noted()]
-    groups: list[_Noted] = [*grouped(items, lambda item: sum(one.end - one.begin for one in item[0]), split_size)]
+    groups: list[_Noted] = [*grouped(items, lambda item: sum(split.end - split.begin for split in item[0]), split_size)]
     if plan.has_fragments:
         groups.append(plan)
     rows = in_tasks(spark, groups).mapInArrow(_read_notes, ANSWER).collect()

@@ -123,8 +123,8 @@ class _Batches:
                 folder.discard()
 
     def _write(self, run: ExportRun, packets: DataFrame, batch: int) -> None:
-        found = of_rows(packets)
-        if not found.names:
+        run_input = of_rows(packets)
+        if not run_input.names:
             return
         # A line that is still being written is ignored.
         keys = None if self._keylog is None else open_key_log(self._keylog, grows=True)
@@ -132,17 +132,18 @@ class _Batches:
             keys.take_flaws()  # the first batch has reported them
         # A capture without TCP packets so far has no name yet.
         run.captures = [
-            ManifestCapture(found.names.get(index, ""), None) for index in range(len(run.before), max(found.names) + 1)
+            ManifestCapture(run_input.names.get(index, ""), None)
+            for index in range(len(run.before), max(run_input.names) + 1)
         ]
-        found.names = {**dict(enumerate(run.names)), **found.names}
+        run_input.names = {**dict(enumerate(run.names)), **run_input.names}
         carried = run.carried()
         output = output_of(run.target)
-        parallel = parallelism(found.spark)
-        if not self._checked and runs_elsewhere(found.spark):
-            check_executors(found.spark, output, parallel)
+        parallel = parallelism(run_input.spark)
+        if not self._checked and runs_elsewhere(run_input.spark):
+            check_executors(run_input.spark, output, parallel)
         self._checked = True
         shards = self._shards or len(carried.shards) or parallel
-        with SparkRun(found, self._options, carried=carried, given=self._given, keys=keys, shards=shards) as stages:
+        with SparkRun(run_input, self._options, carried=carried, given=self._given, keys=keys, shards=shards) as stages:
             made = write_files(run.target, output, stages)
             run.commit(made, stages.summary, broken=False, engine="spark", batch=batch)
         self.discard_state = False

@@ -72,8 +72,8 @@ class _Staging:
                     held.add((key[0], key[1]), data.to_pybytes())
                 else:
                     files[open_].write(kind, self._wanted(kind, read_block(data)))
-        for one in files.values():
-            one.close()
+        for file in files.values():
+            file.close()
         return LearnedNames(self._learned_facts, self._given), held
 
     def _wanted(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -167,7 +167,7 @@ class WriteFiles(_Staging):
         context = TaskContext.get()
         assert context is not None
         settle_worker()
-        reports = [msgspec.msgpack.encode(one) for one in self.write(context.partitionId(), batches)]
+        reports = [msgspec.msgpack.encode(task_report) for task_report in self.write(context.partitionId(), batches)]
         yield pa.RecordBatch.from_pydict({"data": pa.array(reports, pa.binary())})
 
     def write(self, part: int, batches: Iterable[pa.RecordBatch]) -> Iterator[TaskReport]:

@@ -96,7 +96,7 @@ def visible_json(data: bytes) -> bytes:
     text = data.decode()
     if _ACTING.search(text) is None:
         return data
-    return _ACTING.sub(lambda found: _json_escape(ord(found[0])), text).encode()
+    return _ACTING.sub(lambda match: _json_escape(ord(match[0])), text).encode()
 
 
 def _json_escape(code: int) -> str:
@@ -172,7 +172,9 @@ def display_width(text: str) -> int:
 def shown_characters(first: int) -> bytes:
     """How each of 256 characters is shown: 0 escaped, 1 in one column, 2 in two, 3 in none (`kernel/tree.zig`)."""
     characters = map(chr, range(first, first + 256))
-    return bytes((display_width(one) or 3) if printable(one) == one else 0 for one in characters)
+    return bytes(
+        (display_width(character) or 3) if printable(character) == character else 0 for character in characters
+    )
 
 
 def clipped(text: str, width: int) -> str:

@@ -75,12 +75,12 @@ class ExchangeNetwork(NamedTuple):
     broker_trouble: Trouble
 
     @classmethod
-    def of(cls, found: Network) -> Self:
+    def of(cls, network: Network) -> Self:
         """The network as the engine has it."""
-        handshake, trips = (tuple(_known(one) for one in pair) for pair in (found.handshake, found.round_trips))
-        columns = found.again, found.late, found.late_ns, found.closed, found.closed_ns
+        handshake, trips = (tuple(_known(one) for one in pair) for pair in (network.handshake, network.round_trips))
+        columns = network.again, network.late, network.late_ns, network.closed, network.closed_ns
         troubles = [Trouble(*values) for values in zip(*columns, strict=True)]
-        resent_at = None if found.resent_at == NO_TIME else found.resent_at
+        resent_at = None if network.resent_at == NO_TIME else network.resent_at
         return cls((handshake[0], handshake[1]), trips[0], trips[1], resent_at, *troubles)
 
     @property
@@ -230,29 +230,31 @@ class ExchangeTimes:
 
     def take(self, events: Iterable[Output]) -> None:
         """Take the latest events."""
-        found = [event for event in events if isinstance(event, Exchange)]
-        if not found:
+        exchanges = [event for event in events if isinstance(event, Exchange)]
+        if not exchanges:
             return
         self._networks = self._inspector.networks()
         topics = "topics" in self._subjects.names
-        self._emitted += [seen_exchange(exchange, topics=topics) for exchange in found]
+        self._emitted += [seen_exchange(exchange, topics=topics) for exchange in exchanges]
 
     def finish(self, columns: Sequence[PairColumns] = ()) -> TimedColumns | None:
         """The exchanges since the last call, and those in `columns`, before the next batch of packets; None: none."""
         emitted, self._emitted = self._emitted, []
         networks, self._networks = self._networks or self._inspector.networks(), None
-        seen = [of_columns(found, self._subjects) for found in columns]
+        seen = [of_columns(column, self._subjects) for column in columns]
         if emitted:
             seen.append(of_emitted(emitted, self._subjects))
         return self._timed(seen, networks) if seen else None
 
     def _timed(self, seen: Sequence[SeenExchanges], networks: Networks) -> TimedColumns:
         numbers, connections, ordinals, throttle, at_once = (
-            np.concatenate([getattr(one, name) for one in seen])
+            np.concatenate([getattr(seen_exchanges, name) for seen_exchanges in seen])
             for name in ("numbers", "connections", "ordinals", "throttle_ns", "at_once")
         )
-        first, done, answered_first, answered = map(np.concatenate, zip(*(one.times for one in seen), strict=True))
-        waits = Waits._make(map(np.concatenate, zip(*(one.waits for one in seen), strict=True)))
+        first, done, answered_first, answered = map(
+            np.concatenate, zip(*(seen_exchanges.times for seen_exchanges in seen), strict=True)
+        )
+        waits = Waits._make(map(np.concatenate, zip(*(seen_exchanges.waits for seen_exchanges in seen), strict=True)))
         timed = first != NO_TIME
         places = networks.places(connections, ordinals)
         before, quiet, resent, muted = (
@@ -261,14 +263,16 @@ class ExchangeTimes:
         )
         muted = np.where(timed, muted, NO_TIME)
         marks = Marks(first, done, answered_first, answered, before, quiet, resent, muted)
-        starts = np.cumsum([0, *(len(one.numbers) for one in seen)])
+        starts = np.cumsum([0, *(len(seen_exchanges.numbers) for seen_exchanges in seen)])
 
         def exchange(row: int) -> Exchange:
             which = int(np.searchsorted(starts, row, side="right")) - 1
             return seen[which].exchange(row - int(starts[which]))
 
         return TimedColumns(
-            pa.Table.from_batches([one.subjects for one in seen]).combine_chunks().to_batches()[0],
+            pa.Table.from_batches([seen_exchanges.subjects for seen_exchanges in seen])
+            .combine_chunks()
+            .to_batches()[0],
             numbers,
             connections,
             timed,

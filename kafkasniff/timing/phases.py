@@ -90,9 +90,9 @@ class Waits(NamedTuple):
     def of(cls, waits: Sequence[Wait | None]) -> Self:
         """Those of exchanges one by one."""
         made = cls.none(len(waits))
-        for place, wait in enumerate(waits):
+        for index, wait in enumerate(waits):
             if wait is not None:
-                made.put(place, wait.reason, UNLIMITED if wait.limit_ns is None else wait.limit_ns, wait.sure)
+                made.put(index, wait.reason, UNLIMITED if wait.limit_ns is None else wait.limit_ns, wait.sure)
         return made
 
     def put(self, rows: Ints | int, reason: WaitReason, limit_ns: Ints | int, sure: Bools | bool) -> None:
@@ -282,9 +282,9 @@ def of_emitted(emitted: Sequence[EmittedExchange], schema: pa.Schema) -> SeenExc
     return SeenExchanges(
         pa.RecordBatch.from_arrays(arrays, schema=SUBJECTS).select(schema.names),
         lambda row: exchanges[row],
-        np.array([one.exchange for one in exchanges], np.int64),
-        np.array([one.connection for one in exchanges], np.int64),
-        np.array([one.exchange_id for one in exchanges], np.int64),
+        np.array([exchange.exchange for exchange in exchanges], np.int64),
+        np.array([exchange.connection for exchange in exchanges], np.int64),
+        np.array([exchange.exchange_id for exchange in exchanges], np.int64),
         tuple(np.array(times, np.int64).T),
         Waits.of(waits),
         np.array(throttle, np.int64),
@@ -315,21 +315,21 @@ def _wait(request: Message, response: Message) -> Wait | None:
     # Beside an error they show nothing.
     if plan is not None and plan.reason == "data" and not response.errors:
         facts = mentions(request, response).partitions.values()
-        fetched = sum(one.bytes or 0 for one in facts)
+        fetched = sum(fact.bytes or 0 for fact in facts)
     return wait_of(request.api_key, request.body, response.body, fetched, len(response.errors))
 
 
 # -- exchanges that are columns ---------------------------------------------------------------------------------------
 
 
-def of_columns(found: PairColumns, schema: pa.Schema) -> SeenExchanges:
+def of_columns(pair_columns: PairColumns, schema: pa.Schema) -> SeenExchanges:
     """Exchanges that are columns; `schema`: that of their subjects."""
-    asked, answered, owners = found.asked, found.answered, found.owners
+    asked, answered, owners = pair_columns.asked, pair_columns.answered, pair_columns.owners
     connections = np.array([0 if owner is None else owner.number for owner in owners], np.int64)
     done = asked["time"]
     return SeenExchanges(
-        exchange_rows(found, schema=schema),
-        lambda row: _exchange(found, row),
+        exchange_rows(pair_columns, schema=schema),
+        lambda row: _exchange(pair_columns, row),
         asked["number"],
         connections[asked["connection"]],
         asked["ordinal"],
@@ -339,9 +339,9 @@ def of_columns(found: PairColumns, schema: pa.Schema) -> SeenExchanges:
             done + answered["latency"],
             answered["time"],
         ),
-        _waits(found),
-        _throttle_ns(found.facts.columns.rows),
-        by_code(found, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
+        _waits(pair_columns),
+        _throttle_ns(pair_columns.facts.columns.rows),
+        by_code(pair_columns, lambda code: answers_at_once(*divmod(code, VERSIONS)), bool),
     )
 
 
@@ -350,12 +350,12 @@ def _throttle_ns(rows: NDArray[np.void]) -> Ints:
     return np.maximum(np.where(has, rows["throttle"], 0).astype(np.int64), 0) * 1_000_000
 
 
-def _waits(found: PairColumns) -> Waits:
-    facts = found.facts.columns
+def _waits(pair_columns: PairColumns) -> Waits:
+    facts = pair_columns.facts.columns
     rows = facts.rows
     waits = Waits.none(len(rows))
     right, unthrottled = rows["codes"] == 0, (rows["has"] & HAS_THROTTLE == 0) | (rows["throttle"] == 0)
-    for plan, own, values, limit, waiting in asked_waits(found, found.facts):
+    for plan, own, values, limit, waiting in asked_waits(pair_columns, pair_columns.facts):
         if plan.reason is None:
             continue
         sure = np.zeros(len(own), bool)
@@ -373,12 +373,12 @@ def _waits(found: PairColumns) -> Waits:
     return waits
 
 
-def _exchange(found: PairColumns, row: int) -> Exchange:
+def _exchange(pair_columns: PairColumns, row: int) -> Exchange:
     """One of the columns as an exchange, without bodies."""
-    asked, answered = found.asked[row], found.answered[row]
-    owner, version = found.owners[asked["connection"]], version_of(int(asked["code"]))
+    asked, answered = pair_columns.asked[row], pair_columns.answered[row]
+    owner, version = pair_columns.owners[asked["connection"]], version_of(int(asked["code"]))
     assert owner is not None
-    number, client_id = int(asked["number"]), int(found.client_id[row])
+    number, client_id = int(asked["number"]), int(pair_columns.client_id[row])
 
     def message(kind: Direction, one: np.void) -> Message:
         return Message(
@@ -388,7 +388,7 @@ def _exchange(found: PairColumns, row: int) -> Exchange:
             api_key=version.key,
             api=version.api,
             api_version=version.version,
-            client_id=None if client_id == NONE else found.names[client_id],
+            client_id=None if client_id == NONE else pair_columns.names[client_id],
             exchange=number,
             connection=owner.number,
             time_ns=int(one["time"]),

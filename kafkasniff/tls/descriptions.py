@@ -60,8 +60,8 @@ def ended_with_alert(alert: str, *, by_client: bool, in_handshake: bool) -> str:
 
 def alert_in(detail: str) -> tuple[str, str] | None:
     """`CLIENT` or `OTHER_SIDE`, and the name of the alert that it sent, from `ended_with_alert`; None: no alert."""
-    found = _ALERT.search(detail)
-    return None if found is None else (found[1], found[2])
+    match = _ALERT.search(detail)
+    return None if match is None else (match[1], match[2])
 
 
 def flaws_in(detail: str) -> list[str]:

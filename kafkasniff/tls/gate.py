@@ -106,7 +106,7 @@ class TlsGate:
         from kafkasniff.tls.session import TlsSession  # noqa: PLC0415
 
         self._session = TlsSession(keys, order)
-        late = [one if isinstance(one, Segment) else _not_before(one, order) for one in held]
+        late = [segment if isinstance(segment, Segment) else _not_before(segment, order) for segment in held]
         return [clear for one in (*late, item) for clear in self._session.feed(one, keys, wanted=wanted)]
 
     def _look(self, item: Item) -> tuple[bool, int] | None:

@@ -129,11 +129,11 @@ class KeyLog:
     @classmethod
     def of(cls, read: FileSecrets | None) -> KeyLog:
         """Continue with the file of another key log, from its position, without its pending reports."""
-        found = cls()
+        key_log = cls()
         if read is not None:
-            found._file, found._flaw_count, found._more = read.secrets, read.flaws, _nothing
-            found._counted = max(0, read.flaws - MAX_FLAWS)
-        return found
+            key_log._file, key_log._flaw_count, key_log._more = read.secrets, read.flaws, _nothing
+            key_log._counted = max(0, read.flaws - MAX_FLAWS)
+        return key_log
 
     @property
     def sessions(self) -> int:

@@ -288,7 +288,7 @@ _EMPTY_CERTIFICATE: Final = frozenset(8 + 1 + tag + padding for tag in _TAGS for
 def is_settled(client: Half, server: Half) -> bool:
     """For TLS 1.3: whether the handshake succeeded, judged by sizes. The records of both sides are in their queues."""
     first = next(_encrypted(client.queue), None)
-    return first is not None and any(len(one.data) not in _ALERT for one in _following(server, first))
+    return first is not None and any(len(record.data) not in _ALERT for record in _following(server, first))
 
 
 def may_report_more(talk: Negotiation, halves: tuple[Half, Half]) -> bool:
@@ -341,9 +341,9 @@ def why_failed(talk: Negotiation, halves: tuple[Half, Half], close: Closed) -> s
     if len(sent) == 1 and len(sent[0].data) in _ALERT:
         return CLIENT_REFUSED
     answers = list(_following(server, sent[0]))
-    if any(len(one.data) not in _ALERT for one in answers):
+    if any(len(record.data) not in _ALERT for record in answers):
         return None
-    if by_client and not any(one.marks[-1].time_ns < closed_ns for one in answers):
+    if by_client and not any(record.marks[-1].time_ns < closed_ns for record in answers):
         return LEFT_AT_ONCE  # a server's reply to a leaving client is a close_notify
     why = SERVER_REFUSED if answers else SERVER_LEFT
     if len(sent[0].data) in _EMPTY_CERTIFICATE:
@@ -357,7 +357,7 @@ def _following(half: Half, record: Record) -> Iterator[Record]:
 
 
 def _encrypted(queue: Iterable[object]) -> Iterator[Record]:
-    return (one for one in queue if isinstance(one, Record) and one.content_type == APPLICATION_DATA)
+    return (record for record in queue if isinstance(record, Record) and record.content_type == APPLICATION_DATA)
 
 
 # How long the records of a connection wait for a hello or for keys, and the reason for giving up.

@@ -225,8 +225,8 @@ class TlsSession:
     def seen(self, client: int, last_ns: int) -> TlsHandshake:
         """The visible part of it; `client`: direction of its stream; `last_ns`: time of the last packet."""
         turns, midway = self._turns, self._talk.hello is None
-        found = turns.summary(client, last_ns, midway=midway)
-        return msgspec.structs.replace(self._talk.handshake, handshake_ns=turns.handshake_ns, turns=found)
+        tls_turns = turns.summary(client, last_ns, midway=midway)
+        return msgspec.structs.replace(self._talk.handshake, handshake_ns=turns.handshake_ns, turns=tls_turns)
 
     @property
     def waiting(self) -> int:

@@ -148,8 +148,8 @@ class AvroReader:
 
     def __init__(self, schema: str, references: Sequence[str] = ()) -> None:
         compiler = _Compiler()
-        for one in references:
-            compiler.type(_parsed(one), "", 0)
+        for reference in references:
+            compiler.type(_parsed(reference), "", 0)
         parsed = _parsed(schema)
         self._read, self._nodes, _ = compiler.type(parsed, "", 0)
         self._name = compiler.name_of(parsed)
@@ -201,25 +201,25 @@ class _Compiler:
         kind = schema.get("type")
         match kind:
             case "record" | "error":
-                found = self._record(schema, namespace, depth)
+                type_ = self._record(schema, namespace, depth)
             case "enum":
-                found = self._enum(schema, namespace)
+                type_ = self._enum(schema, namespace)
             case "fixed":
-                found = self._fixed(schema, namespace)
+                type_ = self._fixed(schema, namespace)
             case "array":
                 item = self.type(schema.get("items"), namespace, depth + 1)
-                found = _Type(_array(item), 1, item.depth + 1)
+                type_ = _Type(_array(item), 1, item.depth + 1)
             case "map":
                 item = self.type(schema.get("values"), namespace, depth + 1)
-                found = _Type(_map(item), 1, item.depth + 1)
+                type_ = _Type(_map(item), 1, item.depth + 1)
             case _:
                 # The type of a field or a logical type, around another one.
-                found = self.type(kind, namespace, depth + 1)
+                type_ = self.type(kind, namespace, depth + 1)
                 if kind == "bytes" and schema.get("logicalType") == "decimal":
-                    found = found._replace(read=_decimal(found.read, schema.get("scale", 0)))
-        if found.depth > MAX_DEPTH:
+                    type_ = type_._replace(read=_decimal(type_.read, schema.get("scale", 0)))
+        if type_.depth > MAX_DEPTH:
             raise SchemaError(f"it is nested more than {MAX_DEPTH} levels deep")
-        return found
+        return type_
 
     @staticmethod
     def name_of(schema: Any) -> str | None:
@@ -238,13 +238,13 @@ class _Compiler:
         later = self._recursive.setdefault(full, [])
 
         def read(data: bytes, at: int, left: _Left) -> tuple[Any, int]:
-            (found,) = later
-            left.take(found.nodes)
-            left.depth -= found.depth
+            (type_,) = later
+            left.take(type_.nodes)
+            left.depth -= type_.depth
             if left.depth < 0:
                 raise MalformedValueError(f"nested more than {MAX_DEPTH} levels deep")
-            result = found.read(data, at, left)
-            left.depth += found.depth
+            result = type_.read(data, at, left)
+            left.depth += type_.depth
             return result
 
         return _Type(read, 1, 1)
@@ -261,11 +261,11 @@ class _Compiler:
         self._named[full] = None
         return full
 
-    def _done(self, full: str, found: _Type) -> _Type:
-        self._named[full] = found
+    def _done(self, full: str, type_: _Type) -> _Type:
+        self._named[full] = type_
         if full in self._recursive:
-            self._recursive[full].append(found)
-        return found
+            self._recursive[full].append(type_)
+        return type_
 
     def _record(self, schema: dict[str, Any], namespace: str, depth: int) -> _Type:
         full = self._define(schema, namespace)
@@ -278,14 +278,14 @@ class _Compiler:
             if not isinstance(field, dict) or not isinstance(field.get("name"), str):
                 raise SchemaError(f'a field of "{full}" has no name')
             fields.append((field["name"], self.type(field.get("type"), inner, depth + 1)))
-        nodes = 1 + sum(one.nodes for _, one in fields)
-        deepest = 1 + max((one.depth for _, one in fields), default=0)
-        return self._done(full, _Type(_record(tuple((name, one.read) for name, one in fields)), nodes, deepest))
+        nodes = 1 + sum(type_.nodes for _, type_ in fields)
+        deepest = 1 + max((type_.depth for _, type_ in fields), default=0)
+        return self._done(full, _Type(_record(tuple((name, type_.read) for name, type_ in fields)), nodes, deepest))
 
     def _enum(self, schema: dict[str, Any], namespace: str) -> _Type:
         full = self._define(schema, namespace)
         symbols = schema.get("symbols")
-        if not isinstance(symbols, list) or not all(isinstance(one, str) for one in symbols):
+        if not isinstance(symbols, list) or not all(isinstance(symbol, str) for symbol in symbols):
             raise SchemaError(f'the enum "{full}" has no list of symbols')
         return self._done(full, _Type(_enum(tuple(symbols)), 1, 1))
 
@@ -305,8 +305,8 @@ class _Compiler:
         branches = [self.type(one, namespace, depth + 1) for one in schema]
         if not branches:
             raise SchemaError("a union has no types")
-        deepest = max(one.depth for one in branches)
-        return _Type(_union(tuple((one.read, one.nodes) for one in branches)), 1, deepest)
+        deepest = max(type_.depth for type_ in branches)
+        return _Type(_union(tuple((type_.read, type_.nodes) for type_ in branches)), 1, deepest)
 
 
 def _full_name(name: str, namespace: str) -> str:

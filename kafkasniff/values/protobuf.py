@@ -65,12 +65,12 @@ def parse_proto(text: str, name: str) -> Any:
 def _tokens(text: str) -> Iterator[str]:
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        match = _TOKEN.match(text, at)
+        if match is None:
             raise SchemaError(f"line {text.count(chr(10), 0, at) + 1}: unexpected {text[at]!r}")
-        at = found.end()
-        if found["token"] is not None:
-            yield found["token"]
+        at = match.end()
+        if match["token"] is not None:
+            yield match["token"]
     # Ends everything that is still open.
     yield ""
 
@@ -290,7 +290,7 @@ def descriptor_set(data: bytes) -> list[Any]:
         files = list(descriptor_pb2.FileDescriptorSet.FromString(data).file)
     except DecodeError:
         files = []
-    if not files or not all(one.name for one in files):
+    if not files or not all(file.name for file in files):
         raise SchemaError("it is not a set of descriptors, as protoc --descriptor_set_out writes it")
     return files
 
@@ -375,7 +375,7 @@ class ProtobufReader:
         descriptor.CopyToProto(written)
         repeated = {one.number for one in written.field if one.label == one.LABEL_REPEATED}
         # Recursive types find the list, which is filled now.
-        fields += [self._field(one, one.number in repeated) for one in descriptor.fields]
+        fields += [self._field(field, field.number in repeated) for field in descriptor.fields]
         return found
 
     def _field(self, field: FieldDescriptor, is_repeated: bool) -> _Field:
@@ -392,7 +392,7 @@ class ProtobufReader:
         if field.message_type is not None:
             return self._plain(field.message_type)
         if field.enum_type is not None:
-            names = {one.number: one.name for one in reversed(field.enum_type.values)}
+            names = {value.number: value.name for value in reversed(field.enum_type.values)}
             return functools.partial(_enum, names)
         return finite if field.type in _FLOATS else _same
 
@@ -427,7 +427,7 @@ def _message(fields: list[_Field], message: Any) -> dict[str, Any]:
 
 
 def _list(convert: _Plain, values: Any) -> list[Any]:
-    return [convert(one) for one in values]
+    return [convert(value) for value in values]
 
 
 def _map(convert: _Plain, values: Any) -> dict[str, Any]:

@@ -103,29 +103,29 @@ class Readers:
         doubt that `key` is an id, so it is a problem if the registry does not have it.
         """
         try:
-            found = self._known[key]
+            value_reader = self._known[key]
         except KeyError:
             if not sure:
                 if self._guesses >= MAX_GUESSES:
                     return None
                 self._guesses += 1
-            found = self._new(key, report)
-            if found is None and not sure:
+            value_reader = self._new(key, report)
+            if value_reader is None and not sure:
                 self.missing.append(key)
-        if found is None and sure and key not in self._reported:
+        if value_reader is None and sure and key not in self._reported:
             self._reported.add(key)
             report("schema-unknown", f"schema {key} is not in {self._registry.name}")
-        return found
+        return value_reader
 
     def _new(self, key: int | str, report: Report) -> ValueReader | None:
         if len(self._known) >= MAX_IDS:
             self._once("", "schema-bound", f"more than {MAX_IDS:,} schema ids: further ones are not looked up", report)
             return None
-        found: ValueReader | None = None
+        value_reader: ValueReader | None = None
         try:
             schema = schema_at(self._registry, f"schemas/{'ids' if isinstance(key, int) else 'guids'}/{key}")
             if schema is not None:
-                found = self._compiled(schema)
+                value_reader = self._compiled(schema)
         except RegistryError as error:
             # Asked again later, so it is not known.
             self._reported.add(key)
@@ -134,8 +134,8 @@ class Readers:
         except SchemaError as error:
             self._reported.add(key)
             report("schema-invalid", f"schema {key} of {self._registry.name} cannot be used: {error}")
-        self._known[key] = found
-        return found
+        self._known[key] = value_reader
+        return value_reader
 
     def _once(self, key: str, kind: str, detail: str, report: Report) -> None:
         if key not in self._reported:
@@ -147,20 +147,20 @@ class Readers:
             return JsonReader(schema.schema)
         others = list(references_of(schema, self._resolve))
         if schema.schema_type == "AVRO":
-            return AvroReader(schema.schema, [one.schema for _, one in others])
+            return AvroReader(schema.schema, [registered_schema.schema for _, registered_schema in others])
         from kafkasniff.values.protobuf import ProtobufReader, descriptor_file  # noqa: PLC0415 - for these schemas only
 
-        files = [descriptor_file(one.schema, reference.name) for reference, one in others]
+        files = [descriptor_file(registered_schema.schema, reference.name) for reference, registered_schema in others]
         return ProtobufReader([*files, descriptor_file(schema.schema, VALUE_FILE)])
 
     def _resolve(self, reference: Reference) -> RegisteredSchema:
-        found = self._resolved.get(reference)
-        if found is None:
-            found = schema_at(self._registry, path_of(reference.subject, reference.version))
-            if found is None:
+        registered_schema = self._resolved.get(reference)
+        if registered_schema is None:
+            registered_schema = schema_at(self._registry, path_of(reference.subject, reference.version))
+            if registered_schema is None:
                 raise SchemaError(f"it refers to version {reference.version} of {reference.subject}, which is missing")
-            self._resolved[reference] = found
-        return found
+            self._resolved[reference] = registered_schema
+        return registered_schema
 
 
 def references_of(schema: RegisteredSchema, resolve: Resolve) -> Iterator[tuple[Reference, RegisteredSchema]]:
@@ -177,9 +177,9 @@ def references_of(schema: RegisteredSchema, resolve: Resolve) -> Iterator[tuple[
             if len(seen) >= MAX_REFERENCES:
                 raise SchemaError(f"it refers to more than {MAX_REFERENCES} schemas")
             seen.add(reference)
-            found = resolve(reference)
-            yield from inside(found)
-            yield reference, found
+            registered_schema = resolve(reference)
+            yield from inside(registered_schema)
+            yield reference, registered_schema
 
     return inside(schema)
 

@@ -74,10 +74,10 @@ def open_registry(place: str, environ: Mapping[str, str]) -> Registry:
 
 def schema_at(registry: Registry, path: str) -> RegisteredSchema | None:
     """The schema at a path of a registry; None if there is none. Raises RegistryError, SchemaError."""
-    found = _schema(registry.get(path))
-    if found is not None and found.schema_type == "PROTOBUF":
-        found = _schema(registry.get(path + SERIALIZED))
-    return found
+    registered_schema = _schema(registry.get(path))
+    if registered_schema is not None and registered_schema.schema_type == "PROTOBUF":
+        registered_schema = _schema(registry.get(path + SERIALIZED))
+    return registered_schema
 
 
 def _schema(answer: bytes | None) -> RegisteredSchema | None:

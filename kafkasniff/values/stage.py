@@ -76,9 +76,9 @@ def framing_of(record: dict[str, Any], target: str, data: bytes) -> Framing | No
     """How the key (`target` `_key`) or value (`_value`) of a record names its schema; None if it does not. Hot."""
     headers = record.get("headers")
     if headers:
-        found = _in_headers(headers, target)
-        if found is not None:
-            return found
+        framing = _in_headers(headers, target)
+        if framing is not None:
+            return framing
     if data[:1] == b"\0":
         number = int.from_bytes(data[1:ID_SIZE], "big")
         if number:
@@ -100,7 +100,7 @@ def _by_id(number: int, *, sure: bool) -> Framing:
 
 
 def _in_headers(headers: list[dict[str, Any]], target: str) -> Framing | None:
-    found: Framing | None = None
+    framing: Framing | None = None
     message: bytes | None = None
     for header in headers:
         name, value = header["key"], header["value"]
@@ -110,15 +110,15 @@ def _in_headers(headers: list[dict[str, Any]], target: str) -> Framing | None:
         if HEADERS.get(name) == target:
             if value[:1] == b"\1" and len(value) >= GUID_SIZE:
                 key: int | str = guid_text(value[1:GUID_SIZE])
-                found = Framing("schema-registry", key, 0, True, value[GUID_SIZE:])
+                framing = Framing("schema-registry", key, 0, True, value[GUID_SIZE:])
             elif value[:1] == b"\0" and len(value) >= ID_SIZE:
                 key = int.from_bytes(value[1:ID_SIZE], "big")
-                found = Framing("schema-registry", key, 0, True, value[ID_SIZE:])
+                framing = Framing("schema-registry", key, 0, True, value[ID_SIZE:])
         elif _APICURIO.get(name) == target and len(value) == _LONG_ID - 1:
-            found = Framing("apicurio", int.from_bytes(value, "big"), 0, True)
+            framing = Framing("apicurio", int.from_bytes(value, "big"), 0, True)
         elif name == _TYPE:
             message = value
-    return found._replace(header=message) if found is not None and found.format == "apicurio" else found
+    return framing._replace(header=message) if framing is not None and framing.format == "apicurio" else framing
 
 
 def data_of(framing: Framing, kind: SchemaKind, data: bytes) -> tuple[bytes, int, MessagePlace]:
@@ -300,12 +300,12 @@ class ValueDecoder:
         flaw = ""
         for place in places:
             try:
-                found = _decoded(reader, place, data)
+                decoded_value = _decoded(reader, place, data)
             except MalformedValueError as error:
                 flaw = flaw or f"not decoded by {'its schema' if place is None else f'schema {place.key}'}: {error}"
                 continue
             named = _LOCAL if place is None else _named(place.format, place.key)
-            name, value = found
+            name, value = decoded_value
             if name is None:
                 record[target] = {**named, "schema_type": reader.kind, "value": value}
             else:

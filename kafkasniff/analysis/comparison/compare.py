@@ -86,7 +86,7 @@ def _row(api: str, one: _Counted, other: _Counted, thresholds: Thresholds, famil
     )
     found = inference.superiority(before, after)
     assert found is not None
-    if min(totals) < MIN_EXCHANGES or min(one.spans for one in found) < MIN_SPANS:
+    if min(totals) < MIN_EXCHANGES or min(estimate.spans for estimate in found) < MIN_SPANS:
         for shift in (p50, p90, p99):
             shift.low_us = shift.high_us = None
         return row
@@ -107,11 +107,11 @@ def _row(api: str, one: _Counted, other: _Counted, thresholds: Thresholds, famil
 
 def _shift(before: _Counted, after: _Counted, share: float, thresholds: Thresholds) -> Shift:
     confidence = 1 - thresholds.significance
-    one, other = (inference.quantile(side.counts, side.values, share, confidence) for side in (before, after))
-    found = inference.difference(one, other)
-    change = other.value / one.value - 1 if one.value else None
-    matters = thresholds.matters(one.value, other.value)
-    return Shift(round(one.value), round(other.value), change, found.value, found.low, found.high, matters)
+    limits, other = (inference.quantile(side.counts, side.values, share, confidence) for side in (before, after))
+    found = inference.difference(limits, other)
+    change = other.value / limits.value - 1 if limits.value else None
+    matters = thresholds.matters(limits.value, other.value)
+    return Shift(round(limits.value), round(other.value), change, found.value, found.low, found.high, matters)
 
 
 def _verdict(row: LatencyDiff, significance: float) -> Verdict:
@@ -131,7 +131,7 @@ Rows = Sequence[dict[str, Any]]
 def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[ClientDiff]:
     """A row for each client id, those that differ first. Unknown software is not a difference."""
     sides = [_clients(rows) for rows in (before, after)]
-    found = []
+    client_diffs = []
     for client_id in sides[0].keys() | sides[1].keys():
         (counts, software), (counts_after, software_after) = (
             side.get(client_id, (0, dict[Software, int]())) for side in sides
@@ -149,8 +149,8 @@ def compare_clients(before: Rows, after: Rows, thresholds: Thresholds) -> list[C
                 thresholds.one_sided(software.get(one, 0), software_after.get(one, 0))
                 for one in software.keys() | software_after.keys()
             )
-        found.append(row)
-    return sorted(found, key=lambda row: (not row.differs, row.client_id is None, row.client_id or ""))
+        client_diffs.append(row)
+    return sorted(client_diffs, key=lambda row: (not row.differs, row.client_id is None, row.client_id or ""))
 
 
 def _clients(rows: Rows) -> dict[str | None, tuple[int, dict[Software, int]]]:
@@ -173,13 +173,13 @@ def compare_brokers(before: Rows, after: Rows, thresholds: Thresholds) -> list[B
     """A row for each broker, those that differ first; an endpoint without a number takes that of the other side."""
     sides = [{_endpoint(row): row for row in rows} for rows in (before, after)]
     found: dict[tuple[int | None, str], tuple[dict[str, int], dict[str, int]]] = {}
-    for place, side in enumerate(sides):
+    for index, side in enumerate(sides):
         for endpoint, row in side.items():
             number = row["broker_id"]
-            if number is None and endpoint in sides[1 - place]:
-                number = sides[1 - place][endpoint]["broker_id"]
+            if number is None and endpoint in sides[1 - index]:
+                number = sides[1 - index][endpoint]["broker_id"]
             key = (number, endpoint if number is None else "")
-            found.setdefault(key, ({}, {}))[place][endpoint] = row["exchanges"]
+            found.setdefault(key, ({}, {}))[index][endpoint] = row["exchanges"]
     brokers = [
         BrokerDiff(
             broker_id=number,
@@ -252,7 +252,7 @@ def _settled(rows: Iterable[_Some], family: Family, order: Callable[[_Some], Any
     made = list(rows)
     for row in made:
         changes = (getattr(row, name) for name in row.__struct_fields__)
-        row.differs |= any(one.differs for one in changes if isinstance(one, Change))
+        row.differs |= any(change.differs for change in changes if isinstance(change, Change))
     return sorted(made, key=lambda row: (not row.differs, order(row)))
 
 
@@ -300,7 +300,7 @@ def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[ErrorDiff
             _of(found, (api, code), "exchanges", side) for found, side in zip(sides, (before, after), strict=True)
         ]
         whole = [_of(found, api, "exchanges", side) for found, side in zip(apis, (before, after), strict=True)]
-        sums, asked = [int(one.sum()) for one in counts], [int(one.sum()) for one in whole]
+        sums, asked = [int(count.sum()) for count in counts], [int(one.sum()) for one in whole]
         entry = error_by_code(code)
         rows.append(
             ErrorDiff(
@@ -320,7 +320,7 @@ def _errors(before: Side, after: Side, thresholds: Thresholds) -> list[ErrorDiff
 def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[TopicDiff]:
     sides = before.topics(), after.topics()
     family, rows = Family(thresholds), []
-    for topic in {name for found in sides for _, name in found}:
+    for topic in {name for side in sides for _, name in side}:
         changes, times = [], [0, 0]
         for flow in ("produced", "fetched"):
             pairs = list(zip(sides, (before, after), strict=True))
@@ -329,8 +329,8 @@ def _topics(before: Side, after: Side, thresholds: Thresholds) -> list[TopicDiff
                 changes.append(family.change(_rate(counts[0], before), _rate(counts[1], after)))
             else:
                 changes.append(Change(0.0, 0.0, None, None, False))
-            for place, (found, side) in enumerate(pairs):
-                times[place] += int(_of(found, (flow, topic), "times", side).sum())
+            for index, (found, side) in enumerate(pairs):
+                times[index] += int(_of(found, (flow, topic), "times", side).sum())
         rows.append(
             TopicDiff(
                 topic=topic,
@@ -350,11 +350,11 @@ def _batching(before: Side, after: Side, thresholds: Thresholds) -> list[Batchin
         name for flow, name in sides[1] if flow == "produced"
     }
     for topic in both:
-        one, other = (found[("produced", topic)] for found in sides)
+        one, other = (side[("produced", topic)] for side in sides)
         batches = [int(sums["batches"].sum()) for sums in (one, other)]
         if not min(batches):
             continue
-        mine, theirs = (found.get(topic, {}) for found in codecs)
+        mine, theirs = (codec.get(topic, {}) for codec in codecs)
         rows.append(
             BatchingDiff(
                 topic=topic,

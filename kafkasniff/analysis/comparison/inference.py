@@ -92,10 +92,10 @@ def superiority(before: Numbers, after: Numbers) -> tuple[Estimate, Estimate] | 
     # Each value's placement: the share of the other sample that lies above (below) it, plus half of the ties.
     higher = 1 - (np.cumsum(theirs) - theirs / 2) / theirs.sum()
     lower = (np.cumsum(mine) - mine / 2) / mine.sum()
-    one, other = ratio(before @ higher, before.sum(axis=1)), ratio(after @ lower, after.sum(axis=1))
-    assert one is not None
+    estimate, other = ratio(before @ higher, before.sum(axis=1)), ratio(after @ lower, after.sum(axis=1))
+    assert estimate is not None
     assert other is not None
-    return one, other
+    return estimate, other
 
 
 def threshold(before: Numbers, after: Numbers, share: float) -> int:
@@ -263,7 +263,7 @@ class Family:
 
         `count`: exchanges on the side that has fewer of them, if relevant.
         """
-        values = [None if one is None else one.value for one in (before, after)]
+        values = [None if estimate is None else estimate.value for estimate in (before, after)]
         made = Change(values[0], values[1], None, None, False)
         if before is None or after is None:
             return made

@@ -279,8 +279,8 @@ class Side:
         keys, number = keys_of(table, ["api"])
         spans, buckets, counts = (integers(table.column(name)) for name in (SPAN, "bucket", "count"))
         found = {}
-        for place, api in enumerate(keys.column("api").to_pylist()):
-            here = number == place
+        for index, api in enumerate(keys.column("api").to_pylist()):
+            here = number == index
             rows = table.filter(pa.array(here))
             low, high = pc.min(rows.column("low")).as_py(), pc.max(rows.column("high")).as_py()
             found[api] = Latencies(spans[here] - self.spans.start, buckets[here], counts[here], low, high)
@@ -348,8 +348,8 @@ class Side:
         for name, sums in found.items():
             np.add.at(sums, (number, spans), integers(table.column(name)))
         columns = [keys.column(name).to_pylist() for name in names]
-        for place, key in enumerate(zip(*columns, strict=True)):
-            yield key, {name: sums[place] for name, sums in found.items()}
+        for index, key in enumerate(zip(*columns, strict=True)):
+            yield key, {name: sums[index] for name, sums in found.items()}
 
 
 def _sums(keys: Any, names: Sequence[str], weight: str) -> Shape:

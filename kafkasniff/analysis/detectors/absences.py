@@ -169,7 +169,7 @@ def absences(links: Sequence[TcpLink], *, reach_ns: int, together_ns: int, at_le
         (link for link in links if _is_dropped(link)), key=lambda link: (link.ended_ns, link.connection_id)
     )
     found = list(_failures(links, opened, dropped, reach_ns))
-    held = {link.connection_id for one in found for link in one.dropped}
+    held = {link.connection_id for absence in found for link in absence.dropped}
     rest = [link for link in dropped if link.connection_id not in held]
     found += _at_once(links, opened, rest, together_ns, at_least)
     return sorted(found, key=lambda one: one.first_ns)

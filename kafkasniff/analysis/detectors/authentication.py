@@ -57,8 +57,8 @@ _TAKES: Final = re.compile(r"; it takes (.+)$")
 
 def taken_mechanisms(detail: str) -> str | None:
     """The mechanisms that a listener takes, from the detail of a problem that names them."""
-    found = _TAKES.search(detail)
-    return None if found is None else found.group(1)
+    match = _TAKES.search(detail)
+    return None if match is None else match.group(1)
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ class SaslFailures(Detector[SaslThresholds]):
                     connection[name] for name in ("client_id", "client_ip", "broker", "sasl_mechanism", "principal")
                 )
                 closed.setdefault(key, []).append(problem)
-        found = []
+        refusals = []
         for row, evidence in self._refused.rows(self):
             shown = evidence[0].connection_id if evidence else 0
             connection = known.get(shown, {})
@@ -177,7 +177,7 @@ class SaslFailures(Detector[SaslThresholds]):
             words = connection.get("authentication_error") or ""
             if words.startswith(f"{reason}: "):
                 reason = cut(printable(words), MAX_DETAIL)
-            found.append(
+            refusals.append(
                 _Refusal(
                     row,
                     reason,
@@ -191,8 +191,10 @@ class SaslFailures(Detector[SaslThresholds]):
         for key, rows in closed.items():
             who = dict(zip(("client_id", "client_ip", "broker"), key[:3], strict=True)) | {"error_code": None}
             row = {**who, **problem_times(rows), "count": len(rows)}
-            found.append(_Refusal(row, "it closed the connection", key[3], key[4], None, problem_evidence(rows)))
-        return self._together([one for one in found if one.row["count"] >= self.thresholds.at_least], known)
+            refusals.append(_Refusal(row, "it closed the connection", key[3], key[4], None, problem_evidence(rows)))
+        return self._together(
+            [refusal for refusal in refusals if refusal.row["count"] >= self.thresholds.at_least], known
+        )
 
     def _together(self, refusals: list[_Refusal], known: dict[int, dict[str, Any]]) -> list[Finding]:
         """One finding for each mechanism that no longer works for anybody, and one for each other refusal."""
@@ -206,10 +208,10 @@ class SaslFailures(Detector[SaslThresholds]):
         for number in granted.keys() & known.keys():
             accepted.setdefault(known[number]["sasl_mechanism"], []).append((granted[number], *_user(known[number])))
         by_mechanism: dict[str | None, list[_Refusal]] = {}
-        for one in refusals:
-            if one.takes is None and one.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
-                by_mechanism.setdefault(one.mechanism, []).append(one)
-        found, crowds = [], []
+        for refusal in refusals:
+            if refusal.takes is None and refusal.row["error_code"] in {None, SASL_AUTHENTICATION_FAILED}:
+                by_mechanism.setdefault(refusal.mechanism, []).append(refusal)
+        findings, crowds = [], []
         for mechanism, alike in by_mechanism.items():
             # The earliest time of each is the last to be set.
             users = {user: time for time, user, _ in sorted(refused.get(mechanism, ()), reverse=True)}
@@ -217,30 +219,33 @@ class SaslFailures(Detector[SaslThresholds]):
             nobody = not any(time > min(users.values(), default=0) for time, *_ in accepted.get(mechanism, ()))
             if len(users) >= SEVERAL and (len(worked) >= SEVERAL or nobody):
                 crowds.append(mechanism)
-                found.append(self._backend(alike, sorted(users), len(worked)))
-        for one in refusals:
-            if one.mechanism in crowds and one in by_mechanism[one.mechanism]:
+                findings.append(self._backend(alike, sorted(users), len(worked)))
+        for refusal in refusals:
+            if refusal.mechanism in crowds and refusal in by_mechanism[refusal.mechanism]:
                 continue
             renewals = [
-                granted.get(each.connection_id, FOREVER) < (each.time_ns or 0) for each in one.evidence[:MAX_EVIDENCE]
+                granted.get(each.connection_id, FOREVER) < (each.time_ns or 0)
+                for each in refusal.evidence[:MAX_EVIDENCE]
             ]
-            if one.row["error_code"] == ILLEGAL_SASL_STATE and renewals and all(renewals):
-                found.append(self._too_soon(one))
+            if refusal.row["error_code"] == ILLEGAL_SASL_STATE and renewals and all(renewals):
+                findings.append(self._too_soon(refusal))
                 continue
-            before = one.accepted_before(accepted.get(one.mechanism, ()))
-            found.append(self._finding(one, before, any(renewals)))
-        return found
+            before = refusal.accepted_before(accepted.get(refusal.mechanism, ()))
+            findings.append(self._finding(refusal, before, any(renewals)))
+        return findings
 
     def _backend(self, refusals: list[_Refusal], users: list[str], worked: int) -> Finding:
         """Several users are refused and nobody is accepted."""
-        refusals = sorted(refusals, key=lambda one: (-one.row["count"], one.user))
-        worst, count = refusals[0], sum(one.row["count"] for one in refusals)
-        brokers = sorted({one.row["broker"] for one in refusals})
-        times = [one.row[name] for one in refusals for name in ("first", "last") if one.row[name] is not None]
+        refusals = sorted(refusals, key=lambda refusal: (-refusal.row["count"], refusal.user))
+        worst, count = refusals[0], sum(refusal.row["count"] for refusal in refusals)
+        brokers = sorted({refusal.row["broker"] for refusal in refusals})
+        times = [
+            refusal.row[name] for refusal in refusals for name in ("first", "last") if refusal.row[name] is not None
+        ]
         how = "" if worst.mechanism is None else f" with {word(worst.mechanism)}"
         since = f" since {clock_time(min(times))[:-3]}" if times else ""
         before = f"; {'all' if worked == len(users) else f'{worked:,}'} of them were accepted before" if worked else ""
-        evidence = sorted((each for one in refusals for each in one.evidence), key=lambda one: one.time_ns or 0)
+        evidence = sorted((each for refusal in refusals for each in refusal.evidence), key=lambda one: one.time_ns or 0)
         return self.finding(
             "error",
             f"{plural(count, 'authentication')} of {plural(len(users), 'principal')} ({some(users)}){how} refused by "

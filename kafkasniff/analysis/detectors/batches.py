@@ -246,21 +246,22 @@ class OversizedMessages(Detector[OversizedThresholds]):
 
     def _refused_finding(self, row: dict[str, Any], evidence: tuple[Evidence, ...], attempts: Attempts) -> Finding:
         kept = attempts.of(row["client_id"], row["client_ip"], row["topic"], row["error_code"])
-        stored = sum(one.count for one in kept if attempts.is_stored(one))
+        stored = sum(attempt.count for attempt in kept if attempts.is_stored(attempt))
         # The fate of the records in a batch that can be split is unknown without sequence numbers, or if the capture
         # ends before the producer can send them again.
         end = pc.max(self.parts["end"].table().column("end_ns")).as_py()
         unknown = sum(
-            one.count
-            for one in kept
-            if one.record_count > 1
-            and not attempts.is_stored(one)
+            attempt.count
+            for attempt in kept
+            if attempt.record_count > 1
+            and not attempts.is_stored(attempt)
             and (
-                (one.producer_id < 0 and attempts.went_on(one)) or (end is not None and (one.last or 0) > end - SOON_NS)
+                (attempt.producer_id < 0 and attempts.went_on(attempt))
+                or (end is not None and (attempt.last or 0) > end - SOON_NS)
             )
         )
         # Batches that were cut off may have been sent again, too.
-        unknown += row["count"] - sum(one.count for one in kept)
+        unknown += row["count"] - sum(attempt.count for attempt in kept)
         lost = row["count"] - stored - unknown
         severity: Severity = "error" if lost else "warning" if unknown else "note"
         effect = "their records were accepted in smaller batches" if severity == "note" else ""

@@ -165,24 +165,24 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             moved = history.new_leaders(node, absence.first_ns, absence.back_ns)
             before = history.moved_before(node, absence.first_ns)
             found.append(self._finding(broker, absence, others, restarted, listed, moved, before, controls=controls))
-        found = [self._again_and_again(some) for some in _by_subject(found)]
+        found = [self._again_and_again(findings) for findings in _by_subject(found)]
         found += self._missing(history, reported)
         return [*found, *self._restarts(history, explained, sorted(unknown))]
 
     @staticmethod
-    def _again_and_again(found: list[Finding]) -> Finding:
+    def _again_and_again(findings: list[Finding]) -> Finding:
         """One finding for all absences of a broker."""
-        worst, *others = worst_first(found)
+        worst, *others = worst_first(findings)
         if not others:
             return worst
-        often = sum(one.severity != "note" for one in found) >= OFTEN
+        often = sum(finding.severity != "note" for finding in findings) >= OFTEN
         return msgspec.structs.replace(
             worst,
             severity="error" if often else worst.severity,
             title=f"{worst.title}; {plural(len(others), 'more absence')} in the capture",
-            meaning=f"{worst.meaning} It was gone {len(found):,} times: it stops again and again.",
-            **in_all((msgspec.structs.asdict(one), one.evidence) for one in found),
-            values={**worst.values, "absences": len(found)},
+            meaning=f"{worst.meaning} It was gone {len(findings):,} times: it stops again and again.",
+            **in_all((msgspec.structs.asdict(finding), finding.evidence) for finding in findings),
+            values={**worst.values, "absences": len(findings)},
         )
 
     def _missing(self, history: BrokerHistory, reported: set[tuple[str | None, int]]) -> Iterator[Finding]:
@@ -390,8 +390,8 @@ def _note(link: TcpLink) -> str:
     return f"connect from {who} unanswered, {plural(link.syns, 'SYN')}"
 
 
-def _by_subject(found: Iterable[Finding]) -> list[list[Finding]]:
+def _by_subject(findings: Iterable[Finding]) -> list[list[Finding]]:
     groups: dict[str, list[Finding]] = {}
-    for one in found:
-        groups.setdefault(str(one.subject), []).append(one)
+    for finding in findings:
+        groups.setdefault(str(finding.subject), []).append(finding)
     return list(groups.values())

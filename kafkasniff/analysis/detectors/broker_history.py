@@ -114,12 +114,12 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
         if body is None:
             body = known[row["body"]] = _read(row["body"])
         seen = row["count_all"], row["time_min"], row["time_max"]
-        numbers = {number for one in body.brokers if (number := one.node) is not None}
+        numbers = {number for broker in body.brokers if (number := broker.node) is not None}
         if numbers:
             _append(listed, row["cluster"], row["cluster"], ",".join(map(str, sorted(numbers))), row["second"], *seen)
-        for one in body.brokers:
-            if one.node is not None and one.endpoint is not None:
-                _append(nodes, one.node, one.endpoint, row["count_all"])
+        for broker in body.brokers:
+            if broker.node is not None and broker.endpoint is not None:
+                _append(nodes, broker.node, broker.endpoint, row["count_all"])
         for topic in body.topics:
             for partition in topic.partitions:
                 name = topic.name or topic.topic_id
@@ -151,9 +151,9 @@ def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
         if row["api"] == "BrokerRegistration":
             answer = _parse(_REGISTERED, row["response_body"])
             epoch = -1 if answer is None or answer.error_code else answer.broker_epoch
-            for one in asked.listeners:
-                if asked.broker_id >= 0 and one.endpoint is not None:
-                    _append(nodes, asked.broker_id, one.endpoint, 1)
+            for listener in asked.listeners:
+                if asked.broker_id >= 0 and listener.endpoint is not None:
+                    _append(nodes, asked.broker_id, listener.endpoint, 1)
         if asked.broker_id >= 0 and epoch >= 0:
             _append(epochs, broker, asked.broker_id, epoch, 1, row["time_ns"], row["time_ns"])
     detector.parts["nodes"].add(nodes)
@@ -399,8 +399,8 @@ class _Lists:
         """`seen`: times and lists, as in the partial answer `listed`, ordered by time."""
         self._times = np.array([time for time, _ in seen], np.int64)
         by_list: dict[str, list[int]] = {}
-        for place, (_, nodes) in enumerate(seen):
-            by_list.setdefault(nodes, []).append(place)
+        for index, (_, nodes) in enumerate(seen):
+            by_list.setdefault(nodes, []).append(index)
         self._places: dict[int, list[list[int]]] = {}
         """By broker, the positions of the lists that contain it, grouped by equal lists."""
         for nodes, places in by_list.items():

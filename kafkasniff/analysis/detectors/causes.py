@@ -104,9 +104,9 @@ def combined(findings: Iterable[Finding]) -> list[Finding]:
     found = list(findings)
     for differ, apart in ((_CLIENT, ALIKE), (_OWN, CROWD)):
         groups: dict[tuple[Any, ...], list[Finding]] = {}
-        for one in found:
-            rest = tuple((name, value) for name, value in one.subject.items() if name not in differ)
-            groups.setdefault((one.detector, one.severity, str(rest)), []).append(one)
+        for finding in found:
+            rest = tuple((name, value) for name, value in finding.subject.items() if name not in differ)
+            groups.setdefault((finding.detector, finding.severity, str(rest)), []).append(finding)
         found = []
         for alike in groups.values():
             most = 1 if differ is _CLIENT and alike[0].detector in _ALL_CLIENTS else apart
@@ -121,14 +121,14 @@ def _one_of(alike: Sequence[Finding]) -> Finding:
     others = len(who) - 1
     more = f"similar for {plural(others, 'other client')}" if others > 0 else f"{len(alike) - 1:,} more alike"
     same = {
-        name: value if all(one.subject.get(name) == value for one in alike) else None
+        name: value if all(finding.subject.get(name) == value for finding in alike) else None
         for name, value in worst.subject.items()
     }
     return msgspec.structs.replace(
         worst,
         title=f"{worst.title}; {more}",
         subject=same,
-        **in_all((msgspec.structs.asdict(one), one.evidence) for one in alike),
+        **in_all((msgspec.structs.asdict(finding), finding.evidence) for finding in alike),
         values={**worst.values, "alike": len(alike), "clients": len(who), "worst_clients": list(who)[:MAX_WORST]},
     )
 
@@ -145,15 +145,19 @@ def without_effects(
 ) -> Iterator[tuple[Detector[Any], list[Finding]]]:
     """Findings by detector, without those that others name as their effects (`Detector.effects`)."""
     effects: dict[str, dict[tuple[str, ...], set[tuple[Any, ...]]]] = {}
-    for detector, some in found:
-        for name, values in (effect for one in some for effect in detector.effects(one)):
+    for detector, findings in found:
+        for name, values in (effect for finding in findings for effect in detector.effects(finding)):
             keys = tuple(sorted(values))
             effects.setdefault(name, {}).setdefault(keys, set()).add(tuple(values[key] for key in keys))
-    for detector, some in found:
+    for detector, findings in found:
         known = effects.get(detector.name, {})
         yield (
             detector,
-            [one for one in some if not any(_values(one, keys) in values for keys, values in known.items())],
+            [
+                finding
+                for finding in findings
+                if not any(_values(finding, keys) in values for keys, values in known.items())
+            ],
         )
 
 
@@ -166,14 +170,14 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """All findings, worst first, each effect with its cause."""
     ordered = worst_first(findings)
     by_kind: dict[str, list[int]] = {}
-    for place, one in enumerate(ordered):
-        for kind in _kinds_of(one):
+    for place, finding in enumerate(ordered):
+        for kind in _kinds_of(finding):
             if len(by_kind.setdefault(kind, [])) < MAX_CANDIDATES:
                 by_kind[kind].append(place)
     cause: dict[int, int] = {}
-    for place, one in enumerate(ordered):
-        likely = (other for kind in _causes_of(one) for other in by_kind.get(kind, ()))
-        found = next((other for other in likely if other != place and _may_cause(ordered[other], one)), None)
+    for place, finding in enumerate(ordered):
+        likely = (other for kind in _causes_of(finding) for other in by_kind.get(kind, ()))
+        found = next((other for other in likely if other != place and _may_cause(ordered[other], finding)), None)
         if found is not None:
             cause[place] = found
     # What causes an error is no less severe, unless it is usual.
@@ -183,24 +187,24 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
                 ordered[by] = msgspec.structs.replace(ordered[by], severity="error")
     effects: dict[int, list[str]] = {}
     for place, by in cause.items():
-        one = ordered[place]
-        if place not in cause.values() and _is_part(one, ordered[by]):
-            effects.setdefault(by, []).append(one.title)
+        finding = ordered[place]
+        if place not in cause.values() and _is_part(finding, ordered[by]):
+            effects.setdefault(by, []).append(finding.title)
     explained = []
     for place, whole in enumerate(ordered):
         if place in cause and whole.title in effects.get(cause[place], ()):
             continue
-        one = _with_effects(whole, effects[place]) if place in effects else whole
+        finding = _with_effects(whole, effects[place]) if place in effects else whole
         chain = _chain(cause, place)
         if len(chain) > 1:
             because = ordered[chain[1]]
-            one = msgspec.structs.replace(
-                one,
-                meaning=f"{one.meaning} It may follow from {because.detector}: {because.title.partition(': ')[0]}.",
+            finding = msgspec.structs.replace(
+                finding,
+                meaning=f"{finding.meaning} It may follow from {because.detector}: {because.title.partition(': ')[0]}.",
                 follows=because.title,
                 rank=len(chain) - 1,
             )
-        explained.append(one)
+        explained.append(finding)
     return worst_first(explained)
 
 
@@ -228,7 +232,7 @@ def _is_part(effect: Finding, cause: Finding) -> bool:
 
 
 def _with_effects(cause: Finding, effects: Sequence[str]) -> Finding:
-    titles = "; ".join(one.partition(": ")[0] for one in effects[:SHOWN])
+    titles = "; ".join(effect.partition(": ")[0] for effect in effects[:SHOWN])
     more = f" and {len(effects) - SHOWN:,} more" if len(effects) > SHOWN else ""
     return msgspec.structs.replace(
         cause,

@@ -118,8 +118,8 @@ def add_problems(detector: Accumulator[Any], batch: pa.RecordBatch, kinds: Seque
 def problems_by_time(detector: Accumulator[Any]) -> list[dict[str, Any]]:
     """The problems that were kept, the earliest first."""
     order = [(name, "ascending") for name in _PROBLEM_ORDER]
-    found: list[dict[str, Any]] = detector.parts["problems"].table().sort_by(order).to_pylist()
-    return found
+    rows: list[dict[str, Any]] = detector.parts["problems"].table().sort_by(order).to_pylist()
+    return rows
 
 
 def cause_of(problem: dict[str, Any]) -> str:
@@ -370,7 +370,7 @@ def add_logins(reader: Accumulator[Any], batch: pa.RecordBatch, mask: pa.Array |
 
 def identities_of(part: Partials, kept: int) -> Identities:
     """The identities in a partial answer of `logins_shape`."""
-    found = Identities(kept)
+    identities = Identities(kept)
     for row in part.table().sort_by([("time_ns", "ascending"), ("connection_id", "ascending")]).to_pylist():
-        found.add(row)
-    return found
+        identities.add(row)
+    return identities

@@ -98,15 +98,17 @@ class Denied(Detector[DeniedThresholds]):
         # Without bodies and lists, which would be copied for each resource.
         narrow = batch.select([*ORDER, "api", *CLIENT_COLUMNS])
         rows = narrow.take(pa.array([row for row, _, _ in found], pa.int64()))
-        codes = pa.array([one.code for _, one, _ in found], pa.int64())
+        codes = pa.array([cause.code for _, cause, _ in found], pa.int64())
         keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": column(rows, "api")}
         keys["error_code"] = codes
         resources = pa.array([name for _, _, name in found], pa.string())
         self.parts["resources"].add({**keys, "resource": resources, "count": [1] * len(found)})
         # An exchange counts once for each of its codes.
-        once = {(row, one.code): place for place, (row, one, _) in reversed(list(enumerate(found)))}
+        once = {(row, cause.code): place for place, (row, cause, _) in reversed(list(enumerate(found)))}
         places = pa.array(sorted(once.values()), pa.int64())
-        notes = pa.array([quoted(one.message) if one.message else "" for _, one, _ in found], pa.string()).take(places)
+        notes = pa.array([quoted(cause.message) if cause.message else "" for _, cause, _ in found], pa.string()).take(
+            places
+        )
         keys = {name: values.take(places) for name, values in keys.items()}
         self._denials.add(self, rows.take(places), keys, notes)
 
@@ -130,7 +132,7 @@ class Denied(Detector[DeniedThresholds]):
             together.setdefault(key, []).append((row, evidence))
         for cases in together.values():
             actors = {(row["error_code"], *_actor(row)) for row, _ in cases}
-            denials = sum((resources.get(one, Counter()) for one in actors), Counter())
+            denials = sum((resources.get(actor, Counter()) for actor in actors), Counter())
             yield self._finding([row for row, _ in cases], denials, in_all(cases))
 
     def _finding(
@@ -218,10 +220,10 @@ def _denials(batch: pa.RecordBatch) -> Iterator[tuple[int, Cause, str | None]]:
             "transactional id": transaction,
         }
         found: dict[tuple[int, str | None], Cause] = {}
-        for one in causes[own]:
-            if one.code in DENIED:
-                kind = _KINDS[_ERRORS[one.code].name]
-                name = one.topic if kind == "topic" else one.name if one.field in _FIELDS.get(kind, ()) else None
-                found.setdefault((one.code, name or asked.get(kind)), one)
-        for (_, resource), one in found.items():
-            yield row, one, resource
+        for cause in causes[own]:
+            if cause.code in DENIED:
+                kind = _KINDS[_ERRORS[cause.code].name]
+                name = cause.topic if kind == "topic" else cause.name if cause.field in _FIELDS.get(kind, ()) else None
+                found.setdefault((cause.code, name or asked.get(kind)), cause)
+        for (_, resource), cause in found.items():
+            yield row, cause, resource

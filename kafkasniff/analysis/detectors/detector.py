@@ -103,13 +103,13 @@ class Detector(Accumulator[P]):
 
     def result(self) -> pa.Table:
         """The findings as a table, worst first; the column `finding` has each in full as JSON."""
-        found = worst_first(self.findings())
+        findings = worst_first(self.findings())
         return pa.table(
             {
-                "severity": pa.array([one.severity for one in found], pa.string()),
-                "title": pa.array([one.title for one in found], pa.string()),
-                "count": pa.array([one.count for one in found], pa.int64()),
-                "finding": pa.array([msgspec.json.encode(one).decode() for one in found], pa.string()),
+                "severity": pa.array([finding.severity for finding in findings], pa.string()),
+                "title": pa.array([finding.title for finding in findings], pa.string()),
+                "count": pa.array([finding.count for finding in findings], pa.int64()),
+                "finding": pa.array([msgspec.json.encode(finding).decode() for finding in findings], pa.string()),
             }
         )
 
@@ -136,7 +136,7 @@ class Detector(Accumulator[P]):
         found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
         for subject, one in zip(subjects, shown, strict=True):
             found.setdefault(subject, []).append(one)
-        return {subject: tuple(Evidence(*one) for one in rows[:MAX_EVIDENCE]) for subject, rows in found.items()}
+        return {subject: tuple(Evidence(*row) for row in rows[:MAX_EVIDENCE]) for subject, rows in found.items()}
 
     def finding(
         self,

@@ -250,17 +250,19 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         rest = np.flatnonzero(~simple)
         causes, number = self._causes(batch.take(pa.array(rest)))
         listed, places = repeated(causes, number)
-        flat = [one for some_causes in causes for one in some_causes]
+        flat = [cause for some_causes in causes for cause in some_causes]
 
         def of_causes(kind: pa.DataType, values: Iterable[Any]) -> pa.Array:
             return pa.array(values, kind).take(pa.array(places))
 
         wanted = np.concatenate([at, rest[listed]])
         columns = {
-            "error_code": pa.concat_arrays([codes, of_causes(pa.int64(), (one.code for one in flat))]),
-            "topic": pa.concat_arrays([column(parts, "topic"), of_causes(pa.string(), (one.topic for one in flat))]),
+            "error_code": pa.concat_arrays([codes, of_causes(pa.int64(), (cause.code for cause in flat))]),
+            "topic": pa.concat_arrays(
+                [column(parts, "topic"), of_causes(pa.string(), (cause.topic for cause in flat))]
+            ),
             "partition": pa.concat_arrays(
-                [column(parts, "partition"), of_causes(pa.int32(), (one.index for one in flat))]
+                [column(parts, "partition"), of_causes(pa.int32(), (cause.index for cause in flat))]
             ),
         }
         notes = [text for some_causes in causes for text in _notes(some_causes)]
@@ -271,7 +273,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 "code": columns["error_code"],
                 "errors": np.ones(len(wanted), np.int64),
                 "partitions": np.concatenate(
-                    [np.ones(len(at), np.int64), np.array([one.partition for one in flat], np.int64)[places]]
+                    [np.ones(len(at), np.int64), np.array([cause.partition for cause in flat], np.int64)[places]]
                 ),
                 "note": pa.concat_arrays(
                     [pa.array([_note(())]).take(pa.array(np.zeros(len(at), np.int64))), of_causes(pa.string(), notes)]
@@ -301,8 +303,8 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         causes, number = causes_of(batch.select(CAUSE_COLUMNS))
         apis = dict(zip(number.tolist(), column(batch, "api").to_pylist(), strict=True))
         here = [
-            [one for one in some_causes if not _is_elsewhere(apis.get(place), one)]
-            for place, some_causes in enumerate(causes)
+            [cause for cause in some_causes if not _is_elsewhere(apis.get(index), cause)]
+            for index, some_causes in enumerate(causes)
         ]
         return here, number
 
@@ -359,9 +361,9 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         found = [some_cases for cases in families.values() for some_cases in _divided(cases)]
         if not found:
             return
-        causes = [list(dict.fromkeys(one.cause for one in some_cases)) for some_cases in found]
+        causes = [list(dict.fromkeys(case.cause for case in some_cases)) for some_cases in found]
         for some_cases, some_causes, evidence in zip(found, causes, self._earliest(causes), strict=True):
-            yield self._finding(some_cases, [tallies[one] for one in some_causes], evidence, says)
+            yield self._finding(some_cases, [tallies[cause] for cause in some_causes], evidence, says)
 
     def _earliest(self, causes: Sequence[Sequence[tuple[Any, ...]]]) -> Iterator[tuple[Evidence, ...]]:
         """For each list of causes, the first exchanges that show one of them."""
@@ -372,7 +374,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         places = [(name, "ascending") for name in ("_time_ns", "connection_id", "_exchange_id", "note")]
         table = table.take(pc.sort_indices(table, sort_keys=places))
         names = [name for name, _ in _CAUSE]
-        flat = zip(*(one for some_causes in causes for one in some_causes), strict=True)
+        flat = zip(*(cause for some_causes in causes for cause in some_causes), strict=True)
         asked = pa.table({name: pa.array(one, kind) for (name, kind), one in zip(_CAUSE, flat, strict=True)})
         _, number = keys_of(pa.concat_tables([asked, table.select(names)]), names)
         of_causes, of_rows = number[: asked.num_rows], number[asked.num_rows :]
@@ -448,12 +450,12 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         says: Mapping[tuple[Any, ...], list[dict[str, Any]]],
     ) -> Finding:
         """`rows`: the tallies of the cases' causes."""
-        severity = min((one.severity for one in cases if one.severity), key=SEVERITIES.index)
+        severity = min((case.severity for case in cases if case.severity), key=SEVERITIES.index)
         codes, apis, who = (_ranked(rows, *names) for names in (("error_code",), ("api",), ("client_id", "client_ip")))
         code, lead = codes[0][0], rows[0]
         error = error_by_code(code)
         words = [word for row in rows for word in says.get(_cause(row), [])]
-        about = [(_TOPIC, name) for name in _most((one.row["topic"], one.row) for one in cases)]
+        about = [(_TOPIC, name) for name in _most((case.row["topic"], case.row) for case in cases)]
         kinds = sorted({row["kind"] for row in words} - {_MESSAGE})
         about += [(kind, text) for kind in kinds for text in _most(_texts(words, kind))]
         messages = _most(_texts(words, _MESSAGE))
@@ -495,7 +497,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 "errors": errors,
                 "retriable": error is not None and error.retriable,
                 "settles": settles,
-                "solved": all(one.solved for one in cases),
+                "solved": all(case.solved for case in cases),
                 "clients": len(who),
                 "worst_clients": [client({"client_id": name, "client_ip": ip}) for name, ip in who[:MAX_NAMES]],
                 "apis": [name for (name,) in apis[:MAX_NAMES]],
@@ -511,14 +513,14 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         known = "The meaning of this code is unknown"
         if error is not None and error.meaning is not None:
             known = f"{error.name}: {error.meaning}"
-        who = _most((one.who, one.row) for one in cases)
+        who = _most((case.who, case.row) for case in cases)
         worst = ""
         if len(who) > 1:
             names = ", ".join(client({"client_id": name, "client_ip": ip}) for name, ip in who[:SHOWN])
             worst = f" Clients: {names}{f' and {len(who) - SHOWN:,} more' if len(who) > SHOWN else ''}."
         retried = settles == "client" or (error is not None and error.retriable)
-        solved = sum(one.solved for one in cases)
-        longest = max(one.lasted for one in cases)
+        solved = sum(case.solved for case in cases)
+        longest = max(case.lasted for case in cases)
         lasted = f" It lasted up to {elapsed(longest)}." if longest else ""
         acts = _ACTS.get(settles, "")
         if not retried:
@@ -537,11 +539,11 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
 
 def _divided(cases: Sequence[_Case]) -> Iterator[list[_Case]]:
     """What is worth more than a note, with notes about the same things; then the other notes."""
-    serious = [one for one in cases if one.severity != "note"]
-    about = {one.about for one in serious}
-    rest = [one for one in cases if one.severity == "note" and one.about not in about]
+    serious = [case for case in cases if case.severity != "note"]
+    about = {case.about for case in serious}
+    rest = [case for case in cases if case.severity == "note" and case.about not in about]
     if serious:
-        yield [*serious, *(one for one in cases if one.severity == "note" and one.about in about)]
+        yield [*serious, *(case for case in cases if case.severity == "note" and case.about in about)]
     if rest:
         yield rest
 
@@ -573,8 +575,8 @@ def _name_of(code: int) -> str:
 
 @lru_cache(maxsize=1024)  # names come from the tables
 def _is_internal(name: str | None) -> bool:
-    found = None if name is None else api_by_name(name)
-    return found is not None and is_between_brokers(found.key)
+    api = None if name is None else api_by_name(name)
+    return api is not None and is_between_brokers(api.key)
 
 
 def _about(about: list[tuple[str, str]]) -> str:
@@ -603,30 +605,32 @@ def _source_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def _said(causes: Sequence[Cause], group: str | None, transaction: str | None) -> dict[tuple[int, str, str], None]:
     """Code, kind and text of what the errors of an exchange name, and of their messages."""
     found: dict[tuple[int, str, str], None] = {}
-    for one in causes:
-        if one.field is not None and one.name:
-            found[one.code, _kind(one, group, transaction), one.name] = None
-        elif one.topic is None and (group or transaction):
+    for cause in causes:
+        if cause.field is not None and cause.name:
+            found[cause.code, _kind(cause, group, transaction), cause.name] = None
+        elif cause.topic is None and (group or transaction):
             kind = "group_id" if group else "transactional_id"
-            found[one.code, _KINDS[kind], group or transaction or ""] = None
-        if one.message:
-            found[one.code, _MESSAGE, shortened(one.message)] = None
+            found[cause.code, _KINDS[kind], group or transaction or ""] = None
+        if cause.message:
+            found[cause.code, _MESSAGE, shortened(cause.message)] = None
     return found
 
 
 def _notes(causes: Sequence[Cause]) -> list[str]:
     """For each error of an exchange, what the exchange shows of its code."""
-    notes = {code: _note([one for one in causes if one.code == code]) for code in {one.code for one in causes}}
-    return [notes[one.code] for one in causes]
+    notes = {
+        code: _note([cause for cause in causes if cause.code == code]) for code in {cause.code for cause in causes}
+    }
+    return [notes[cause.code] for cause in causes]
 
 
 def _note(some_causes: Sequence[Cause]) -> str:
     """What an exchange shows: the broker's message, otherwise what was refused."""
-    message = next((one.message for one in some_causes if one.message), None)
+    message = next((cause.message for cause in some_causes if cause.message), None)
     if message is not None:
         return quoted(message)
     # Topics may be known only by id by now.
-    return some(list(dict.fromkeys(one.name for one in some_causes if one.name)))
+    return some(list(dict.fromkeys(cause.name for cause in some_causes if cause.name)))
 
 
 def _is_elsewhere(api: str | None, cause: Cause) -> bool:

@@ -94,14 +94,14 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """By severity, causes before their effects, what has happened before what lasts, then the most frequent first."""
     return sorted(
         findings,
-        key=lambda one: (
-            SEVERITIES.index(one.severity),
-            one.rank,
-            one.detector in _LASTING,
-            -one.count,
-            one.detector,
-            [(name, value is None, str(value)) for name, value in one.subject.items()],
-            one.title,
+        key=lambda finding: (
+            SEVERITIES.index(finding.severity),
+            finding.rank,
+            finding.detector in _LASTING,
+            -finding.count,
+            finding.detector,
+            [(name, value is None, str(value)) for name, value in finding.subject.items()],
+            finding.title,
         ),
     )
 
@@ -154,8 +154,8 @@ class Numbers:
             if found is not None:
                 found[event.exchange_id] = event.exchange
 
-    def _columns(self, found: PairColumns) -> None:
-        asked = found.asked.compress(found.asked["number"] <= MAX_NUMBERED)
+    def _columns(self, pair_columns: PairColumns) -> None:
+        asked = pair_columns.asked.compress(pair_columns.asked["number"] <= MAX_NUMBERED)
         if not len(asked):
             return
         asked = asked.take(np.lexsort((asked["ordinal"], asked["connection"])))
@@ -163,8 +163,8 @@ class Numbers:
         starts = np.flatnonzero(np.append(True, connections[1:] != connections[:-1]))
         stops = np.append(starts[1:], len(asked))
         runs = (connections[starts], starts, stops, ordinals[stops - 1] + 1)
-        for connection, start, stop, count in zip(*(one.tolist() for one in runs), strict=True):
-            owner = found.owners[connection]
+        for connection, start, stop, count in zip(*(run.tolist() for run in runs), strict=True):
+            owner = pair_columns.owners[connection]
             assert owner is not None
             kept = self._room(owner.identify(), owner.number, count)
             if kept is not None:
@@ -184,8 +184,8 @@ class Numbers:
     def numbered(self, findings: Iterable[Finding]) -> list[Finding]:
         """The findings with numbers in their evidence, where known."""
         return [
-            msgspec.structs.replace(one, evidence=tuple(self._numbered(each) for each in one.evidence))
-            for one in findings
+            msgspec.structs.replace(finding, evidence=tuple(self._numbered(each) for each in finding.evidence))
+            for finding in findings
         ]
 
     def _numbered(self, evidence: Evidence) -> Evidence:

@@ -198,8 +198,8 @@ class StillMembers(Detector[StillMembersThresholds]):
                 continue
             # Some clients (kafkajs) send heartbeats only when a fetch is over.
             waited = any(
-                one["time_ns"] + self.thresholds.beyond < until and until - AT_ONCE < (one["end_ns"] or 0) <= until
-                for one in fetches
+                fetch["time_ns"] + self.thresholds.beyond < until and until - AT_ONCE < (fetch["end_ns"] or 0) <= until
+                for fetch in fetches
             )
             if not waited and not any(end <= gap <= until + usual for gap in gaps):
                 yield _Still(after, end, until, usual)
@@ -227,7 +227,7 @@ class StillMembers(Detector[StillMembersThresholds]):
                 waits.append(max(wait, 0))
                 continue
             usual = sorted(waits)[len(waits) // 2] if len(waits) >= ENOUGH else AT_ONCE
-            missing = (gap for one in (before, after) for gap in gaps.get(one["connection_id"], []))
+            missing = (gap for row in (before, after) for gap in gaps.get(row["connection_id"], []))
             stays = before["connection_id"] == after["connection_id"] and not any(end <= gap for gap in missing)
             if stays and wait >= usual + self.thresholds.beyond and usual < AT_ONCE:
                 yield _Still({**after, "group_id": None}, end, after["time_ns"], usual)
@@ -352,14 +352,14 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
         self._records.add(self, batch, keys, pa.array([_note(counts) for _, _, counts in found]), **measures)
 
     def _count(self, part: SharePart, counts: dict[str, int]) -> None:
-        for one in part.acquired_records:
-            if one.delivery_count is not None and one.delivery_count > 1:
-                counts["again"] += one.size
-                counts["deliveries"] = max(counts["deliveries"], one.delivery_count)
-                counts["last_time"] += one.size if one.delivery_count >= self.thresholds.limit else 0
-        for one in part.acknowledgement_batches:
-            counts["released"] += one.count_of(RELEASE)
-            counts["rejected"] += one.count_of(REJECT)
+        for offset_range in part.acquired_records:
+            if offset_range.delivery_count is not None and offset_range.delivery_count > 1:
+                counts["again"] += offset_range.size
+                counts["deliveries"] = max(counts["deliveries"], offset_range.delivery_count)
+                counts["last_time"] += offset_range.size if offset_range.delivery_count >= self.thresholds.limit else 0
+        for offset_range in part.acknowledgement_batches:
+            counts["released"] += offset_range.count_of(RELEASE)
+            counts["rejected"] += offset_range.count_of(REJECT)
 
     def findings(self) -> Iterator[Finding]:
         for row, evidence in self._records.rows(self):
@@ -513,25 +513,30 @@ class BlockedStreamsGroups(Detector[BlockedStreamsGroupThresholds]):
         # Members that leave get an empty list.
         batch = only(batch, pc.invert(pc.match_substring_regex(column(batch, "response_body"), _LEAVES)))
         decoded = [_statuses(body) for body in column(batch, "response_body").to_pylist()]
-        lists = [one for one in decoded if one is not None]
-        batch = only(batch, pa.array([one is not None for one in decoded], pa.bool_()))
+        lists = [statuses for statuses in decoded if statuses is not None]
+        batch = only(batch, pa.array([statuses is not None for statuses in decoded], pa.bool_()))
         self.parts["lists"].add(
             {
                 **clusters(batch),
                 "group_id": column(batch, "group_id"),
-                "codes": pa.array([_codes(one) for one in lists], pa.string()),
+                "codes": pa.array([_codes(statuses) for statuses in lists], pa.string()),
                 "last": column(batch, "time_ns"),
             }
         )
-        found = [(row, one) for row, some in enumerate(lists) for one in some if one.status_code in _TROUBLES]
+        found = [
+            (row, status)
+            for row, statuses in enumerate(lists)
+            for status in statuses
+            if status.status_code in _TROUBLES
+        ]
         batch = batch.select([*ORDER, "group_id", *CLUSTER_COLUMNS]).take(
             pa.array([row for row, _ in found], pa.int64())
         )
         keys = {
             **clusters(batch),
             "group_id": column(batch, "group_id"),
-            "code": pa.array([one.status_code for _, one in found], pa.int64()),
-            "detail": pa.array([_detail(one) for _, one in found], pa.string()),
+            "code": pa.array([status.status_code for _, status in found], pa.int64()),
+            "detail": pa.array([_detail(status) for _, status in found], pa.string()),
         }
         self._statuses.add(self, batch, keys)
 
@@ -581,7 +586,7 @@ def _statuses(body: str) -> list[_Status] | None:
 
 
 def _codes(statuses: list[_Status]) -> str:
-    return " ".join(str(code) for code in sorted({one.status_code for one in statuses}))
+    return " ".join(str(code) for code in sorted({status.status_code for status in statuses}))
 
 
 def _detail(status: _Status) -> str:

@@ -37,10 +37,10 @@ def _grouped(
 ) -> Iterator[tuple[tuple[Any, ...], list[ClientIdentity]]]:
     """Identities by what `group` says of them; None: nothing."""
     found: dict[tuple[Any, ...], list[ClientIdentity]] = {}
-    for one in identities:
-        key = group(one)
+    for identity in identities:
+        key = group(identity)
         if key is not None:
-            found.setdefault(key, []).append(one)
+            found.setdefault(key, []).append(identity)
     yield from found.items()
 
 
@@ -48,10 +48,14 @@ def _finding(
     kind: str, severity: Severity, of: list[ClientIdentity], *, title: str, meaning: str, advice: str, **subject: Any
 ) -> Finding:
     evidence = [
-        Evidence(connection_id, exchange_id, time) for one in of for connection_id, exchange_id, time in one.examples
+        Evidence(connection_id, exchange_id, time)
+        for client_identity in of
+        for connection_id, exchange_id, time in client_identity.examples
     ]
     evidence.sort(key=lambda one: (one.time_ns is None, one.time_ns or 0, one.connection_id))
-    times = [time for one in of for time in (one.first, one.last) if time is not None]
+    times = [
+        time for client_identity in of for time in (client_identity.first, client_identity.last) if time is not None
+    ]
     return Finding(
         detector=kind,
         severity=severity,
@@ -59,7 +63,7 @@ def _finding(
         meaning=meaning,
         advice=advice,
         subject=subject,
-        count=sum(one.connections for one in of),
+        count=sum(client_identity.connections for client_identity in of),
         first=min(times, default=None),
         last=max(times, default=None),
         evidence=tuple(evidence[:MAX_EVIDENCE]),
@@ -68,15 +72,17 @@ def _finding(
 
 def _who(of: list[ClientIdentity]) -> str:
     """`3 principals (alice, bob …)`, or the addresses if no principal is known."""
-    names = dict.fromkeys(one.principal for one in of if one.principal is not None)
+    names = dict.fromkeys(client_identity.principal for client_identity in of if client_identity.principal is not None)
     what = "principal" if names else "client"
-    shown = [printable(name) for name in names] or list(dict.fromkeys(one.client_ip for one in of))
+    shown = [printable(name) for name in names] or list(
+        dict.fromkeys(client_identity.client_ip for client_identity in of)
+    )
     head = ", ".join(shown[:3]) + (" …" if len(shown) > 3 else "")
     return f"{what} {head}" if len(shown) == 1 else f"{len(shown)} {what}s ({head})"
 
 
 def _connections(of: list[ClientIdentity]) -> str:
-    count = sum(one.connections for one in of)
+    count = sum(client_identity.connections for client_identity in of)
     return f"{count:,} connection{'' if count == 1 else 's'}"
 
 
@@ -152,8 +158,8 @@ def _weak(identities: list[ClientIdentity]) -> Iterator[Finding]:
 
 def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
     def group(one: ClientIdentity) -> tuple[Any, ...] | None:
-        found = one.transport.certificate
-        return None if found is None else (one.broker, found)
+        shown_certificate = one.transport.certificate
+        return None if shown_certificate is None else (one.broker, shown_certificate)
 
     def own(one: ClientIdentity) -> tuple[Any, ...] | None:
         found = one.transport.client_certificate
@@ -177,7 +183,11 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
                 else "Issue a certificate that is valid for the names that clients use.",
                 **about,
             )
-        elif (last := max((one.last for one in of if one.last is not None), default=None)) is not None:
+        elif (
+            last := max(
+                (client_identity.last for client_identity in of if client_identity.last is not None), default=None
+            )
+        ) is not None:
             left = certificate.not_after - datetime.fromtimestamp(last // 1_000_000_000, UTC)
             if left <= EXPIRES_SOON:
                 yield _finding(
@@ -194,10 +204,10 @@ def _certificates(identities: list[ClientIdentity]) -> Iterator[Finding]:
 
 
 def _open(identities: list[ClientIdentity]) -> Iterator[Finding]:
-    of = [one for one in identities if one.authentication == "none" and not one.transport.tls]
+    of = [identity for identity in identities if identity.authentication == "none" and not identity.transport.tls]
     if not of:
         return
-    brokers = sorted({one.broker for one in of})
+    brokers = sorted({client_identity.broker for client_identity in of})
     serve = f"{brokers[0]} serves" if len(brokers) == 1 else f"{len(brokers)} listeners ({some(brokers)}) serve"
     yield _finding(
         "without-authentication",
@@ -238,7 +248,7 @@ class _Insecure(Detector[NoThresholds]):
 
     def findings(self) -> list[Finding]:
         known = identities_of(self.parts["logins"], MAX_EVIDENCE)
-        return [one for one in self.judged(list(known.found.values())) if one.detector == self.name]
+        return [finding for finding in self.judged(list(known.found.values())) if finding.detector == self.name]
 
 
 class PlaintextCredentials(_Insecure):

@@ -174,7 +174,7 @@ def _terms(body: str) -> list[tuple[str, int, int | None, int]]:
             leader = partition.current_leader or partition
             epoch = 0 if leader.leader_epoch is None else leader.leader_epoch
             numbers = number, epoch, leader.leader_id
-            if isinstance(name, str) and all(type(one) is int and 0 <= one <= _MAX_NODE for one in numbers):
+            if isinstance(name, str) and all(type(number) is int and 0 <= number <= _MAX_NODE for number in numbers):
                 found.append((name, number, leader.leader_epoch, leader.leader_id))
     return found
 
@@ -286,9 +286,9 @@ class NotLeader(Detector[NotLeaderThresholds]):
             if row["second"] is not None:
                 seconds.setdefault(_place(row), []).append((row["second"], row["refused"], row["metadata"]))
         moving: dict[str | None, list[Moves]] = {}
-        for one in moves(self.resolved("terms")):
-            if one.count >= self.thresholds.moves and one.last - one.first <= one.count * self.thresholds.apart:
-                moving.setdefault(one.cluster, []).append(one)
+        for move in moves(self.resolved("terms")):
+            if move.count >= self.thresholds.moves and move.last - move.first <= move.count * self.thresholds.apart:
+                moving.setdefault(move.cluster, []).append(move)
         explained: dict[str | None, list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
         rest = []
         for row, evidence in self._refused.rows(self):

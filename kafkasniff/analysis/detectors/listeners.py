@@ -213,7 +213,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         reached = set(pairs)
         failed = list(self._failures(advertised, reached))
         # What cannot be reached explains why these clients do nothing else.
-        known = {(one.subject["client_ip"], one.subject["broker"]) for one in failed}
+        known = {(finding.subject["client_ip"], finding.subject["broker"]) for finding in failed}
         stuck = {
             who: brokers
             for who, brokers in advertised.items()
@@ -338,9 +338,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             if key in others or row["count"] < self.thresholds.asks or not brokers:
                 continue
             endpoints = [_endpoint(host, port) for host, port in brokers]
-            if any((row["client_ip"], one) in reached for one in endpoints):
+            if any((row["client_ip"], endpoint) in reached for endpoint in endpoints):
                 continue
-            local = [one for one, (host, _) in zip(endpoints, brokers, strict=True) if _is_loopback(host)]
+            local = [endpoint for endpoint, (host, _) in zip(endpoints, brokers, strict=True) if _is_loopback(host)]
             away = bool(local) and not _is_loopback(row["client_ip"] or "")
             addresses = all(_address(host) is not None for host, _ in brokers)
             in_vain = addresses or self._is_urgent(row)
@@ -589,10 +589,10 @@ class OtherClusters(Detector[OtherClusterThresholds]):
 
     def _finding(self, met: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
         rows = [row for row, _ in met]
-        row, ids = rows[0], [one["cluster_id"] for one in rows]
-        times = [one[name] for one in rows for name in ("first", "last") if one[name] is not None]
+        row, ids = rows[0], [row["cluster_id"] for row in rows]
+        times = [row[name] for row in rows for name in ("first", "last") if row[name] is not None]
         first, last = min(times, default=None), max(times, default=None)
-        changes = [one["first"] for one in rows[1:] if one["first"] is not None]
+        changes = [row["first"] for row in rows[1:] if row["first"] is not None]
         since = f", the second since {clock_time(changes[0])[:-3]}" if changes else ""
         mixed = any(
             one["last"] is not None and other["first"] is not None and one["last"] > other["first"]
@@ -600,7 +600,7 @@ class OtherClusters(Detector[OtherClusterThresholds]):
         )
         # The first exchanges of each cluster show it.
         each = max(MAX_EVIDENCE // len(met), 1)
-        evidence = sorted((one for _, some in met for one in some[:each]), key=lambda one: one.time_ns or 0)
+        evidence = sorted((evidence for _, some in met for evidence in some[:each]), key=lambda one: one.time_ns or 0)
         return self.finding(
             "error",
             f"{client(row)} meets {len(rows):,} clusters at {row['broker']}: {some(ids)}{since}",
@@ -617,7 +617,7 @@ class OtherClusters(Detector[OtherClusterThresholds]):
                 "they have written there."
             ),
             subject={name: row[name] for name in (*CLIENT_COLUMNS, "broker")},
-            count=sum(one["count"] for one in rows),
+            count=sum(row["count"] for row in rows),
             first=first,
             last=last,
             evidence=tuple(evidence[:MAX_EVIDENCE]),

@@ -276,8 +276,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             later = None if row["first"] is None else bisect_left(asked, row["first"], key=_time)
             reset = None if later is None or later == len(asked) else asked[later]
             start = reset["offset"] if reset and reset["timestamp"] == EARLIEST else starts.get(place)
-            one = _Refusal(row, evidence, reset, start, ends.get(place), row.get("group_id"))
-            found.setdefault((*who, row["cluster"], row["topic"], one.group), []).append(one)
+            refusal = _Refusal(row, evidence, reset, start, ends.get(place), row.get("group_id"))
+            found.setdefault((*who, row["cluster"], row["topic"], refusal.group), []).append(refusal)
         yield from self._unread()
         for refusals in found.values():
             refusals.sort(key=lambda one: (one.reset is not None, -one.skipped, -one.again, one.row["partition"]))
@@ -316,7 +316,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     def _sees_all_brokers(self) -> bool:
         """Whether all brokers that others list have connections here: a client may read at those that do not."""
         seen = set(self.parts["brokers"].table().column("broker").to_pylist())
-        hidden = {one for one in self.clusters.labels if one not in seen}
+        hidden = {label for label in self.clusters.labels if label not in seen}
         # Addresses of names are unknown, but not how many there are.
         return bool(seen) and all(map(_is_name, hidden)) and len(hidden) <= len(seen)
 
@@ -351,9 +351,9 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             commits.setdefault((row["group_id"], *partition_of(row)), []).append(row)
         for row, evidence in self._absent.rows(self):
             before = [
-                one
-                for one in commits.get((row["group_id"], *partition_of(row)), ())
-                if row["last"] is not None and one["time_ns"] < row["last"]
+                commit
+                for commit in commits.get((row["group_id"], *partition_of(row)), ())
+                if row["last"] is not None and commit["time_ns"] < row["last"]
             ]
             if before:
                 last = max(before, key=lambda one: (one["time_ns"], one["connection_id"]))
@@ -366,9 +366,9 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
     def _finding(self, refusals: list[_Refusal]) -> Finding:
         worst = refusals[0]
         row, at = worst.row, worst.row["offset"]
-        skipped, again = (sum(getattr(one, name) for one in refusals) for name in ("skipped", "again"))
+        skipped, again = (sum(getattr(refusal, name) for refusal in refusals) for name in ("skipped", "again"))
         severity: Severity = "error"
-        if all(one.reset is not None for one in refusals) and skipped + again < self.thresholds.at_least:
+        if all(refusal.reset is not None for refusal in refusals) and skipped + again < self.thresholds.at_least:
             severity = "note"
         elif row["client_ip"] in self._gaps() and not skipped + again:
             severity = "warning"
@@ -379,8 +379,10 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         more = [f"{skipped:,} skipped in all"] if skipped > worst.skipped else []
         more += [f"{again:,} read again in all"] if again > worst.again else []
         likewise = f"; likewise {', '.join([plural(len(refusals) - 1, 'other offset'), *more])}" if refusals[1:] else ""
-        shown = [one for refusal in refusals for one in refusal.shown]
-        times = [one.row[name] for one in refusals for name in ("first", "last") if one.row[name] is not None]
+        shown = [evidence for refusal in refusals for evidence in refusal.shown]
+        times = [
+            refusal.row[name] for refusal in refusals for name in ("first", "last") if refusal.row[name] is not None
+        ]
         place = f"{word(row['topic'])}-{row['partition']}{in_cluster(self.clusters, row['cluster'])}"
         if worst.group is not None:
             title = f"{client(row)} found no committed offset of group {word(worst.group)} for {place}, which had " + (
@@ -405,7 +407,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
                 "auto.offset.reset deliberately: earliest reads again, latest skips, none stops."
             ),
             subject=subject(row, "client_id", "client_ip", "topic"),
-            count=sum(one.row["count"] for one in refusals),
+            count=sum(refusal.row["count"] for refusal in refusals),
             first=min(times, default=None),
             last=max(times, default=None),
             evidence=tuple(sorted(shown[:MAX_EVIDENCE], key=lambda one: one.time_ns or 0)),

@@ -404,7 +404,7 @@ class CutConnections(Detector[CutThresholds]):
     def findings(self) -> Iterator[Finding]:
         used = set(self.parts["used"].table().column("connection_id").to_pylist())
         for broker, links in links_by_broker(self).items():
-            down = Spans(one.span for one in usual_absences(links))
+            down = Spans(absence.span for absence in usual_absences(links))
             cut = [
                 link
                 for link in links

@@ -163,11 +163,13 @@ class Attempts:
         self._lacking: dict[tuple[Any, ...], int] = {}
         """The highest sequence number per producer that a broker refused because earlier ones are missing."""
         self._refused: dict[tuple[Any, ...], list[Attempt]] = {}
-        for one in self.failed:
-            self._refused.setdefault((*one.place[:3], one.error_code), []).append(one)
-            self._seen(one.place, one.last, acked=False)
-            if one.error_code == OUT_OF_ORDER:
-                self._lacking[one.producer] = max(self._lacking.get(one.producer, NO_PRODUCER), one.base_sequence)
+        for attempt in self.failed:
+            self._refused.setdefault((*attempt.place[:3], attempt.error_code), []).append(attempt)
+            self._seen(attempt.place, attempt.last, acked=False)
+            if attempt.error_code == OUT_OF_ORDER:
+                self._lacking[attempt.producer] = max(
+                    self._lacking.get(attempt.producer, NO_PRODUCER), attempt.base_sequence
+                )
 
     def _seen(self, place: tuple[Any, ...], last: int | None, *, acked: bool) -> None:
         if last is None:

@@ -513,7 +513,7 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         name = f"group {word(group)}" if group is not None else client(named_client)
         first, last = samples[0], samples[-1]
         lasted = (last["span"] - first["span"]) * every
-        names = [_name(one[0]) for _, one in found]
+        names = [_name(rows[0]) for _, rows in found]
         how = "commits" if commits else "fetches"
         return self.finding(
             "warning",

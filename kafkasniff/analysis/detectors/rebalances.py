@@ -133,7 +133,7 @@ def _away(events: Sequence[Row], at_least_ns: int) -> list[Row]:
     A program that ends also ends its connection.
     """
     left: dict[str | int, Row] = {}
-    found = []
+    rows = []
     for event in events:
         if event["time_ns"] is None:
             continue
@@ -145,14 +145,16 @@ def _away(events: Sequence[Row], at_least_ns: int) -> list[Row]:
         elif joins or newer:
             before = left.pop(who, None)
             if joins and before is not None and event["time_ns"] - before["time_ns"] >= at_least_ns:
-                found.append(before)
-    return found
+                rows.append(before)
+    return rows
 
 
 def _late(events: Sequence[Row], away_ns: int) -> list[Row]:
     """Leaves of members that did not poll in time."""
-    away = {id(one) for one in _away(events, away_ns)}
-    return [one for one in events if id(one) in away or (_leaves(one) and POLL_TIMEOUT in (one["reason"] or ""))]
+    away = {id(row) for row in _away(events, away_ns)}
+    return [
+        event for event in events if id(event) in away or (_leaves(event) and POLL_TIMEOUT in (event["reason"] or ""))
+    ]
 
 
 def _leaves(event: Row) -> bool:
@@ -437,13 +439,15 @@ class SharedInstances(GroupDetector):
             refused = {row["member_id"] for row, _ in rows}
             fenced = any(row["error_code"] == FENCED_INSTANCE_ID for row, _ in rows)
             # A member that is fenced still runs; one that holds the name of a refused one may be dead.
-            both = fenced or any((alive.get((*group, one)) or 0) > since for one in members if one not in refused)
+            both = fenced or any(
+                (alive.get((*group, member)) or 0) > since for member in members if member not in refused
+            )
             names = client_names(events.get(group, ()))
             yield self._finding(group, instance, members, rows, names, both=both, fenced=fenced)
 
     def _rows(self, part: str) -> list[Row]:
-        found: list[Row] = self.resolved(part).to_pylist()
-        return found
+        rows: list[Row] = self.resolved(part).to_pylist()
+        return rows
 
     def _finding(
         self,
@@ -459,7 +463,9 @@ class SharedInstances(GroupDetector):
         found = in_all(rows)
         known = [row for row, _ in rows]
         codes = list(dict.fromkeys(error_name(row["error_code"]) for row in known))
-        who = some(list(dict.fromkeys(names.get(one, one) for one in members or [row["member_id"] for row in known])))
+        who = some(
+            list(dict.fromkeys(names.get(member, member) for member in members or [row["member_id"] for row in known]))
+        )
         what = "" if instance is None else f" {word(instance)}"
         turns = f" ({len(members):,} members in turn)" if len(members) > 1 else ""
         title = (
@@ -469,7 +475,7 @@ class SharedInstances(GroupDetector):
         )
         return self.finding(
             "error" if both else "note",
-            f"{title}: {plural(found['count'], 'request')} refused with {' and '.join(str(one) for one in codes)}",
+            f"{title}: {plural(found['count'], 'request')} refused with {' and '.join(str(code) for code in codes)}",
             meaning=(
                 "Two programs that run at the same time have the same name. The coordinator knows only one of them: "
                 "the other one is shut out, and stops with a fatal error. "

@@ -309,7 +309,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
 
     def _refused_links(self, links: list[TcpLink], silent: Mapping[int, Any]) -> Iterator[tuple[TcpLink, bool]]:
         """Connections that the broker closed right after acks=0, and whether others show that it kept running."""
-        down = Spans(one.span for one in usual_absences(links))
+        down = Spans(absence.span for absence in usual_absences(links))
         works = [link for link in links if link.works]
         opened = [link.time_ns for link in works]
         held = Spans((link.time_ns, link.over_ns) for link in works)
@@ -387,18 +387,18 @@ class LostRecords(Detector[LostRecordsThresholds]):
             return
         found: dict[tuple[Any, ...], dict[int, list[Attempt]]] = {}
         went: dict[tuple[Any, ...], int | None] = {}
-        for one in attempts.failed:
-            if one.producer_id < 0 or one.error_code in _REFUSED or attempts.is_stored(one):
+        for attempt in attempts.failed:
+            if attempt.producer_id < 0 or attempt.error_code in _REFUSED or attempts.is_stored(attempt):
                 continue
-            epoch = attempts.later_epoch(one)
-            if epoch is None and attempts.silent_ns(one) < self.thresholds.abandoned:
+            epoch = attempts.later_epoch(attempt)
+            if epoch is None and attempts.silent_ns(attempt) < self.thresholds.abandoned:
                 continue
-            key = (*one.place, one.producer_id, one.producer_epoch)
-            found.setdefault(key, {}).setdefault(one.base_sequence, []).append(one)
+            key = (*attempt.place, attempt.producer_id, attempt.producer_epoch)
+            found.setdefault(key, {}).setdefault(attempt.base_sequence, []).append(attempt)
             went[key] = epoch if went.get(key) is None else went[key]
         evidence = self.evidence("evidence") if found else {}
         for key, batches in found.items():
-            missed = any(attempts.is_missed(one) for every in batches.values() for one in every)
+            missed = any(attempts.is_missed(attempt) for every in batches.values() for attempt in every)
             yield self._given_up_finding(key, batches, went[key], evidence.get(key[:5], ()), missed=missed)
 
     def _given_up_finding(
@@ -413,14 +413,14 @@ class LostRecords(Detector[LostRecordsThresholds]):
         row = dict(
             zip(("client_id", "client_ip", "topic", "partition", "producer_id", "producer_epoch"), key, strict=True)
         )
-        every = [one for some_of in batches.values() for one in some_of]
-        records = sum(max(one.record_count for one in some_of) for some_of in batches.values())
-        codes = sorted({one.error_code for one in every})
+        attempts = [attempt for some_of in batches.values() for attempt in some_of]
+        records = sum(max(attempt.record_count for attempt in some_of) for some_of in batches.values())
+        codes = sorted({attempt.error_code for attempt in attempts})
         causes = ", ".join("no response" if code == UNANSWERED else str(error_name(code)) for code in codes)
         how = f"continued with epoch {epoch}" if epoch is not None else "sent nothing more to this partition"
-        times = [one.first for one in every if one.first is not None]
-        lasts = [one.last for one in every if one.last is not None]
-        tries = sum(one.count for one in every)
+        times = [attempt.first for attempt in attempts if attempt.first is not None]
+        lasts = [attempt.last for attempt in attempts if attempt.last is not None]
+        tries = sum(attempt.count for attempt in attempts)
         stored = "The broker refused each attempt: the records are lost to the topic."
         if missed:
             stored = (
@@ -529,8 +529,8 @@ class OverwrittenRecords(Detector[OverwrittenThresholds]):
 
     def _overwriting(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Row]]:
         """The span with the highest offset before, and the first one of another broker that begins below."""
-        for place, row in enumerate(rows):
-            before = [one for one in rows[:place] if one["broker"] != row["broker"] and one["last"] < row["time_ns"]]
+        for index, row in enumerate(rows):
+            before = [one for one in rows[:index] if one["broker"] != row["broker"] and one["last"] < row["time_ns"]]
             top = max(before, key=lambda one: one["high"], default=None)
             if top is None or row["requests"] < 3 or row["records"] != row["high"] - row["low"] + 1:
                 continue

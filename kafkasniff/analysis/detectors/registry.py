@@ -144,7 +144,7 @@ class Detectors:
         # How much was decoded is known whichever detectors are selected.
         named = any(isinstance(detector, UndecodedTraffic) for detector in self.detectors)
         self._beside = () if named else (UndecodedTraffic(),)
-        self.clusters = Clusters() if any(one.parts_clusters for one in self.detectors) else None
+        self.clusters = Clusters() if any(detector.parts_clusters for detector in self.detectors) else None
         """The brokers by cluster, if a detector needs to know."""
         self._readers = TableReaders([*self._all, *([self.clusters] if self.clusters else [])])
         self.bodies = WantedBodies(Clusters.bodies() if self.clusters else None)
@@ -223,15 +223,15 @@ class Detectors:
         elif self.clusters is not None:
             for table in self.clusters.reads():
                 wanted.setdefault(table, []).append(self.clusters)
-        for table, some in wanted.items():
-            for reading, readers in sharing(some, table):
+        for table, accumulators in wanted.items():
+            for reading, readers in sharing(accumulators, table):
                 for batch in export.batches(table, reading, since_ns, until_ns):
                     for reader, columns in readers:
                         reader.update(batch.select(columns), table)
 
     def merge(self, other: Detectors) -> None:
         """Merge another's rows. Raises ValueError if it has other detectors or thresholds."""
-        if [type(one) for one in self.detectors] != [type(one) for one in other.detectors]:
+        if [type(detector) for detector in self.detectors] != [type(detector) for detector in other.detectors]:
             raise ValueError("only the same detectors can be merged")
         for mine, theirs in zip(self._all, other._all, strict=True):
             mine.merge(theirs)
@@ -256,15 +256,20 @@ class Detectors:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None
             found += some[:MAX_FINDINGS]
             if detector.ends_connections:
-                ended |= {each.connection_id for one in some for each in one.evidence if each.connection_id is not None}
+                ended |= {
+                    each.connection_id
+                    for finding in some
+                    for each in finding.evidence
+                    if each.connection_id is not None
+                }
         by_name = {detector.name: detector for detector in self.detectors}
-        return with_causes([one for one in found if not by_name[one.detector].explained(one, ended)])
+        return with_causes([finding for finding in found if not by_name[finding.detector].explained(finding, ended)])
 
     def notes(self) -> list[str]:
         """Caveats for the reader of the findings: what is unknown, and what memory bounds have dropped."""
         return [
             *self._notes,
-            *(f"{one.name}: {note}" for one in self.detectors for note in one.notes()),
+            *(f"{detector.name}: {note}" for detector in self.detectors for note in detector.notes()),
         ]
 
 
@@ -347,5 +352,5 @@ def run(
                 rows.feed(batch)
             broken = source.broken
         names = rows.end()
-    found = numbers.numbered(detectors.findings(names))
-    return Checked(found, detectors.notes(), broken, detectors.visible())
+    findings = numbers.numbered(detectors.findings(names))
+    return Checked(findings, detectors.notes(), broken, detectors.visible())

@@ -113,7 +113,7 @@ class Silence(msgspec.Struct, frozen=True):
     @property
     def connections(self) -> int:
         """Number of connections that waited."""
-        return len({one.connection_id for one in self.owed})
+        return len({owed.connection_id for owed in self.owed})
 
     def explains(self, one: Owed) -> bool:
         """Whether it explains most of the time for which a response was due, from itself or from a leader."""
@@ -303,7 +303,7 @@ def silences(
         silence
         for silence in answers.missing(owed, late_ns)
         if silence.connections >= connections
-        or (silence.until_ns - silence.first_ns >= silent_ns and not all(one.row["failed"] for one in silence.owed))
+        or (silence.until_ns - silence.first_ns >= silent_ns and not all(owed.row["failed"] for owed in silence.owed))
     ]
     return without_leaders(found, owed)
 
@@ -365,7 +365,7 @@ def _in_parts(times: pa.Array) -> dict[str, Integers]:
     """A response at each of these times, as digits of the halves of its slot."""
     part = integers(times) % SLOT_NS // PART_NS
     digit = np.left_shift(1, DIGITS * (part % _HALF))
-    return {half: np.where(part // _HALF == place, digit, 0) for place, half in enumerate(_HALVES)}
+    return {half: np.where(part // _HALF == index, digit, 0) for index, half in enumerate(_HALVES)}
 
 
 def _parts(slot: Mapping[str, Any]) -> list[int]:
@@ -386,34 +386,34 @@ def _of_broker(broker: str, owed: Sequence[Owed], gaps: _Gaps, at_least_ns: int)
     for place, waiting in sorted(pauses.items()):
         # What waits for much longer than the pause waits for something else.
         pause = int(starts[place]), int(ends[place])
-        some = [one for one in waiting if 2 * one.overdue_between(*pause) >= one.overdue_ns]
+        some = [owed for owed in waiting if 2 * owed.overdue_between(*pause) >= owed.overdue_ns]
         if not some:
             continue
         some.sort(key=lambda one: (one.due_ns, one.connection_id))
         start, end = max(pause[0], some[0].due_ns or 0), pause[1]
-        until = min(end, max(one.end_ns or 0 for one in some))
+        until = min(end, max(owed.end_ns or 0 for owed in some))
         if until - start >= at_least_ns:
             back = None if is_last[place] else end
-            yield Silence((broker,), start, back, until, some, all(one.replicas for one in some))
+            yield Silence((broker,), start, back, until, some, all(owed.replicas for owed in some))
 
 
 def without_leaders(found: Sequence[Silence], owed: Sequence[Owed]) -> list[Silence]:
     """Leaders that wait for followers cause nothing themselves; those that are silent together are one finding."""
-    causes = [one for one in found if not one.replicas]
+    causes = [silence for silence in found if not silence.replicas]
     rest: list[Silence] = []
-    for one in (one for one in found if one.replicas):
-        if any(_overlap(one, other) for other in causes):
+    for silence in (silence for silence in found if silence.replicas):
+        if any(_overlap(silence, other) for other in causes):
             continue
-        if rest and _overlap(rest[-1], one):
-            rest[-1] = _joined(rest[-1], one)
+        if rest and _overlap(rest[-1], silence):
+            rest[-1] = _joined(rest[-1], silence)
         else:
-            rest.append(one)
+            rest.append(silence)
     replica = [one for one in owed if one.replicas]
     return [
         *(
             msgspec.structs.replace(
                 cause,
-                waiting=tuple(sorted({one.broker for one in replica if cause.explains(one)} - {*cause.brokers})),
+                waiting=tuple(sorted({owed.broker for owed in replica if cause.explains(owed)} - {*cause.brokers})),
             )
             for cause in causes
         ),
@@ -472,12 +472,12 @@ class Pauses(msgspec.Struct, frozen=True):
 
     @property
     def longest_ns(self) -> int:
-        return max(one.until_ns - one.first_ns for one in self.each)
+        return max(silence.until_ns - silence.first_ns for silence in self.each)
 
     @property
     def owed(self) -> list[Owed]:
         """What waited, by time."""
-        return [one for pause in self.each for one in pause.owed]
+        return [owed for pause in self.each for owed in pause.owed]
 
 
 def held_shapes() -> dict[str, Shape]:
@@ -547,24 +547,26 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
                 waited.append(Owed(row, row["broker"], row["connection_id"], due, row["end_ns"], row["replicas"]))
     answers = Answers(detector)
     every = answers.missing(owed, PAUSE_NS)
-    together = without_leaders([one for one in every if one.connections >= connections], owed)
+    together = without_leaders([silence for silence in every if silence.connections >= connections], owed)
     found = _by_broker(together, answers, times, share)
     # One connection alone may wait for many reasons; responses that are later than this are reported one by one.
-    pausing = {one.broker for one in found}
+    pausing = {pauses.broker for pauses in found}
     alone = [
-        one
-        for one in every
-        if pausing.isdisjoint(one.brokers) and one.until_ns - one.first_ns < LATE_NS and all(map(_is_work, one.owed))
+        silence
+        for silence in every
+        if pausing.isdisjoint(silence.brokers)
+        and silence.until_ns - silence.first_ns < LATE_NS
+        and all(map(_is_work, silence.owed))
     ]
     for pauses in _by_broker(without_leaders(alone, owed), answers, max(times, ALONE), max(share, ALONE_SHARE)):
-        pairs = {(one.row["client_ip"], one.broker) for one in pauses.owed}
+        pairs = {(owed.row["client_ip"], owed.broker) for owed in pauses.owed}
         if sum(known[pair].again for pair in pairs & known.keys()) < len(pauses.each):
             found.append(pauses)
-    pausing = {one.broker for one in found}
+    pausing = {pauses.broker for pauses in found}
     short = [
-        one
-        for one in answers.missing((one for one in beyond if _is_work(one)), SHORT_NS, fine=True)
-        if one.connections >= connections and pausing.isdisjoint(one.brokers)
+        silence
+        for silence in answers.missing((owed for owed in beyond if _is_work(owed)), SHORT_NS, fine=True)
+        if silence.connections >= connections and pausing.isdisjoint(silence.brokers)
     ]
     return [*found, *_by_broker(without_leaders(short, beyond), answers, max(times, SHORT), max(share, SHORT_SHARE))]
 
@@ -576,10 +578,14 @@ def _by_broker(pauses: Iterable[Silence], answers: Answers, times: int, share: f
         if pause.back_ns is not None:
             by_broker.setdefault(pause.brokers[0], []).append(pause)
     every = [
-        Pauses(broker, some, sum(one.until_ns - one.first_ns for one in some) / max(answers.lasted_ns(broker), 1))
+        Pauses(
+            broker,
+            some,
+            sum(silence.until_ns - silence.first_ns for silence in some) / max(answers.lasted_ns(broker), 1),
+        )
         for broker, some in by_broker.items()
     ]
-    return [one for one in every if len(one.each) >= times and one.share >= share]
+    return [pauses for pauses in every if len(pauses.each) >= times and pauses.share >= share]
 
 
 def _is_work(one: Owed) -> bool:

@@ -189,7 +189,7 @@ class TlsFailures(Detector[TlsThresholds]):
 
     def findings(self) -> list[Finding]:
         known = connections_by_id(self, "connections")
-        works = {(one["client_ip"], one["broker"]) for one in known.values() if one["verdict"] == "kafka"}
+        works = {(row["client_ip"], row["broker"]) for row in known.values() if row["verdict"] == "kafka"}
         found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for problem in problems_by_time(self):
             connection = known.get(problem["connection_id"])
@@ -211,8 +211,8 @@ class TlsFailures(Detector[TlsThresholds]):
 
     def _finding(self, row: dict[str, Any], rows: list[dict[str, Any]], works: set[tuple[Any, Any]]) -> Finding:
         what, meaning, advice = _CAUSES[row["cause"]]
-        alerts = [found[1] for one in rows if (found := alert_in(one["detail"])) is not None]
-        flaws = dict.fromkeys(flaw for one in rows for flaw in flaws_in(cause_of(one)))
+        alerts = [found[1] for row in rows if (found := alert_in(row["detail"])) is not None]
+        flaws = dict.fromkeys(flaw for row in rows for flaw in flaws_in(cause_of(row)))
         others = (row["client_ip"], row["broker"]) in works
         sure = alerts or (row["cause"] != "unknown" and len(rows) >= self.thresholds.silent)
         severity: Severity = "error" if sure and not others else "warning"
@@ -226,10 +226,10 @@ class TlsFailures(Detector[TlsThresholds]):
         who = client(row) if row["client_id"] is not None else word(row["client_ip"])
         if others:
             meaning += " Other connections of this address to the broker work."
-        notes = [_note(one) for one in rows]
+        notes = [_note(row) for row in rows]
         evidence = tuple(
-            Evidence(one["connection_id"], None, one["time_ns"], "" if note == notes[0] and place else note)
-            for place, (one, note) in enumerate(zip(rows[:MAX_EVIDENCE], notes, strict=False))
+            Evidence(row["connection_id"], None, row["time_ns"], "" if note == notes[0] and index else note)
+            for index, (row, note) in enumerate(zip(rows[:MAX_EVIDENCE], notes, strict=False))
         )
         return self.finding(
             severity,

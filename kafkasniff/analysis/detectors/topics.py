@@ -159,7 +159,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         batch = only(batch, pa.array(wanted))
         causes, number = causes_of(batch)
         topics = [
-            [topic for topic in dict.fromkeys(one.topic for one in some if one.code in _CODES) if topic]
+            [topic for topic in dict.fromkeys(cause.topic for cause in some if cause.code in _CODES) if topic]
             for some in causes
         ]
         at, places = repeated(topics, number)
@@ -207,7 +207,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         who = [client(row) for row, _ in rows]
         users = f"{who[0]} and {plural(len(who) - 1, 'other client')}" if who[1:] else who[0]
         by = "" if deletion is None else f" by {client(deletion)}"
-        times = [one["first"] for one in ids[1:]]
+        times = [id_["first"] for id_ in ids[1:]]
         return self.finding(
             "warning",
             f"topic {word(topic)}{in_cluster(self.clusters, cluster)} was deleted{by} and created again while "

@@ -156,7 +156,7 @@ class HangingTransactions(Detector[HangingThresholds]):
         for place, rows in by_name.items():
             known = timeouts.get(place)
             timeout = self.thresholds.timeout if known is None else known * 1_000_000
-            long = [one for one in _spans(rows, end, timeout) if one[1] - one[0]["time_ns"] > timeout]
+            long = [span for span in _spans(rows, end, timeout) if span[1] - span[0]["time_ns"] > timeout]
             if long:
                 yield self._finding(place, long, timeout, known is not None)
 

@@ -231,7 +231,7 @@ class TransportTrouble(Detector[TransportThresholds]):
             if outage.queued(known):
                 for row in outage.rows:
                     delayed.setdefault((row["client_ip"], row["broker"]), []).append(row)
-        narrow = {(one.subject["client_ip"], one.subject["broker"]): one for one in self._narrow_ways()}
+        narrow = {(finding.subject["client_ip"], finding.subject["broker"]): finding for finding in self._narrow_ways()}
         return [
             *(self._outage(outage) for outage in found if not outage.queued(known)),
             *narrow.values(),
@@ -569,17 +569,17 @@ def _with_delays(way: Way, delays: list[dict[str, Any]]) -> Way:
 def _delays(delays: list[dict[str, Any]]) -> tuple[dict[str, Any], tuple[Evidence, ...]]:
     """What a finding says of these acknowledgements: subject, counts and times; and the evidence."""
     row = {name: delays[0][name] for name in ("client_ip", "broker")}
-    row |= {"count": len(delays), "first": min(one["since"] for one in delays)}
-    row |= {"last": max(one["until"] for one in delays)}
+    row |= {"count": len(delays), "first": min(delay["since"] for delay in delays)}
+    row |= {"last": max(delay["until"] for delay in delays)}
     evidence = (
         Evidence(
-            one["connection_id"],
+            delay["connection_id"],
             None,
-            one["time_ns"],
-            f"data of the {one['sender']} acknowledged after {elapsed(one['until'] - one['since'])}, while data of the "
-            "other end arrived",
+            delay["time_ns"],
+            f"data of the {delay['sender']} acknowledged after {elapsed(delay['until'] - delay['since'])}, while "
+            "data of the other end arrived",
         )
-        for one in sorted(delays, key=lambda one: (one["since"], one["connection_id"]))
+        for delay in sorted(delays, key=lambda one: (one["since"], one["connection_id"]))
     )
     return row, tuple({one.connection_id: one for one in evidence}.values())[:MAX_EVIDENCE]
 
@@ -603,4 +603,4 @@ def _paths(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
             for name in ("client_ip", "broker"):
                 path += by_end.pop((name, other[name]), [])
         if path:
-            yield list({id(one): one for one in path}.values())
+            yield list({id(row): row for row in path}.values())

@@ -139,7 +139,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         owed = self.owed()
         known = silences(self, owed)
         given_up = list(self._given_up([one for one in owed if not any(silence.explains(one) for silence in known)]))
-        done = {id(one) for rows, _ in given_up for one in rows}
+        done = {id(owed) for rows, _ in given_up for owed in rows}
         answered = pc.max(self.parts["whole"].table().column("answered")).as_py()
         closed = {
             (row["connection_id"], row["exchange_id"]): row["detail"]
@@ -199,20 +199,20 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             # One that ends may have been stopped; a constant time is a timeout.
             if len(alike) < self.thresholds.connections or 2 * len(alike) <= len(waited):
                 continue
-            rows = [one for number in alike for one in connections[number]]
+            rows = [owed for number in alike for owed in connections[number]]
             if not early or _in_a_row([connections[number][0] for number in alike], usual):
                 yield rows, usual
 
     def _impatient(self, given_up: list[Owed], waited: int) -> Finding:
-        rows = sorted((one.row for one in given_up), key=lambda row: (row["time_ns"], row["exchange_id"]))
-        row, later = rows[0], sum(one["end_ns"] is not None for one in rows)
-        connections = len({one["connection_id"] for one in rows})
-        apis = some(sorted({str(one["api"]) for one in rows}))
+        rows = sorted((owed.row for owed in given_up), key=lambda row: (row["time_ns"], row["exchange_id"]))
+        row, later = rows[0], sum(row["end_ns"] is not None for row in rows)
+        connections = len({row["connection_id"] for row in rows})
+        apis = some(sorted({str(row["api"]) for row in rows}))
         what = plural(len(rows), f"{apis} request")
         came = f"; {plural(later, 'response')} came after that" if later else ""
-        replicas = all(one.replicas for one in given_up)
+        replicas = all(owed.replicas for owed in given_up)
         # Others may have waited for this one.
-        allowed = max((one.due_ns or 0) - one.row["time_ns"] for one in given_up if one.row is row)
+        allowed = max((owed.due_ns or 0) - owed.row["time_ns"] for owed in given_up if owed.row is row)
         early = allowed > waited
         asks = f", but lets the broker wait for {elapsed(allowed)}" if early else f" without a response{came}"
         return self.finding(
@@ -239,14 +239,14 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             last=rows[-1]["time_ns"],
             evidence=tuple(
                 Evidence(
-                    one["connection_id"],
-                    one["exchange_id"],
-                    one["time_ns"],
+                    row["connection_id"],
+                    row["exchange_id"],
+                    row["time_ns"],
                     "no response"
-                    if one["end_ns"] is None
-                    else f"response after {elapsed(one['end_ns'] - one['time_ns'])}",
+                    if row["end_ns"] is None
+                    else f"response after {elapsed(row['end_ns'] - row['time_ns'])}",
                 )
-                for one in rows[:MAX_EVIDENCE]
+                for row in rows[:MAX_EVIDENCE]
             ),
             values={
                 "waited_ms": waited / _NS_PER_MS,
@@ -306,12 +306,12 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
             advice = "Find out who closed the connection, and check the broker's log at that time."
         evidence = tuple(
             Evidence(
-                one["connection_id"],
-                one["exchange_id"],
-                one["time_ns"],
-                _note(one),
+                row["connection_id"],
+                row["exchange_id"],
+                row["time_ns"],
+                _note(row),
             )
-            for one in rows[:MAX_EVIDENCE]
+            for row in rows[:MAX_EVIDENCE]
         )
         return self.finding(
             severity,
@@ -327,16 +327,18 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
         )
 
     def explained(self, finding: Finding, connections: Set[int]) -> bool:
-        return finding.severity == "note" and all(one.connection_id in connections for one in finding.evidence)
+        return finding.severity == "note" and all(
+            evidence.connection_id in connections for evidence in finding.evidence
+        )
 
 
 def _in_a_row(given_up: Sequence[Owed], waited: int) -> bool:
     """Whether one soon followed the other: the client did not end, but asked again."""
     if len(given_up) < EARLY or waited < EARLY_NS:
         return False
-    if any((one.due_ns or 0) - one.row["time_ns"] > LONGEST_WAIT_NS for one in given_up):
+    if any((owed.due_ns or 0) - owed.row["time_ns"] > LONGEST_WAIT_NS for owed in given_up):
         return False
-    times = sorted(one.row["time_ns"] for one in given_up)
+    times = sorted(owed.row["time_ns"] for owed in given_up)
     return bool(times[-1] - times[0] <= 2 * waited * (len(times) - 1))
 
 
@@ -413,19 +415,19 @@ class LateAnswers(OwedResponses[LateThresholds]):
         found = silences(self, owed, late_ns=limits.late, connections=limits.connections, silent_ns=limits.silent)
         paused = repeated_pauses(self, connections=limits.connections, times=limits.pauses, share=limits.paused)
         # The silences of a broker that pauses again and again are one finding, except those that last.
-        pausing = {one.broker for one in paused}
-        known = [*found, *(pause for one in paused for pause in one.each)]
+        pausing = {pauses.broker for pauses in paused}
+        known = [*found, *(pause for pauses in paused for pause in pauses.each)]
         found = [
-            one
-            for one in found
-            if one.back_ns is None
-            or one.until_ns - one.first_ns >= limits.silent
-            or not pausing.issuperset(one.brokers)
+            silence
+            for silence in found
+            if silence.back_ns is None
+            or silence.until_ns - silence.first_ns >= limits.silent
+            or not pausing.issuperset(silence.brokers)
         ]
         late = [one for one in owed if one.row["end_ns"] is not None and one.row["late_us"] * 1000 >= limits.late]
         # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
-        late = [one for one in late if not one.row["failed"]]
-        rest = [one.row for one in late if not any(silence.explains(one) for silence in known)]
+        late = [owed for owed in late if not owed.row["failed"]]
+        rest = [owed.row for owed in late if not any(silence.explains(owed) for silence in known)]
         return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
 
     @property
@@ -436,8 +438,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
     def _pausing(self, pauses: Pauses) -> Finding:
         each, owed = pauses.each, pauses.owed
         addresses = sorted({str(one.row["client_ip"]) for one in owed})
-        replicas = all(one.replicas for one in each)
-        several = all(one.connections > 1 for one in each)
+        replicas = all(silence.replicas for silence in each)
+        several = all(silence.connections > 1 for silence in each)
         first, last = each[0].first_ns, each[-1].until_ns
         return self.finding(
             "warning",
@@ -481,13 +483,13 @@ class LateAnswers(OwedResponses[LateThresholds]):
         else:
             times = f"from {first} to {clock_time(silence.until_ns)[:-3]} ({elapsed(lasted)})"
         count = len(silence.owed)
-        addresses = sorted({str(one.row["client_ip"]) for one in silence.owed})
-        names = sorted({client(one.row) for one in silence.owed})
+        addresses = sorted({str(owed.row["client_ip"]) for owed in silence.owed})
+        names = sorted({client(owed.row) for owed in silence.owed})
         whom = names[0] if len(names) == 1 else some(addresses)
         who = f"{plural(count, 'request')} of {whom} waited on {plural(silence.connections, 'connection')}"
         if silence.waiting:
             who += f"; {some(silence.waiting)} waited for it as a follower"
-        controls = any(is_for_controllers(one.row["api"]) for one in silence.owed)
+        controls = any(is_for_controllers(owed.row["api"]) for owed in silence.owed)
         name = f"{'controller' if controls else 'broker'}{'' if len(brokers) == 1 else 's'} {some(brokers)}"
         title = f"{name} answered nothing {times}: {who}"
         meaning = (
@@ -510,7 +512,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
             "memory (swapping)."
         )
-        if all(one.row["api"] in _GREETINGS for one in silence.owed) and not self._heard.intersection(brokers):
+        if all(owed.row["api"] in _GREETINGS for owed in silence.owed) and not self._heard.intersection(brokers):
             title = f"{title}; it never answered anything in the capture"
             advice = (
                 "Check first that a listener of Kafka is at this address and port: another service may wait for "
@@ -549,7 +551,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
         for one in late:
             groups.setdefault((one["client_id"], one["client_ip"], one["broker"], one["api"]), []).append(one)
         for rows in groups.values():
-            row, count, worst = rows[0], len(rows), max(one["late_us"] for one in rows)
+            row, count, worst = rows[0], len(rows), max(row["late_us"] for row in rows)
             severity: Severity = "note"
             if worst * 1000 >= self.thresholds.timeout:
                 severity = "error"
@@ -559,7 +561,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 severity = "warning"
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             # The kernel accepts connections that the broker does not serve yet.
-            accepted = count > 1 and row["api"] in _GREETINGS and all(one["exchange_id"] == 0 for one in rows)
+            accepted = count > 1 and row["api"] in _GREETINGS and all(row["exchange_id"] == 0 for row in rows)
             which = ", each the first of its connection," if accepted else ""
             yield self.finding(
                 severity,
@@ -589,17 +591,17 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 last=rows[-1]["time_ns"],
                 evidence=tuple(
                     Evidence(
-                        one["connection_id"],
-                        one["exchange_id"],
-                        one["time_ns"],
-                        f"{elapsed(one['late_us'] * 1000)} late",
+                        row["connection_id"],
+                        row["exchange_id"],
+                        row["time_ns"],
+                        f"{elapsed(row['late_us'] * 1000)} late",
                     )
-                    for one in rows[:MAX_EVIDENCE]
+                    for row in rows[:MAX_EVIDENCE]
                 ),
                 values={
                     "worst_ms": worst / 1000,
-                    "mean_ms": sum(one["late_us"] for one in rows) / count / 1000,
-                    "replicas": all(one["replicas"] for one in rows),
+                    "mean_ms": sum(row["late_us"] for row in rows) / count / 1000,
+                    "replicas": all(row["replicas"] for row in rows),
                 },
             )
 

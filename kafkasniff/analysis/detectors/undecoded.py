@@ -28,7 +28,7 @@ def decoded_share(visible: VisibleTraffic) -> str:
 
 def reasons_text(visible: VisibleTraffic) -> str:
     """`60% TLS without keys (7 connections), 3% bytes missing in the capture`."""
-    return ", ".join(_reason(one) for one in visible.undecoded)
+    return ", ".join(_reason(undecoded) for undecoded in visible.undecoded)
 
 
 def all_clear(visible: VisibleTraffic | None, *, filtered: bool = False) -> str:
@@ -55,7 +55,7 @@ def visibility_lines(visible: VisibleTraffic | None) -> list[str]:
             f"decoded: {percent(visible.share)} of {whole}, {amount(visible.bytes_decoded)} of "
             f"{amount(visible.bytes)}, on {visible.connections_decoded:,} of {visible.connections:,} connections"
         )
-    return [*lines, *(undecoded_line(one) for one in visible.undecoded)]
+    return [*lines, *(undecoded_line(undecoded) for undecoded in visible.undecoded)]
 
 
 def undecoded_line(one: Undecoded) -> str:
@@ -135,7 +135,7 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         sided = visible.is_one_sided
         if share is None:
             # A capture without any connection has no Kafka, unless its packets could not be read.
-            share = 0.0 if any(one.reason == "unread-packets" for one in visible.undecoded) else 1.0
+            share = 0.0 if any(undecoded.reason == "unread-packets" for undecoded in visible.undecoded) else 1.0
         if not visible.undecoded or (share >= thresholds.high and not sided):
             return []
         severity: Severity = "warning" if share < thresholds.low else "note"
@@ -143,11 +143,11 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         wanted = {"tls", "client", "broker", "undecided"} | ({"not_kafka"} if not visible.bytes_decoded else set())
         by_reason = self.evidence("evidence")
         shown: list[Evidence] = sorted(
-            (one for (reason,), some in by_reason.items() if reason in wanted for one in some),
+            (evidence for (reason,), some in by_reason.items() if reason in wanted for evidence in some),
             key=lambda one: (one.time_ns or 0, one.connection_id),
         )
         first, last = self.visibility.span()
-        sized = [one for one in visible.undecoded if one.bytes is not None]
+        sized = [undecoded for undecoded in visible.undecoded if undecoded.bytes is not None]
         return [
             self.finding(
                 severity,
@@ -158,9 +158,9 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
                     if sided
                     else "Findings and numbers cover only the decoded part."
                 ),
-                advice=_sentence(dict.fromkeys(one.advice for one in visible.undecoded)),
+                advice=_sentence(dict.fromkeys(undecoded.advice for undecoded in visible.undecoded)),
                 subject={},
-                count=max(sum(one.connections or 0 for one in sized), 1),
+                count=max(sum(undecoded.connections or 0 for undecoded in sized), 1),
                 first=first,
                 last=last,
                 evidence=tuple(shown[:MAX_EVIDENCE]),
@@ -168,7 +168,7 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
                     "share": share,
                     "bytes": visible.bytes,
                     "bytes_decoded": visible.bytes_decoded,
-                    **{one.reason.replace("-", "_"): one.share for one in sized},
+                    **{undecoded.reason.replace("-", "_"): undecoded.share for undecoded in sized},
                 },
             )
         ]

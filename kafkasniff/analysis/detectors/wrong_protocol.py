@@ -248,7 +248,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         known = connections_by_id(self, "connections")
         problems = problems_by_time(self)
         listeners = _listeners(known, problems)
-        links = {link.connection_id: link for some in self._links.values() for link in some}
+        links = {link.connection_id: link for tcp_links in self._links.values() for link in tcp_links}
         problems += [*self._old_versions(known, links), *self._large_requests(known, links)]
         excused = self._excused()
         chosen: dict[int, tuple[int, str, dict[str, Any]]] = {}
@@ -351,7 +351,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
         """Connections whose end proves nothing: the client closed first, or the broker was about to stop."""
         found: set[int] = set()
         for links in self._links.values():
-            down = Spans((*(one.span for one in usual_absences(links)), *closed_at_once(links)))
+            down = Spans((*(absence.span for absence in usual_absences(links)), *closed_at_once(links)))
             for link in links:
                 if link.ended_by == "client" or down.surround(link.over_ns, link.over_ns):
                     found.add(link.connection_id)
@@ -391,23 +391,23 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
 
 
 def _listeners(known: Mapping[int, dict[str, Any]], problems: list[dict[str, Any]]) -> _Listeners:
-    found = _Listeners({}, {}, set(), {one["broker"] for one in known.values() if one["responses"]}, set())
-    refused = {one["connection_id"] for one in problems if one["kind"] == REJECTED}
-    for one in known.values():
-        if one["verdict"] != "kafka":
+    listeners = _Listeners({}, {}, set(), {row["broker"] for row in known.values() if row["responses"]}, set())
+    refused = {problem["connection_id"] for problem in problems if problem["kind"] == REJECTED}
+    for row in known.values():
+        if row["verdict"] != "kafka":
             continue
-        broker = one["broker"]
-        if one["time_ns"] is not None:
-            found.kafka[broker] = min(found.kafka.get(broker, one["time_ns"]), one["time_ns"])
-        if one["broker_bytes"] and one["connection_id"] not in refused:
-            found.works.setdefault(broker, set()).add(one["sasl_mechanism"])
+        broker = row["broker"]
+        if row["time_ns"] is not None:
+            listeners.kafka[broker] = min(listeners.kafka.get(broker, row["time_ns"]), row["time_ns"])
+        if row["broker_bytes"] and row["connection_id"] not in refused:
+            listeners.works.setdefault(broker, set()).add(row["sasl_mechanism"])
     for problem in problems:
         connection = known.get(problem["connection_id"])
         if connection is not None and problem["kind"] == "tls-not-decrypted" and NO_ANSWER not in problem["detail"]:
-            found.tls.add(connection["broker"])
+            listeners.tls.add(connection["broker"])
         if connection is not None and problem["kind"] == NOT_KAFKA:
-            found.others.add(connection["broker"])
-    return found
+            listeners.others.add(connection["broker"])
+    return listeners
 
 
 def _kind(problem: dict[str, Any], connection: dict[str, Any], listeners: _Listeners) -> str | None:
@@ -495,40 +495,40 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
         for row, evidence in self._offers.rows(self):
             # If the cluster is unknown, only the offers of one broker at two times can be compared.
             cluster = self.clusters.label(row["broker"])
-            one = _Offer(row, evidence, dict(msgspec.json.decode(row["offer"])))
-            by_cluster.setdefault(cluster, []).append(one)
+            offer = _Offer(row, evidence, dict(msgspec.json.decode(row["offer"])))
+            by_cluster.setdefault(cluster, []).append(offer)
         unknown = by_cluster.pop(None, [])
         found = []
         for cluster, offers in by_cluster.items():
             found += self._compared(offers, cluster)
         alone: dict[str, list[_Offer]] = {}
-        for one in unknown:
-            alone.setdefault(one.row["broker"], []).append(one)
+        for offer in unknown:
+            alone.setdefault(offer.row["broker"], []).append(offer)
         for offers in alone.values():
             found += self._compared(offers, None)
         if not found and not self.clusters.several:
-            found += self._compared([*unknown, *(one for offers in by_cluster.values() for one in offers)], None)
+            found += self._compared([*unknown, *(offer for offers in by_cluster.values() for offer in offers)], None)
         return found
 
     def _compared(self, offers: list[_Offer], cluster: str | None) -> list[Finding]:
         """A finding if the offers differ; `cluster` None: it is unknown whether these brokers belong to one."""
-        offers = sorted(offers, key=lambda one: (one.row["first"] or 0, one.row["broker"], one.row["offer"]))
+        offers = sorted(offers, key=lambda offer: (offer.row["first"] or 0, offer.row["broker"], offer.row["offer"]))
         if len(offers) < 2:
             return []
         # An API that only some brokers offer proves less: listeners of one broker may differ in that.
-        common = set.intersection(*(set(one.versions) for one in offers))
-        differ = sorted(key for key in common if len({one.versions[key] for one in offers}) > 1)
+        common = set.intersection(*(set(offer.versions) for offer in offers))
+        differ = sorted(key for key in common if len({offer.versions[key] for offer in offers}) > 1)
         if len(differ) < self.thresholds.apis:
             return []
-        endpoints = sorted({one.row["broker"] for one in offers})
+        endpoints = sorted({offer.row["broker"] for offer in offers})
         sure = cluster is not None or len(endpoints) == 1
-        brokers = list(dict.fromkeys(f"{one.row['broker']} {_release(one.versions)}" for one in offers))
-        names = [_range(key, [one.versions for one in offers]) for key in differ]
+        brokers = list(dict.fromkeys(f"{offer.row['broker']} {_release(offer.versions)}" for offer in offers))
+        names = [_range(key, [offer.versions for offer in offers]) for key in differ]
         evidence = sorted(
-            (seen for one in offers for seen in one.evidence[:1]),
+            (seen for offer in offers for seen in offer.evidence[:1]),
             key=lambda seen: (seen.time_ns or 0, seen.connection_id),
         )
-        times = [one.row[end] for one in offers for end in ("first", "last") if one.row[end] is not None]
+        times = [offer.row[end] for offer in offers for end in ("first", "last") if offer.row[end] is not None]
         where = "" if cluster is None else f" of cluster {word(cluster)}"
         if not sure:
             where = ", perhaps of different clusters,"
@@ -553,7 +553,7 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
                     else "Nothing if they belong to different clusters; otherwise finish the upgrade."
                 ),
                 subject={"brokers": endpoints, **({} if cluster is None else {"cluster": cluster})},
-                count=sum(one.row["count"] for one in offers),
+                count=sum(offer.row["count"] for offer in offers),
                 first=min(times, default=None),
                 last=max(times, default=None),
                 evidence=tuple(
@@ -562,7 +562,7 @@ class MixedBrokerVersions(Detector[MixedVersionsThresholds]):
                 ),
                 values={
                     "apis": len(differ),
-                    "offers": [_release(one.versions) for one in offers],
+                    "offers": [_release(offer.versions) for offer in offers],
                     "different": names[:MAX_APIS],
                 },
             )
@@ -599,7 +599,7 @@ def _name(key: int) -> str:
 
 def _range(key: int, offers: list[dict[int, int]]) -> str:
     """`Produce v9 and v11`."""
-    versions = sorted({one[key] for one in offers})
+    versions = sorted({offer[key] for offer in offers})
     return f"{_name(key)} {' and '.join(f'v{version}' for version in versions[:SHOWN])}"
 
 

@@ -116,7 +116,7 @@ def follow(export: Export, wanted: Wanted, count: int) -> WaysFound:
     shown = linked[:count]
     traces = [Trace(one, served) for one in shown]
     _add_rest(export, traces, served)
-    return WaysFound([one.way(export) for one in traces], len(linked) - len(shown), reader.dropped, reader.rows)
+    return WaysFound([trace.way(export) for trace in traces], len(linked) - len(shown), reader.dropped, reader.rows)
 
 
 def _at(export: Export, reader: RowReader, place: LogPlace) -> list[CarriedRecord]:
@@ -138,7 +138,7 @@ def _at(export: Export, reader: RowReader, place: LogPlace) -> list[CarriedRecor
     contents = {(row.content, row.created) for row in mine if row.content is not None and row.created is not None}
     if not mine or not (numbers or contents):
         return mine
-    sequences = pa.array({one[-1] for one in numbers}, pa.int32())
+    sequences = pa.array({number[-1] for number in numbers}, pa.int32())
 
     def alike(batch: pa.RecordBatch) -> pa.Array:
         same = pc.is_in(column(batch, "sequence"), value_set=sequences)
@@ -155,39 +155,39 @@ def _at(export: Export, reader: RowReader, place: LogPlace) -> list[CarriedRecor
 
 def _add_rest(export: Export, traces: list[Trace], served: Served) -> None:
     """Give the traces commits, positions of consumers, ends of transactions and acknowledgements of share groups."""
-    places: set[Partition] = {one.place for one in traces if one.offset is not None}
+    places: set[Partition] = {trace.place for trace in traces if trace.offset is not None}
     if places:
         positions = Positions()
-        lowest = min(one.offset for one in traces if one.offset is not None)
+        lowest = min(trace.offset for trace in traces if trace.offset is not None)
         for _, rows in partition_rows(export, (*FETCHES, *COMMITS), places):
             positions.add(rows)
             fine = pc.and_(in_any(rows, "api", COMMITS), pc.equal(column(rows, "error_code"), 0))
             beyond = only(rows, pc.and_(fine, pc.greater(column(rows, "offset"), lowest)))
             for facts, partition, place in facts_of(beyond):
                 if facts.status == "answered":
-                    for one in traces:
-                        one.take_commit(facts, partition, place)
-        for one in traces:
-            one.take_positions(positions, served)
-    transactions = [one for one in traces if one.transactional]
+                    for trace in traces:
+                        trace.take_commit(facts, partition, place)
+        for trace in traces:
+            trace.take_positions(positions, served)
+    transactions = [trace for trace in traces if trace.transactional]
     if transactions:
         _add_markers(export, transactions)
         for end in ended(export):
-            for one in transactions:
-                one.take_end(end)
-    if any(one.is_shared for one in traces):
+            for trace in transactions:
+                trace.take_end(end)
+    if any(trace.is_shared for trace in traces):
         for bodies in share_bodies(export):
-            for one in traces:
-                one.take_share(bodies)
+            for trace in traces:
+                trace.take_share(bodies)
 
 
 def _add_markers(export: Export, traces: list[Trace]) -> None:
     """Give the traces the markers of transactions that were fetched."""
-    places = {one.place for one in traces}
+    places = {trace.place for trace in traces}
 
     def markers(batch: pa.RecordBatch) -> pa.Array:
         return pc.and_(in_partitions(batch, places), in_any(batch, "control", ["COMMIT", "ABORT"]))
 
     for row in RowReader(export).read(markers):
-        for one in traces:
-            one.take_marker(row)
+        for trace in traces:
+            trace.take_marker(row)

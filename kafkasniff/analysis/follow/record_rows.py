@@ -115,7 +115,7 @@ class RowReader:
 
     def read(self, mask: Mask) -> list[CarriedRecord]:
         """The rows that a mask selects, by time. Raises CaptureError, UsageError."""
-        found: list[CarriedRecord] = []
+        carried_records: list[CarriedRecord] = []
         weight = 0
         positions = _Positions()
         self.rows = 0
@@ -128,19 +128,19 @@ class RowReader:
                 batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.binary()))
             chosen = pc.and_(mask(batch), has_keys(batch, "offset"))
             for row in _rows(only(batch, chosen), hidden=bool(hidden)):
-                found.append(row)
+                carried_records.append(row)
                 weight += row.weight
                 if weight > 2 * MAX_ROWS:
-                    found, weight = self._earliest(found)
-        return self._earliest(found)[0]
+                    carried_records, weight = self._earliest(carried_records)
+        return self._earliest(carried_records)[0]
 
-    def _earliest(self, found: list[CarriedRecord]) -> tuple[list[CarriedRecord], int]:
+    def _earliest(self, carried_records: list[CarriedRecord]) -> tuple[list[CarriedRecord], int]:
         """The first rows within the bound, and their weight."""
-        found.sort(key=record_order)
-        weights = list(accumulate(row.weight for row in found))
+        carried_records.sort(key=record_order)
+        weights = list(accumulate(row.weight for row in carried_records))
         kept = bisect_right(weights, MAX_ROWS)
-        self.dropped += len(found) - kept
-        return found[:kept], weights[kept - 1] if kept else 0
+        self.dropped += len(carried_records) - kept
+        return carried_records[:kept], weights[kept - 1] if kept else 0
 
 
 class _Positions:
@@ -157,12 +157,12 @@ class _Positions:
             return pa.array([], pa.int64())
         topics = pc.coalesce(column(batch, "topic"), column(batch, "topic_id"))
         keys = [column(batch, name) for name in _KEYS]
-        numbers = [pc.fill_null(one, -1).to_numpy(zero_copy_only=False) for one in keys]
+        numbers = [pc.fill_null(key, -1).to_numpy(zero_copy_only=False) for key in keys]
         numbers.append(topics.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False))
         begins = np.zeros(rows, np.bool_)
         begins[0] = True
-        for one in numbers:
-            begins[1:] |= one[1:] != one[:-1]
+        for number in numbers:
+            begins[1:] |= number[1:] != number[:-1]
         indices: NDArray[np.int64] = np.arange(rows)
         starts = np.maximum.accumulate(np.where(begins, indices, 0))
         found = indices - starts
@@ -209,7 +209,7 @@ def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[CarriedRecord]:
     values = zip(*(column(batch, name).to_pylist() for name in names if name not in ("time", "timestamp")), strict=True)
     times, stamps = (column(batch, name).cast(pa.int64()).to_pylist() for name in ("time", "timestamp"))
     kept = [name for name in names if name not in ("time", "timestamp")]
-    for time, stamp, row in zip(times, stamps, (dict(zip(kept, one, strict=True)) for one in values), strict=True):
+    for time, stamp, row in zip(times, stamps, (dict(zip(kept, value, strict=True)) for value in values), strict=True):
         key, value = row["key"], row["value"]
         yield CarriedRecord(
             time=time,
@@ -360,9 +360,9 @@ def exchanges_of(rows: pa.RecordBatch) -> Iterator[ExchangeFacts]:
     """The exchange of each row."""
     followers = is_follower(column(rows, "client_id")).to_pylist()
     for values, follower in zip(_values(rows, _WIRE), followers, strict=True):
-        found = ExchangeFacts(**dict(zip(_WIRE, values, strict=True)))
-        found.is_follower = follower or found.sender in _BROKERS
-        yield found
+        exchange_facts = ExchangeFacts(**dict(zip(_WIRE, values, strict=True)))
+        exchange_facts.is_follower = follower or exchange_facts.sender in _BROKERS
+        yield exchange_facts
 
 
 def facts_of(rows: pa.RecordBatch) -> Iterator[tuple[ExchangeFacts, PartitionOutcome, Partition]]:

@@ -104,7 +104,7 @@ def share_bodies(export: Export) -> Iterator[ShareBodies]:
                 {place: part.acknowledgement_batches for place, part in asked.items() if place not in refused},
                 None
                 if response is None or not is_fetch
-                else {place: one.acquired_records for place, one in answers.items()},
+                else {place: share_part.acquired_records for place, share_part in answers.items()},
             )
 
 
@@ -147,7 +147,7 @@ class Linked(msgspec.Struct):
     @property
     def rows(self) -> list[CarriedRecord]:
         """All rows."""
-        return [*(one.row for one in self.attempts), *self.deliveries]
+        return [*(attempt.row for attempt in self.attempts), *self.deliveries]
 
     @property
     def first(self) -> CarriedRecord:
@@ -264,13 +264,15 @@ class Trace:
         self.transactional = row.transactional and row.control is None
         self._producer = (row.producer_id, row.producer_epoch)
         self._deliveries = [
-            (one, facts) for one in linked.deliveries if (facts := served.get(one.exchange)) is not None
+            (carried_record, facts)
+            for carried_record in linked.deliveries
+            if (facts := served.get(carried_record.exchange)) is not None
         ]
         self.is_shared = any(facts.api == "ShareFetch" for _, facts in self._deliveries)
         self._got: dict[str | None, int | None] = {}
         """When each group got the record first."""
-        for one, facts in self._deliveries:
-            self._got.setdefault(served.group(facts), one.time)
+        for carried_record, facts in self._deliveries:
+            self._got.setdefault(served.group(facts), carried_record.time)
         self._commits: dict[str, tuple[ExchangeFacts, int]] = {}
         """The first commit of each group after that."""
         self._positions: dict[_Who, tuple[int, int]] = {}
@@ -317,7 +319,7 @@ class Trace:
         """Take the end of a transaction by its producer, the first one after the record."""
         if (end.producer_id, end.producer_epoch) != self._producer:
             return
-        produced = [one.row.time for one in self._linked.attempts]
+        produced = [attempt.row.time for attempt in self._linked.attempts]
         if produced and _is_before(end.facts.time, produced[0]):
             return
         if self._end is None or _order(end.facts) < _order(self._end.facts):
@@ -327,18 +329,22 @@ class Trace:
         """Take acknowledgements of share groups, and which records they acquired."""
         if self.offset is None:
             return
-        for one in bodies.acknowledged.get(self.place, ()):
-            kind = _ACKNOWLEDGED.get(one.type_of(self.offset) or 0) if self.offset in one else None
+        for offset_range in bodies.acknowledged.get(self.place, ()):
+            kind = _ACKNOWLEDGED.get(offset_range.type_of(self.offset) or 0) if self.offset in offset_range else None
             if kind is not None:
                 self._settled.append((bodies.facts, kind))
         if bodies.acquired is not None:
-            counts = [one.delivery_count for one in bodies.acquired.get(self.place, ()) if self.offset in one]
+            counts = [
+                offset_range.delivery_count
+                for offset_range in bodies.acquired.get(self.place, ())
+                if self.offset in offset_range
+            ]
             key = (bodies.facts.connection_id, bodies.facts.exchange_id)
             if counts:
                 self._acquired[key] = counts[0]
             else:
                 # A batch has records of others.
-                self._deliveries = [one for one in self._deliveries if one[0].exchange != key]
+                self._deliveries = [delivery for delivery in self._deliveries if delivery[0].exchange != key]
 
     def way(self, export: Export) -> RecordWay:
         """All of it."""
@@ -355,7 +361,10 @@ class Trace:
             value_bytes=row.value_bytes,
             producer_id=row.producer_id,
             producer_epoch=row.producer_epoch,
-            sequence=next((one.sequence for one in linked.rows if one.number is not None), row.sequence),
+            sequence=next(
+                (carried_record.sequence for carried_record in linked.rows if carried_record.number is not None),
+                row.sequence,
+            ),
             trace_ids=list(row.trace_ids),
             transactional=self.transactional,
             outcome=self._outcome,
@@ -510,8 +519,8 @@ def _step(kind: StepKind, facts: ExchangeFacts, time: int | None = None, **value
 
 def _connect(steps: list[WayStep]) -> None:
     """Add to each step the one that it follows, and the time since then."""
-    for place, step in enumerate(steps):
-        before = range(place - 1, -1, -1)
+    for index, step in enumerate(steps):
+        before = range(index - 1, -1, -1)
         step.after = next((one for kinds in _causes(step) for one in before if _follows(step, steps[one], kinds)), None)
         if step.after is not None and step.time is not None:
             since = steps[step.after].time

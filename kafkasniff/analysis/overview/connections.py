@@ -223,6 +223,6 @@ class Encrypted(Accumulator[Parameters]):
 
     def take(self, connections: Iterable[Connection]) -> None:
         """Take connections of an inspector, whose rows are not needed otherwise."""
-        rows = [connection_row(one) for one in connections]
+        rows = [connection_row(connection) for connection in connections]
         columns = self.reads()["connections"].columns
         self.update(pa.RecordBatch.from_pylist(rows, pa.schema([CONNECTIONS.field(name) for name in columns])))

@@ -353,9 +353,13 @@ class Racks(SqlQuestion[Parameters]):
         if self.hosts is not None:
             find = self.hosts.rack
             ends = found.column("broker").to_pylist()
-            broker_racks = [one or find(*_split(end)) for one, end in zip(broker_racks, ends, strict=True)]
+            broker_racks = [
+                broker_rack or find(*_split(end)) for broker_rack, end in zip(broker_racks, ends, strict=True)
+            ]
             ips = found.column("client_ip").to_pylist()
-            client_racks = [one or find(address) for one, address in zip(client_racks, ips, strict=True)]
+            client_racks = [
+                client_rack or find(address) for client_rack, address in zip(client_racks, ips, strict=True)
+            ]
             columns["client_rack"] = client_racks
         pairs = zip(client_racks, broker_racks, strict=True)
         columns["cross_zone"] = [None if one is None or other is None else one != other for one, other in pairs]
@@ -445,7 +449,7 @@ def _error(api: str | None, part: SharePart) -> int:
 
 
 def _acquired(part: SharePart) -> dict[str, int]:
-    ranges = [(one.size, one.delivery_count or 1) for one in part.acquired_records]
+    ranges = [(offset_range.size, offset_range.delivery_count or 1) for offset_range in part.acquired_records]
     return {
         "acquired": sum(size for size, _ in ranges),
         "redelivered": sum(size for size, deliveries in ranges if deliveries > 1),
@@ -454,4 +458,7 @@ def _acquired(part: SharePart) -> dict[str, int]:
 
 
 def _acknowledged(part: SharePart) -> dict[str, int]:
-    return {name: sum(one.count_of(kind) for one in part.acknowledgement_batches) for name, kind in _TYPES.items()}
+    return {
+        name: sum(offset_range.count_of(kind) for offset_range in part.acknowledgement_batches)
+        for name, kind in _TYPES.items()
+    }

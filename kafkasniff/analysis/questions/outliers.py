@@ -254,11 +254,11 @@ class SlowBrokers(Accumulator[SlowBrokerParameters]):
         for brokers in judged.values():
             brokers.sort()
             medians = [median for median, _ in brokers]
-            for place, (_, row) in enumerate(brokers):
+            for index, (_, row) in enumerate(brokers):
                 # The lower middle element of the list without this one.
                 middle = (len(medians) - 2) // 2
                 if len(medians) > 1:
-                    peers[row] = medians[middle if middle < place else middle + 1]
+                    peers[row] = medians[middle if middle < index else middle + 1]
         ratios = [
             None if other is None or other <= 0 else median / other
             for median, other in zip(found["p50_us"].to_pylist(), peers, strict=True)

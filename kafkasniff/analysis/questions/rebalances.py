@@ -78,8 +78,8 @@ class Rebalances(Accumulator[Parameters]):
         return self._rows(self.parts["events"].table())
 
     def _rows(self, events: pa.Table) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = events.to_pylist()
-        return [{**row, "cluster": self.clusters.group(row["cluster"])} for row in found]
+        rows: list[dict[str, Any]] = events.to_pylist()
+        return [{**row, "cluster": self.clusters.group(row["cluster"])} for row in rows]
 
     def generations(self) -> list[dict[str, Any]]:
         """Rows of the answer, each with its `cluster`, and times in nanoseconds (`time_ns`)."""

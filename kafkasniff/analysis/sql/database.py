@@ -75,8 +75,8 @@ def schema_views(schema: str) -> dict[str, SchemaView]:
     """The views of one of `SCHEMAS`, by name."""
     text = Path(__file__).with_name(f"{schema}.sql").read_text(encoding="utf-8")
     return {
-        one["name"]: SchemaView(one["rows"], one["sql"], frozenset(_READ.findall(one["sql"])))
-        for one in _SCHEMA_VIEW.finditer(text)
+        match["name"]: SchemaView(match["rows"], match["sql"], frozenset(_READ.findall(match["sql"])))
+        for match in _SCHEMA_VIEW.finditer(text)
     }
 
 
@@ -84,7 +84,7 @@ def meanings(table: str) -> dict[str, str]:
     """The meaning of each column."""
     view = VIEWS.get(table)
     if view is None:
-        return {one.name: one.meaning for one in COLUMNS[table]}
+        return {column.name: column.meaning for column in COLUMNS[table]}
     return {**{name: meanings(view.table)[name] for name in view.keys}, **meanings_of_structs(table)}
 
 
@@ -117,7 +117,7 @@ class Rows:
 
     def __init__(self, table: str, sources: Iterable[TableSource], reading: TableReading) -> None:
         self._table = table
-        self._sources = [one for one in sources if table in one.tables]
+        self._sources = [source for source in sources if table in source.tables]
         self._reading = reading
         self.schema: pa.Schema = TABLES[table]
         self.count = 0
@@ -175,7 +175,7 @@ def needed_columns(plan: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, ..
         if name in found:
             columns = found.pop(name)
             needed = found.setdefault(view.table, {})
-            needed.update(dict.fromkeys((*(one for one in view.keys if one in columns), view.column)))
+            needed.update(dict.fromkeys((*(key for key in view.keys if key in columns), view.column)))
     return {table: tuple(names) for table, names in found.items()}
 
 
@@ -237,7 +237,9 @@ class Database:
         self._limits = limits
         self.tables = tuple(table for table in TABLES if table in set(tables))
         found = {} if schema is None else schema_views(schema)
-        self.schema_views = {name: one for name, one in found.items() if one.tables <= set(self.tables)}
+        self.schema_views = {
+            name: schema_view for name, schema_view in found.items() if schema_view.tables <= set(self.tables)
+        }
         self._query = ""
         self._has_empty_tables = False
         self.rows: dict[str, Rows] = {}
@@ -273,8 +275,8 @@ class Database:
         for name in self.views:
             # A table, too: so the plan says which of its columns are needed.
             run(f"CREATE TABLE {name} AS {VIEWS[name].sql}")
-        for name, one in self.schema_views.items():
-            run(f"CREATE VIEW {name} AS {one.sql}")
+        for name, schema_view in self.schema_views.items():
+            run(f"CREATE VIEW {name} AS {schema_view.sql}")
         return run
 
     @property
@@ -318,8 +320,8 @@ class Database:
                 connection.register(table, self.rows[table])
             for name in self.views:
                 connection.execute(f"CREATE VIEW {name} AS {VIEWS[name].sql}")
-            for name, one in self.schema_views.items():
-                connection.execute(f"CREATE VIEW {name} AS {one.sql}")
+            for name, schema_view in self.schema_views.items():
+                connection.execute(f"CREATE VIEW {name} AS {schema_view.sql}")
             connection.execute("SET lock_configuration = true")
             reader = connection.sql(plan.query).to_arrow_reader(RESULT_ROWS)
         return pa.RecordBatchReader.from_batches(reader.schema, self._batches(reader))
@@ -356,7 +358,7 @@ class Database:
         types = self.types()
         asked = [table for table in names if re.search(rf"\b{table}\b", self._query)] or names
         columns = list(dict.fromkeys(column for table in asked for column in types[table]))
-        within = [one for one in columns if name.lower() in one]
+        within = [column for column in columns if name.lower() in column]
         close = (within or difflib.get_close_matches(name.lower(), columns, n=MAX_NAMED))[:MAX_NAMED]
         hint = f"did you mean {', '.join(close)}?" if close else "`kafkasniff sql --list` lists them"
         return f"there is no column {name}; {hint}"

@@ -49,7 +49,7 @@ _DIFFERENT: Final[dict[Engine, dict[str, str]]] = {
 
 def texts(values: Iterable[str]) -> str:
     """Values, such as names of APIs, as a list in a query."""
-    return ", ".join(f"'{one}'" for one in values)
+    return ", ".join(f"'{value}'" for value in values)
 
 
 def ranked(keys: str) -> str:

@@ -213,14 +213,17 @@ class Explorer(App[None]):
         self._hint.update(Text(hint(self.focused, self.size.width), "dim", no_wrap=True))
 
     def _show_status(self) -> None:
-        found = self._list
-        parts = [f"{min(found.cursor + 1, len(found.index)):,}/{len(found.index):,}", CLOCKS[found.clock]]
-        trail, place = self._trail, found.place
-        if trail is not None and place is not None and trail.covers(trail.of.kind, found.index, place):
+        exchange_list = self._list
+        parts = [
+            f"{min(exchange_list.cursor + 1, len(exchange_list.index)):,}/{len(exchange_list.index):,}",
+            CLOCKS[exchange_list.clock],
+        ]
+        trail, place = self._trail, exchange_list.place
+        if trail is not None and place is not None and trail.covers(trail.of.kind, exchange_list.index, place):
             parts.append(trail.text)
         if self._expression:
             parts.append(f"filter: {printable(self._expression)}")
-        sorting = "sorting" if found.is_sorting else ""
+        sorting = "sorting" if exchange_list.is_sorting else ""
         # The state of a live capture may be a long warning, so it is last.
         said = (sorting, self._error, self._threads.looking, self._sources, "" if self._error else self._threads.state)
         parts += [part for part in said if part]

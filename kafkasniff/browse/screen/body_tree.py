@@ -155,9 +155,9 @@ class BodyTree(Tree[BodyNode]):
         """All fields of the messages, whether they are open or not, with their texts."""
         messages = [node.data for node in self._messages if node.data is not None]
         return (
-            (BodyField(number, one.path), one.text)
+            (BodyField(number, body_node.path), body_node.text)
             for number, node in enumerate(messages, self._first)
-            for one in _below(node)
+            for body_node in _below(node)
         )
 
     def here(self) -> BodyField | None:
@@ -302,7 +302,7 @@ class BytesPane(RowPane):
 
     def texts(self) -> Iterator[tuple[int, str]]:
         """All rows with their texts."""
-        return ((place, row.text) for place, row in enumerate(self.rows.rows))
+        return ((index, row.text) for index, row in enumerate(self.rows.rows))
 
     def drawn(self, row: int) -> Text:
         """A row of bytes."""

@@ -35,10 +35,10 @@ class _Marker(Highlighter):
     """Marks an expression from the place of its error on."""
 
     def highlight(self, text: Text) -> None:
-        found = _COLUMN.match(flaw_of(text.plain))
-        if found is not None:
+        match = _COLUMN.match(flaw_of(text.plain))
+        if match is not None:
             # Without colours, the line under it shows the place.
-            text.stylize("underline red", int(found[1]) - 1)
+            text.stylize("underline red", int(match[1]) - 1)
 
 
 class _Completion(Suggester):

@@ -145,11 +145,11 @@ class Histogram(Widget, can_focus=True):
         """Append bars in some lines."""
         top = max(*counts, 1)
         for line in reversed(range(lines)):
-            for place, count in enumerate(counts):
+            for index, count in enumerate(counts):
                 # Whatever is not zero is visible.
                 eighths = -(-count * lines * 8 // top)
                 block = _BLOCKS[max(0, min(eighths - 8 * line, 8))]
-                text.append(block, style + _SELECTED if place in selected else style)
+                text.append(block, style + _SELECTED if index in selected else style)
             text.append("\n")
 
 
@@ -171,7 +171,7 @@ class ReportPane(RowPane):
     def show(self, lines: list[ReportLine]) -> None:
         """Show other lines."""
         self.lines = lines
-        self.reset(max((len(one.text) for one in lines), default=1))
+        self.reset(max((len(line.text) for line in lines), default=1))
 
     def drawn(self, row: int) -> Text:
         """A line."""

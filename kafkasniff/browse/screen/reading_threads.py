@@ -143,11 +143,11 @@ class ReadingThreads:
         def run() -> None:
             progress = self._progress(away)
             exchange = self._reading.look(index, row, stopped=away.is_set, progress=progress, most=self.most)
-            found: tuple[BodyField, ...] = ()
+            body_fields: tuple[BodyField, ...] = ()
             if exchange is not None and predicate is not None and needs_records(predicate):
-                found = tuple(BodyField(*one) for one in matches(exchange, predicate))
+                body_fields = tuple(BodyField(*match) for match in matches(exchange, predicate))
             if not away.is_set():
-                self._app.call_from_thread(done, exchange, found)
+                self._app.call_from_thread(done, exchange, body_fields)
 
         def done(exchange: Exchange | None, found: tuple[BodyField, ...]) -> None:
             if not away.is_set():

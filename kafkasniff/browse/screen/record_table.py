@@ -82,11 +82,11 @@ class RecordTable(RowPane):
 
     def show(self, exchange: Exchange | None) -> None:
         """Show the records of an exchange."""
-        found = iter(()) if exchange is None else records(exchange)
-        self.rows = list(islice(found, MAX_RECORDS))
-        self._has_more = next(found, None) is not None
+        record_rows = iter(()) if exchange is None else records(exchange)
+        self.rows = list(islice(record_rows, MAX_RECORDS))
+        self._has_more = next(record_rows, None) is not None
         self.reset(_WIDTH)
-        self._marked = {(one.message, one.path) for one in self.matches}
+        self._marked = {(body_field.message, body_field.path) for body_field in self.matches}
         if self.matches:
             self.select(self.matches[0])
 
@@ -102,9 +102,9 @@ class RecordTable(RowPane):
 
     def select(self, field: BodyField) -> None:
         """Put the cursor on the record that a field is in, if it is in one."""
-        for place, row in enumerate(self.rows):
+        for index, row in enumerate(self.rows):
             if row.message == field.message and f"{field.path}.".startswith(f"{row.path}."):
-                self.cursor = place
+                self.cursor = index
                 self.show_cursor()
                 return
 
@@ -131,7 +131,7 @@ class RecordTable(RowPane):
     def texts(self) -> Iterator[tuple[int, str]]:
         """All records with their texts."""
         return (
-            (place, " ".join((*self._cells(row), *whole_record(row, "text")))) for place, row in enumerate(self.rows)
+            (index, " ".join((*self._cells(row), *whole_record(row, "text")))) for index, row in enumerate(self.rows)
         )
 
     def drawn(self, row: int) -> Text:
@@ -141,9 +141,9 @@ class RecordTable(RowPane):
             titles = [column.title for column in _COLUMNS]
             titles[3] = f"value as {self.form}{rest}"
             return Text(_line(titles), _TITLE)
-        one = self.rows[row]
-        style = _MATCH if (one.message, one.path) in self._marked else Style.null()
-        return Text(_line(self._cells(one)), style + CURSOR if row == self.cursor else style)
+        record_row = self.rows[row]
+        style = _MATCH if (record_row.message, record_row.path) in self._marked else Style.null()
+        return Text(_line(self._cells(record_row)), style + CURSOR if row == self.cursor else style)
 
     def _cells(self, row: RecordRow) -> list[str]:
         return [

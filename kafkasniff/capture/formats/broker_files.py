@@ -348,7 +348,7 @@ def is_state_file(head: bytes) -> bool:
     """Whether a file that begins with these bytes (all, if there are few) is one of those beside segments."""
     if head[:2] == b"\0\1":
         return len(head) >= _SNAPSHOT.size and _SNAPSHOT.unpack_from(head)[2] < MAX_STATE // _PRODUCER.size
-    return any(one.match(head) for one in _STATE_HEADS)
+    return any(pattern.match(head) for pattern in _STATE_HEADS)
 
 
 class StatePackets(Converter):
@@ -390,18 +390,18 @@ class StatePackets(Converter):
             raise ValueError(f"it is larger than {MAX_STATE >> 20} MiB")
         if data[:2] == b"\0\1":
             return self._producers(data)
-        if found := _TOPIC_ID.fullmatch(data):
+        if match := _TOPIC_ID.fullmatch(data):
             from kafkasniff.kafka.schema.codes import uuid_bytes
 
-            topic: dict[str, Any] = {"topic_id": uuid_bytes(found[1].decode()), "name": self._topic}
+            topic: dict[str, Any] = {"topic_id": uuid_bytes(match[1].decode()), "name": self._topic}
             topic["topic_authorized_operations"] = _NO_OPERATIONS
             answer = {"topics": [topic], "controller_id": _UNKNOWN}
             return self._packets(_METADATA, 12, {"topics": [topic]}, answer)
         if data[:1] == b"{":
             state = msgspec.json.decode(data, type=QuorumState)
             voters = [
-                {"replica_id": one.get("voterId", _UNKNOWN), "log_end_offset": _UNKNOWN}
-                for one in state.current_voters or ()
+                {"replica_id": current_voter.get("voterId", _UNKNOWN), "log_end_offset": _UNKNOWN}
+                for current_voter in state.current_voters or ()
             ]
             part = {"leader_id": state.leader_id, "leader_epoch": state.leader_epoch, "current_voters": voters}
             part |= {"partition_index": self._partition, "high_watermark": _UNKNOWN}
@@ -425,7 +425,7 @@ class StatePackets(Converter):
             *("coordinator_epoch", "current_txn_start_offset"),
         )
         producers = [dict(zip(names, values, strict=True)) for values in _PRODUCER.iter_unpack(data[_SNAPSHOT.size :])]
-        time_ms = max((one["last_timestamp"] for one in producers), default=0)
+        time_ms = max((producer["last_timestamp"] for producer in producers), default=0)
         self.omitted = f"the response that stands for the snapshot has no last offsets (of {count} producers)"
         asked = {"topics": [{"name": self._topic, "partition_indexes": [self._partition]}]}
         part = {"partition_index": self._partition, "active_producers": producers}
@@ -459,8 +459,8 @@ class StatePackets(Converter):
 def _place_of(path: str) -> tuple[str, str, int, Conversation]:
     """The name of a file, the topic and the partition that its folder names, and the connection that it becomes."""
     file = PurePath(path)
-    found = _PLACE.fullmatch(file.parent.name)
-    topic, partition = (found["topic"], int(found["partition"])) if found else (file.name, 0)
+    match = _PLACE.fullmatch(file.parent.name)
+    topic, partition = (match["topic"], int(match["partition"])) if match else (file.name, 0)
     port = _FIRST_PORT + zlib.crc32(path.encode("utf-8", "surrogateescape")) % 55_000
     conversation = Conversation((_CLIENT, port), (_BROKER, _BROKER_PORT))
     name, topic = (

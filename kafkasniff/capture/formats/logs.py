@@ -200,11 +200,11 @@ class LogLines(Converter):
 
     def _time(self, prefix: bytes) -> int:
         """When a line was written, in nanoseconds; without a zone, it is UTC."""
-        found = _TIME.search(prefix)
+        match = _TIME.search(prefix)
         try:
-            if found is None:
+            if match is None:
                 raise ValueError
-            *parts, fraction, zone = (group.decode() if group else "" for group in found.groups())
+            *parts, fraction, zone = (group.decode() if group else "" for group in match.groups())
             year, month, day, hour, minute, second = map(int, parts)
             written = datetime.datetime(year, month, day, hour, minute, second, tzinfo=_zone(zone))
         except ValueError:
@@ -254,10 +254,10 @@ class LogPackets(LogLines):
 
     def _conversation(self, text: str) -> tuple[Conversation, bool]:
         """The connection that a line names, and whether it is new. Raises ValueError."""
-        found = _CONNECTION.fullmatch(text)
-        if found is None:
+        match = _CONNECTION.fullmatch(text)
+        if match is None:
             raise ValueError(f"connection {text!r:.80} is not two addresses and a number")
-        name = found.groups()
+        name = match.groups()
         conversation = self._conversations.pop(name, None)
         is_new = conversation is None
         if conversation is None:
@@ -296,12 +296,12 @@ class ClientLogPackets(LogLines):
             return b""
         text = line.decode(errors="replace")
         try:
-            if found := _RDKAFKA.search(text):
-                return self._rdkafka(*found.groups())
-            found = _JAVA.search(text)
-            if found is None:
+            if match := _RDKAFKA.search(text):
+                return self._rdkafka(*match.groups())
+            match = _JAVA.search(text)
+            if match is None:
                 raise ValueError("it is cut")
-            return self._java(found, self._time(line[: found.start()]))
+            return self._java(match, self._time(line[: match.start()]))
         except (ValueError, TypeError, OverflowError, RecursionError, struct.error) as error:
             self._report(str(error) or type(error).__name__)
             return b""
@@ -344,24 +344,24 @@ class ClientLogPackets(LogLines):
         head = struct.pack(">i", int(number))
         return packets + conversation.cut("response", head, int(size) + 4, time_ns)
 
-    def _java(self, found: re.Match[str], time_ns: int) -> bytes:
+    def _java(self, match: re.Match[str], time_ns: int) -> bytes:
         from kafkasniff.kafka.apis.dissectors import api_by_name
         from kafkasniff.kafka.apis.kafka_json import message_of, parse_text, values_of_text
 
-        client, body = found["client"], found["body"]
-        if found["verb"] == "Initiating":
+        client, body = match["client"], match["body"]
+        if match["verb"] == "Initiating":
             broker = _JAVA_BROKER.search(body)
             if broker is None:
                 raise ValueError("the connection has no address")
-            address = self._address(client, broker[1], broker[2], found["node"].rpartition(":")[2])
+            address = self._address(client, broker[1], broker[2], match["node"].rpartition(":")[2])
             return self._open(client, broker[1], address, time_ns, is_java=True)
-        head = _JAVA_HEADER.fullmatch(found["header"] or found["answered"] or "")
+        head = _JAVA_HEADER.fullmatch(match["header"] or match["answered"] or "")
         known = None if head is None else api_by_name(head[1])
         if head is None or known is None or int(head[2]) not in known.versions:
             raise ValueError("its header is cut, or its version unknown")
         header = _header(known.key, head[2], head[4], head[3])
         sizes: list[int] = []
-        if found["verb"] == "Received":
+        if match["verb"] == "Received":
             root = known.response(int(head[2])).root
             message = message_of("response", header, values_of_text(root, parse_text(body), sizes))
         elif body.startswith("{"):
@@ -372,9 +372,9 @@ class ClientLogPackets(LogLines):
         self._records += 1 if sizes else 0
         self._record_bytes += sum(sizes)
         conversation, packets = self._conversation(
-            client, found["node"], (_BROKERS + b"\1", 9092), time_ns, is_java=True
+            client, match["node"], (_BROKERS + b"\1", 9092), time_ns, is_java=True
         )
-        return packets + conversation.message("request" if found["header"] else "response", message, time_ns)
+        return packets + conversation.message("request" if match["header"] else "response", message, time_ns)
 
     def _address(self, client: str, node: str, host: str, port: str) -> tuple[bytes, int]:
         """The address of a node, which coordinators have without naming it, or one that stands for its host."""
@@ -421,12 +421,12 @@ def _produced(text: str, client: str, sizes: list[int]) -> dict[str, Any]:
     """The values of a Produce request, of which a Java client logs the sizes of records. Raises ValueError."""
     from kafkasniff.kafka.schema.codes import uuid_bytes
 
-    found = re.match(r"\{acks=(-?\d{1,5}),timeout=(\d{1,10}),partitionSizes=\[(.*)\]\}", text, re.DOTALL)
-    if found is None:
+    match = re.match(r"\{acks=(-?\d{1,5}),timeout=(\d{1,10}),partitionSizes=\[(.*)\]\}", text, re.DOTALL)
+    if match is None:
         raise ValueError("it is cut")
     named = _TRANSACTIONAL.search(client)
     topics: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
-    for one in found[3].split(", ") if found[3] else ():
+    for one in match[3].split(", ") if match[3] else ():
         part = _PARTITION.fullmatch(one)
         if part is None:
             raise ValueError(f"{one!r:.80} is not a partition and a size")
@@ -435,8 +435,8 @@ def _produced(text: str, client: str, sizes: list[int]) -> dict[str, Any]:
         parts.append({"index": int(part["partition"]), "records": None})
     return {
         "transactional_id": None if named is None else named[1],
-        "acks": int(found[1]),
-        "timeout_ms": int(found[2]),
+        "acks": int(match[1]),
+        "timeout_ms": int(match[2]),
         "topic_data": [
             {"name": name, "topic_id": uuid_bytes(number) if number else None, "partition_data": parts}
             for (name, number), parts in topics.items()

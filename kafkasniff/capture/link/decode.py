@@ -423,9 +423,9 @@ class PacketDecoder:
         table = self._tables[level]
         groups, walk.fragments = walk.fragments, []
         pieces = sorted(
-            (row, place, group)
-            for group, found in enumerate(groups)
-            for place, row in enumerate(found.span.rows.tolist())
+            (row, index, group)
+            for group, fragments in enumerate(groups)
+            for index, row in enumerate(fragments.span.rows.tolist())
         )
         notes: list[Note] = []
         whole: list[tuple[int, int, bytes]] = []

@@ -276,13 +276,13 @@ class InterfaceSocket:
 
 def end_problems(name: str, error: str | None, packets: int, counts: tuple[int, int]) -> list[Problem]:
     """Reports at the end of a capture: why it ended by itself, and the number of lost packets."""
-    found = []
+    problems = []
     if error is not None:
-        found.append(Problem("capture-cut", error, capture=name, packet=packets or None))
+        problems.append(Problem("capture-cut", error, capture=name, packet=packets or None))
     received, dropped = counts
     if dropped:
-        found.append(_loss(name, f"in total, {dropped:,} of {received:,} packets"))
-    return found
+        problems.append(_loss(name, f"in total, {dropped:,} of {received:,} packets"))
+    return problems
 
 
 def fresh_loss(name: str, before: tuple[int, int], now: tuple[int, int]) -> Problem | None:

@@ -210,5 +210,6 @@ def _as_in_proc(end: str) -> list[str]:
         return []
     forms = [packed] if len(packed) == 16 else [packed, bytes(10) + b"\xff\xff" + packed]
     return [
-        "".join(f"{word:08X}" for word in struct.unpack(f"={len(one) // 4}I", one)) + f":{number:04X}" for one in forms
+        "".join(f"{word:08X}" for word in struct.unpack(f"={len(form) // 4}I", form)) + f":{number:04X}"
+        for form in forms
     ]

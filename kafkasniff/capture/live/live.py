@@ -222,15 +222,15 @@ class LiveSource(ClosedAtExit):
         while not self._closed:
             unread = []
             for capture, captured in enumerate(self._sockets):
-                found = captured.read_frames()
-                if found is not None:
+                frames = captured.read_frames()
+                if frames is not None:
                     unread.append(capture)
-                    if not found.total:
+                    if not frames.total:
                         continue
                     if alone:
-                        yield _with_what_waits(captured, found)
+                        yield _with_what_waits(captured, frames)
                     else:
-                        merge.add(found, time.monotonic())
+                        merge.add(frames, time.monotonic())
             now = time.monotonic()
             ready = merge.due(now, unread)
             if ready is not None:
@@ -314,9 +314,9 @@ def _duration(seconds: float) -> str:
     return duration(round(seconds * 1e9))
 
 
-def _with_what_waits(captured: CapturedInterface, found: Frames) -> Frames:
+def _with_what_waits(captured: CapturedInterface, frames: Frames) -> Frames:
     """These packets and further available ones: large batches cost less per packet."""
-    parts, size = [found], len(found.packets.buffer)
+    parts, size = [frames], len(frames.packets.buffer)
     while size < JOIN_BYTES:
         more = captured.read_frames()
         if more is None:

@@ -39,7 +39,7 @@ _TASKS: Final = "/proc/self/task"
 
 def mask(*capabilities: int) -> int:
     """A set of capabilities as a bit mask."""
-    return sum(1 << one for one in set(capabilities))
+    return sum(1 << capability for capability in set(capabilities))
 
 
 def effective() -> int | None:

@@ -137,11 +137,11 @@ def list_captures(
     """
     if not paths:
         raise UsageError("name at least one capture, a folder or a pattern")
-    found: dict[tuple[str, str | None], CaptureFile] = {}
+    capture_files: dict[tuple[str, str | None], CaptureFile] = {}
     for path in paths:
         for file in _find(Location.of(path), by_name=by_name, selection=selection):
-            found.setdefault((file.path, file.folder), file)
-    return list(found.values())
+            capture_files.setdefault((file.path, file.folder), file)
+    return list(capture_files.values())
 
 
 def captures_among(files: Sequence[CaptureFile], answers: Iterable[bool]) -> list[CaptureFile]:
@@ -150,17 +150,17 @@ def captures_among(files: Sequence[CaptureFile], answers: Iterable[bool]) -> lis
     `answers`: for each file whether it counts: if it is doubtful, whether it begins like a capture. Raises CaptureError
     if a folder has none.
     """
-    found: dict[str, CaptureFile] = {}
+    capture_files: dict[str, CaptureFile] = {}
     folders: dict[str, bool] = {}
     for file, answer in zip(files, answers, strict=True):
         if file.folder is not None:
             folders[file.folder] = answer or folders.get(file.folder, False)
         if answer:
-            found.setdefault(file.path, file)
+            capture_files.setdefault(file.path, file)
     for folder, has_captures in folders.items():
         if not has_captures:
             raise _no_captures(folder)
-    return list(found.values())
+    return list(capture_files.values())
 
 
 def _no_captures(folder: str) -> CaptureError:
@@ -361,14 +361,14 @@ class _Store:
 
     def files(self, folder: Location, selection: FileSelection = EVERY_FILE) -> list[CaptureFile]:
         """The files in a folder that are not hidden, by name. Raises CaptureError."""
-        found: list[CaptureFile] = []
+        capture_files: list[CaptureFile] = []
         for inner, entry in self._entries(folder):
             if entry.size is not None:
                 if selection.has(inner.path, entry.modified_ns):
-                    found.append(CaptureFile(inner.name, inner.uri, entry.size))
+                    capture_files.append(CaptureFile(inner.name, inner.uri, entry.size))
             elif selection.recursive:
-                found += self.files(inner, selection)
-        return found
+                capture_files += self.files(inner, selection)
+        return capture_files
 
     def folders(self, folder: Location) -> list[Location]:
         """The folders in a folder that are not hidden, by name. Raises CaptureError."""
@@ -377,13 +377,15 @@ class _Store:
     def _entries(self, folder: Location) -> list[tuple[Location, _Entry]]:
         """The entries of a folder that are not hidden."""
         try:
-            found = self._local(folder) if self._system is None else self._remote(folder, self._system)
+            entries = self._local(folder) if self._system is None else self._remote(folder, self._system)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else _one_line(error)
             raise CaptureError(f"{folder.name}: cannot be listed ({reason})") from None
         base = folder.path.rstrip("/") if folder.path != "." else ""
         lead = f"{base}/" if base or folder.path.startswith("/") else ""
-        return [(folder.at(lead + one.name), one) for one in sorted(found) if one.name[:1] not in {".", "_", ""}]
+        return [
+            (folder.at(lead + entry.name), entry) for entry in sorted(entries) if entry.name[:1] not in {".", "_", ""}
+        ]
 
     @staticmethod
     def _local(folder: Location) -> list[_Entry]:

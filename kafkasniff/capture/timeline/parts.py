@@ -241,26 +241,26 @@ class _Datagrams:
             )
         )
         order = 0
-        while found := list(islice(merged, FRAGMENTS_AT_ONCE)):
-            yield self._decode(found, order)
-            order += len(found)
+        while fragments := list(islice(merged, FRAGMENTS_AT_ONCE)):
+            yield self._decode(fragments, order)
+            order += len(fragments)
 
-    def _decode(self, found: list[_Fragment], order: int) -> PacketBatch:
-        sizes = np.array([len(fragment.data) for fragment in found], np.int64)
+    def _decode(self, fragments: list[_Fragment], order: int) -> PacketBatch:
+        sizes = np.array([len(fragment.data) for fragment in fragments], np.int64)
         packets = RawPackets(
-            b"".join(fragment.data for fragment in found),
+            b"".join(fragment.data for fragment in fragments),
             np.cumsum(sizes) - sizes,
             sizes,
-            np.array([fragment.wire for fragment in found], np.int64),
-            np.array([fragment.time_ns for fragment in found], np.int64),
-            np.array([fragment.link for fragment in found], np.int32),
-            np.array([fragment.interface for fragment in found], np.int32),
-            np.array([fragment.place.capture for fragment in found], np.int32),
-            np.array([fragment.place.number for fragment in found], np.int64),
+            np.array([fragment.wire for fragment in fragments], np.int64),
+            np.array([fragment.time_ns for fragment in fragments], np.int64),
+            np.array([fragment.link for fragment in fragments], np.int32),
+            np.array([fragment.interface for fragment in fragments], np.int32),
+            np.array([fragment.place.capture for fragment in fragments], np.int32),
+            np.array([fragment.place.number for fragment in fragments], np.int64),
         )
-        clocks = np.array([fragment.place.clock for fragment in found], np.int64)
+        clocks = np.array([fragment.place.clock for fragment in fragments], np.int64)
         batch = self.decoder.decode(packets, order, [], clocks)
-        self.notes.extend(PlacedNote(found[note.order - order].place, note.value) for note in batch.notes)
+        self.notes.extend(PlacedNote(fragments[note.order - order].place, note.value) for note in batch.notes)
         return batch
 
 

@@ -219,13 +219,13 @@ class SplitReader:
             parsed = parser.parse(data, position, ended=ended)
             position += parsed.consumed
             data, need = data[parsed.consumed :], parsed.need
-            found = parsed.packets
-            if found is not None:
+            raw_packets = parsed.packets
+            if raw_packets is not None:
                 # How far the parser looks ahead depends on the pieces it is given; packets found there belong to the
                 # next split.
-                ours = min(len(found.start), packets)
+                ours = min(len(raw_packets.start), packets)
                 packets -= ours
-                parsed.packets = found.slice(0, ours) if ours else None
+                parsed.packets = raw_packets.slice(0, ours) if ours else None
             parsed.notes = parsed.notes[:notes]
             notes -= len(parsed.notes)
             ended = ended or parsed.given_up

@@ -111,7 +111,8 @@ def _list(environment: Environment, form: str) -> None:
 
         for question in questions():
             parameters = [
-                {"name": one.name, "help": one.help, "default": one.default_text} for one in parameters_of(question)
+                {"name": parameter.name, "help": parameter.help, "default": parameter.default_text}
+                for parameter in parameters_of(question)
             ]
             line = {"question": question.name, "summary": question.summary, "parameters": parameters}
             environment.stdout.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
@@ -132,7 +133,7 @@ def _command(question: type[Question[Any]]) -> click.Command:
     from kafkasniff.analysis import parameters_of
 
     parameters: list[click.Parameter] = [click.Argument(["sources"], nargs=-1, required=True, metavar="CAPTURE...|DIR")]
-    parameters += [_option(one) for one in parameters_of(question)]
+    parameters += [_option(parameter) for parameter in parameters_of(question)]
     times = "RFC 3339, HH:MM:SS (UTC), or +10s after the first exchange."
     parameters += [
         click.Option(["--since"], metavar="TIME", help=f"Only rows from this time on: {times}"),
@@ -158,7 +159,7 @@ def _command(question: type[Question[Any]]) -> click.Command:
     # All of it: with the columns it explains the answer.
     text = inspect.cleandoc(question.__doc__ or "")
     shared = [output_option, wide_option, presentation_options, reading_options, hosts_option]
-    own = {one.name for one in parameters}
+    own = {parameter.name for parameter in parameters}
     # The topic that a question is about, and times of rows, which exports have as well, take precedence over filters.
     parameters += [
         one for one in reversed(getattr(stacked(ask, shared), "__click_params__", [])) if one.name not in own
@@ -199,7 +200,7 @@ def _ask(environment: Environment, question: type[Question[Any]], options: dict[
     since, until, quiet = options.pop("since"), options.pop("until"), options.pop("quiet")
     output, colour, wide = options.pop("output"), options.pop("color"), options.pop("wide")
     form = table_form(options.pop("form"), output)
-    own = {one.name for one in parameters_of(question)} | {"since", "until"}
+    own = {parameter.name for parameter in parameters_of(question)} | {"since", "until"}
     filters = {name: options.pop(name) for name in FilterOptions._fields if name not in own}
     hosts, predicate = take_hosts(options), make_predicate(FilterOptions(**filters))
     if master is not None and engine != "spark":

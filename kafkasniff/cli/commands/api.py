@@ -164,25 +164,27 @@ class _ApiOutput:
         folder = definition_folder(name)
         if not folder.is_dir():
             raise UsageError(f"--check: {name} is neither a folder nor a vendor ({', '.join(vendors())})")
-        found = check_definitions(folder)
+        checked_definitions = check_definitions(folder)
         if self.json:
-            self.write_json({"apis": list(map(_api_object, found.apis)), "problems": found.problems})
+            self.write_json(
+                {"apis": list(map(_api_object, checked_definitions.apis)), "problems": checked_definitions.problems}
+            )
         else:
             from kafkasniff.cli.render.api_tables import api_list
 
-            self.write("".join(f"{problem}\n" for problem in found.problems))
-            if found.apis:
-                self.render(api_list(found.apis))
-        return Exit.FINDINGS if found.problems else Exit.OK
+            self.write("".join(f"{problem}\n" for problem in checked_definitions.problems))
+            if checked_definitions.apis:
+                self.render(api_list(checked_definitions.apis))
+        return Exit.FINDINGS if checked_definitions.problems else Exit.OK
 
     def all(self) -> None:
-        found = [entry for key in api_keys() if (entry := api(key)) is not None]
+        apis = [entry for key in api_keys() if (entry := api(key)) is not None]
         if self.json:
-            self.write_json([_api_object(entry) for entry in found])
+            self.write_json([_api_object(entry) for entry in apis])
             return
         from kafkasniff.cli.render.api_tables import api_list
 
-        self.render(api_list(found))
+        self.render(api_list(apis))
 
     def definition(self, found: Api | DataDefinition) -> None:
         if self.json:
@@ -209,9 +211,11 @@ class _ApiOutput:
 
         if self.json:
             ops = [[msgspec.structs.asdict(op) for op in ops_of(schema.root)] for schema in schemas]
-            self.write_json([{"schema": one.name, "ops": found} for one, found in zip(schemas, ops, strict=True)])
+            self.write_json([{"schema": schema.name, "ops": rows} for schema, rows in zip(schemas, ops, strict=True)])
         else:
-            self.write("\n".join(listing(one.root, f"{one.name}, version {one.version}") for one in schemas))
+            self.write(
+                "\n".join(listing(schema.root, f"{schema.name}, version {schema.version}") for schema in schemas)
+            )
 
     def release(self, release: str, only: Api | None) -> None:
         spoken = spoken_by(release).items()

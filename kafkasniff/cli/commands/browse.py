@@ -43,7 +43,7 @@ def browse_command(environment: Environment, /, captures: tuple[str, ...], **opt
             return explore(environment, (str(growing.path),), options, title="stdin", growing=growing, lasting=False)
     if "-" in captures:
         raise UsageError("browse shows stdin (-) alone, without other captures")
-    exports = [one for one in captures if is_export(one)]
+    exports = [capture for capture in captures if is_export(capture)]
     if exports:
         if len(captures) > 1:
             raise UsageError(f"browse shows an export alone: {name_of(exports[0])}")

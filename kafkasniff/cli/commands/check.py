@@ -147,7 +147,7 @@ def _json(
 
     return {
         **head(sources, broken=broken),
-        "counts": {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES},
+        "counts": {severity: sum(finding.severity == severity for finding in findings) for severity in SEVERITIES},
         "findings": answer_object(findings),
         "notes": list(notes),
         "visibility": answer_object(visible),

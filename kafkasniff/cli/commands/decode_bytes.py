@@ -209,7 +209,7 @@ def _json(message: Message, spans: list[Span], form: Literal["auto", "base64", "
 
     item = message_object(message, form=form)
     # Offsets count from the first byte of the message, as in problems.
-    item["spans"] = [{"start": one.start, "end": one.end, "type": one.type, "path": one.path} for one in spans]
+    item["spans"] = [{"start": span.start, "end": span.end, "type": span.type, "path": span.path} for span in spans]
     return item
 
 

@@ -101,7 +101,7 @@ def diff_command(environment: Environment, /, before: str, after: str, **options
         significance=options["significance"],
         min_count=options["min_count"],
     )
-    captures = [one for sources in both for one in sources.captures]
+    captures = [capture for sources in both for capture in sources.captures]
     with Output(environment, options["output"], inputs=captures) as output:
         sides = [
             _read(environment, source, sources.captures, options, predicate, quiet=quiet)

@@ -117,7 +117,7 @@ def _tables(formatter: click.HelpFormatter) -> None:
         with formatter.section(table):
             formatter.write_text(ROWS[table])
             formatter.write_paragraph()
-            formatter.write_dl([(one.name, one.meaning) for one in columns])
+            formatter.write_dl([(column.name, column.meaning) for column in columns])
 
 
 def _sections(formatter: click.HelpFormatter, lists: Mapping[str, Iterable[tuple[str, str]]]) -> None:

@@ -41,7 +41,7 @@ def mcp_command(environment: Environment, /, sources: tuple[str, ...], **options
     if divided.folders:
         from kafkasniff.analysis.export import Export
 
-        shown = [name_of(one) for one in divided.folders if Export.open(one).has_payload]
+        shown = [name_of(folder) for folder in divided.folders if Export.open(folder).has_payload]
         if shown and not payload:
             raise UsageError(f"{shown[0]} may have keys and values: export with --no-payload, or give --show-payload")
 

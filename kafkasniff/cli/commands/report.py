@@ -80,7 +80,7 @@ def report_command(environment: Environment, /, sources: tuple[str, ...], **opti
     contents = gathering.contents(reading.names)
     del gathering
     _release()
-    names = [capture_name(name_of(one)) or "" for one in sources]
+    names = [capture_name(name_of(source)) or "" for source in sources]
     page = page_of(contents, names, broken=reading.broken, hosts=hosts, numbers=numbers)
     if file is not None:
         file.write(page)

@@ -66,7 +66,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
         reading.read(taken, Together(detectors, view))
         identities, sources = view.identities(), tuple(map(name_of, captures))
         # Effects are named in the finding of their cause.
-        found = [one for one in detectors.findings(reading.names) if one.detector in SECURITY]
+        found = [finding for finding in detectors.findings(reading.names) if finding.detector in SECURITY]
         findings = numbers.numbered(found)
         notes = [*view.notes(), *detectors.notes()]
         if options["form"] == "json":
@@ -78,7 +78,7 @@ def security_command(environment: Environment, /, captures: tuple[str, ...], **o
                     "sources": list(sources),
                     "broken": reading.broken,
                     "connections": view.connections,
-                    "identities": [identity_object(one, numbers) for one in identities],
+                    "identities": [identity_object(identity, numbers) for identity in identities],
                     "findings": answer_object(findings),
                     "notes": notes,
                 }

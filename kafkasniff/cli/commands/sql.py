@@ -85,7 +85,7 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
 
     exports = [Export.open(folder) for folder in sources.folders]
     # Captures have all tables.
-    tables = TABLES if sources.captures or not exports else [name for one in exports for name in one.tables]
+    tables = TABLES if sources.captures or not exports else [name for export in exports for name in export.tables]
     broken = False
     with contextlib.ExitStack() as around:
         limits = SqlLimits(
@@ -123,7 +123,7 @@ def sql_command(environment: Environment, /, arguments: tuple[str, ...], **optio
             rows = WRITERS[form](result, stream, colour=options["color"], wide=options["wide"])
         if form == "text" and not rows and not quiet:
             environment.say("sql: no rows")
-        read = rows or not columns or any(one.count for one in database.rows.values())
+        read = rows or not columns or any(rows.count for rows in database.rows.values())
     if broken:
         return Exit.BROKEN
     if read or not sources.captures:
@@ -140,7 +140,7 @@ def _query(
     path: str | None = options["file"]
     if path is not None:
         return _text_of(path, environment, arguments), arguments
-    place = next((place for place, one in enumerate(arguments) if not _is_source(one)), None)
+    place = next((index for index, argument in enumerate(arguments) if not _is_source(argument)), None)
     if options["lists"] or place is None:
         return None, arguments
     return arguments[place], arguments[:place] + arguments[place + 1 :]
@@ -179,7 +179,7 @@ def _list(stream: Output, database: Database, form: str) -> None:
     from kafkasniff.analysis.sql.database import meanings, rows_of
 
     found = {}
-    described = {name: one.rows for name, one in database.schema_views.items()}
+    described = {name: schema_view.rows for name, schema_view in database.schema_views.items()}
     for table, types in database.types().items():
         known = {} if table in described else meanings(table)
         described.setdefault(table, rows_of(table) if known else "")
@@ -195,7 +195,7 @@ def _list(stream: Output, database: Database, form: str) -> None:
     lines = []
     for table, columns in found.items():
         lines += ["", *wrapped(f"{table}: {described[table]}", width, 2)]
-        shown = [(one["name"], _STRUCT.sub("STRUCT(…)", one["type"]), one["meaning"]) for one in columns]
+        shown = [(column["name"], _STRUCT.sub("STRUCT(…)", column["type"]), column["meaning"]) for column in columns]
         names, kinds = (max(len(one[place]) for one in shown) + 2 for place in (0, 1))
         for name, kind, meaning in shown:
             lines += wrapped(f"  {name:<{names}}{kind:<{kinds}}{meaning}", width, names + kinds + 2)

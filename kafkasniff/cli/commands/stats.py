@@ -144,7 +144,7 @@ def _security(view: SecurityView, findings: Sequence[Finding], numbers: Numbers,
 
     identities = view.identities()
     return {
-        "identities": [identity_object(one, numbers) for one in identities[:top]],
+        "identities": [identity_object(identity, numbers) for identity in identities[:top]],
         "findings": brief(findings[:top]),
         "more": {"identities": len(identities[top:] if top else ()), "findings": len(findings[top:] if top else ())},
         "notes": view.notes(),

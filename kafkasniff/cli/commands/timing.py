@@ -251,9 +251,9 @@ class _Captures(CaptureRun):
                     self._answer.loss = self._answer.loss or event.detail
             times.take(events)
             if predicate is None:
-                self._answer.take_connections(one for one in events if isinstance(one, Connection))
+                self._answer.take_connections(connection for connection in events if isinstance(connection, Connection))
             if predicate is not None:
-                chosen.update(one.exchange for one in selector.feed(events) if isinstance(one, Exchange))
+                chosen.update(exchange.exchange for exchange in selector.feed(events) if isinstance(exchange, Exchange))
 
         def count(columns: Sequence[PairColumns] = ()) -> None:
             timed = times.finish(columns)

@@ -176,8 +176,13 @@ def interface_table() -> str:
     from kafkasniff.text.printable import printable
 
     rows = [
-        (str(number), printable(one.name), ", ".join(one.state) or "down", ", ".join(one.addresses))
-        for number, one in enumerate(list_interfaces(), 1)
+        (
+            str(number),
+            printable(network_interface.name),
+            ", ".join(network_interface.state) or "down",
+            ", ".join(network_interface.addresses),
+        )
+        for number, network_interface in enumerate(list_interfaces(), 1)
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     lines = (

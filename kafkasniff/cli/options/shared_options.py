@@ -160,7 +160,7 @@ def _use_definitions(context: click.Context, _option: click.Parameter, names: Se
             more = f" (and {len(problems) - 1} more: kafkasniff api --check {name})" if len(problems) > 1 else ""
             raise UsageError(f"--definitions: {problems[0]}{more}")
     # Worker processes need it, too. A process has one dialect: what it has read so far of APIs is forgotten.
-    os.environ[DEFINITIONS] = os.pathsep.join(os.path.abspath(one) if os.path.isdir(one) else one for one in names)
+    os.environ[DEFINITIONS] = os.pathsep.join(os.path.abspath(name) if os.path.isdir(name) else name for name in names)
     api_files.cache_clear()
     api.cache_clear()
 
@@ -193,10 +193,10 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})([kmg]?)(?:i?b)?", re.IGNORECASE)
 
 def memory_of(text: str) -> int:
     """Bytes of a size such as 512M or 2G; units are powers of 1,024. Raises ValueError if it is not a size."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
         raise ValueError(text)
-    return int(found[1]) * _UNITS[found[2].lower()]
+    return int(match[1]) * _UNITS[match[2].lower()]
 
 
 def _parse_size(_context: click.Context, _option: click.Parameter, value: str | None) -> int | None:

@@ -57,9 +57,9 @@ def _way(way: RecordWay, payload: Payload) -> dict[str, Any]:
     if way.key is not None:
         found["key"] = payload.stand_in(way.key) if payload.hides else bytes_default()(way.key)
         found["key_decoded"] = None if payload.hides else way.key_decoded
-    found["consumers"] = [msgspec.structs.asdict(one) for one in way.consumers]
+    found["consumers"] = [msgspec.structs.asdict(consumer) for consumer in way.consumers]
     found["steps"] = [
-        {**msgspec.structs.asdict(one), "time": None if one.time is None else rfc3339(one.time * 1000)}
-        for one in way.steps
+        {**msgspec.structs.asdict(step), "time": None if step.time is None else rfc3339(step.time * 1000)}
+        for step in way.steps
     ]
     return found

@@ -55,11 +55,11 @@ def named_findings(findings: Sequence[Finding], hosts: Hosts | None) -> list[Fin
         return list(findings)
     return [
         msgspec.structs.replace(
-            one,
-            **{name: hosts.shown(getattr(one, name)) for name in ("title", "meaning", "advice")},
-            evidence=tuple(msgspec.structs.replace(each, note=hosts.shown(each.note)) for each in one.evidence),
+            finding,
+            **{name: hosts.shown(getattr(finding, name)) for name in ("title", "meaning", "advice")},
+            evidence=tuple(msgspec.structs.replace(each, note=hosts.shown(each.note)) for each in finding.evidence),
         )
-        for one in findings
+        for finding in findings
     ]
 
 
@@ -95,7 +95,7 @@ def check_text(
     lines = [f"{paint.api}{found}{paint.reset} in {heading}"]
     if not any(finding.detector == UndecodedTraffic.name for finding in findings):
         lines += [f"{paint.warn}{line}{paint.reset}" for line in visibility_lines(visible)]
-    lines += _findings_below([[one] for one in findings], paint, width, captures)
+    lines += _findings_below([[finding] for finding in findings], paint, width, captures)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -121,10 +121,10 @@ def _findings_below(
 
 def how_to_look(shown: Sequence[Evidence], captures: Sequence[str]) -> Iterator[str]:
     """Commands that show the exchanges and connections named above."""
-    names = " ".join(shlex.quote(printable(one)) for one in captures)
-    if any(one.exchange is not None for one in shown):
+    names = " ".join(shlex.quote(printable(capture)) for capture in captures)
+    if any(evidence.exchange is not None for evidence in shown):
         yield f"To look at #N: kafkasniff decode -v {names} --exchange N"
-    if any(one.exchange is None and one.connection is not None for one in shown):
+    if any(evidence.exchange is None and evidence.connection is not None for evidence in shown):
         yield f"To look at conn N: kafkasniff decode -v {names} --connection N"
 
 
@@ -208,9 +208,9 @@ def list_text(detectors: Detectors, *, width: int, coloured: bool) -> str:
     lines: list[str] = []
     for detector in detectors.detectors:
         lines += wrapped(f"{paint.api}{detector.name}{paint.reset}  {detector.summary}", width, 8)
-        for one in parameters_of(type(detector)):
-            setting = f"{one.name}={_value(detector.parameters, one)}"
-            first, *rest = wrapped(one.help, max(width - 26, 20))
+        for parameter in parameters_of(type(detector)):
+            setting = f"{parameter.name}={_value(detector.parameters, parameter)}"
+            first, *rest = wrapped(parameter.help, max(width - 26, 20))
             lines.append(f"    {paint.name}{setting:<20}{paint.reset}  {first}")
             lines += [f"{'':26}{line}" for line in rest]
     return "".join(f"{line}\n" for line in lines)
@@ -228,7 +228,9 @@ def list_objects(detectors: Detectors) -> list[dict[str, Any]]:
         {
             "name": detector.name,
             "summary": detector.summary,
-            "thresholds": {one.name: _value(detector.parameters, one) for one in parameters_of(type(detector))},
+            "thresholds": {
+                parameter.name: _value(detector.parameters, parameter) for parameter in parameters_of(type(detector))
+            },
         }
         for detector in detectors.detectors
     ]
@@ -253,8 +255,10 @@ def named_identities(identities: Sequence[ClientIdentity], hosts: Hosts | None) 
     if hosts is None:
         return list(identities)
     return [
-        msgspec.structs.replace(one, client_ip=hosts.shown(one.client_ip), broker=hosts.shown(one.broker))
-        for one in identities
+        msgspec.structs.replace(
+            identity, client_ip=hosts.shown(identity.client_ip), broker=hosts.shown(identity.broker)
+        )
+        for identity in identities
     ]
 
 
@@ -273,7 +277,7 @@ def security_text(
     `captures`: as for `check_text`; `connections`: all that were seen.
     """
     paint = COLOUR if coloured else PLAIN
-    shown = sum(one.connections for one in identities)
+    shown = sum(identity.connections for identity in identities)
     lines = [f"{paint.api}{headline(findings) or 'no findings'}{paint.reset} in {heading}"]
     if shown < connections:
         others = connections - shown
@@ -282,10 +286,10 @@ def security_text(
         )
     for broker, these in groupby(identities, key=lambda one: one.broker):
         lines += ["", f"{paint.name}{broker}{paint.reset}"]
-        for one in these:
-            lines += _identity(one, paint, width)
+        for client_identity in these:
+            lines += _identity(client_identity, paint, width)
     # Denials are many, and one explanation serves all of them.
-    alike = (list(some) for _, some in groupby(findings, key=lambda one: (one.meaning, one.advice)))
+    alike = (list(some) for _, some in groupby(findings, key=lambda finding: (finding.meaning, finding.advice)))
     lines += _findings_below(alike, paint, width, captures)
     return "".join(f"{line}\n" for line in lines)
 
@@ -363,9 +367,9 @@ def _heading(answer: OverviewAnswer, sources: str) -> list[str]:
     if answer.connections is not None:
         lines += _connection_lines(answer.connections)
     lines += [
-        f"{plural(one.connects, 'connect')} to {Endpoint(one.address, one.port)} {one.outcome}, "
-        f"{plural(one.packets, 'packet')}"
-        for one in answer.failed_connects
+        f"{plural(failed.connects, 'connect')} to {Endpoint(failed.address, failed.port)} {failed.outcome}, "
+        f"{plural(failed.packets, 'packet')}"
+        for failed in answer.failed_connects
     ]
     if (left := answer.more["failed_connects"]) > 0:
         lines.append(f"and connects to {plural(left, 'other endpoint')} failed (--top)")

@@ -48,16 +48,16 @@ _API_LIST: Final = [
 ]
 
 
-def _api_row(found: Api) -> tuple[str | Styled, ...]:
-    since = first_release(found.key, found.min_version) or ""
-    end = removed_in(found.key)
+def _api_row(api: Api) -> tuple[str | Styled, ...]:
+    since = first_release(api.key, api.min_version) or ""
+    end = removed_in(api.key)
     return (
-        str(found.key),
-        Styled(found.name, "bold"),
-        str(found.definition.versions),
-        "" if found.flexible_since is None else f"{found.flexible_since}+",
+        str(api.key),
+        Styled(api.name, "bold"),
+        str(api.definition.versions),
+        "" if api.flexible_since is None else f"{api.flexible_since}+",
         f"{since} until {end}" if end else since,
-        Styled(found.summary, "dim"),
+        Styled(api.summary, "dim"),
     )
 
 
@@ -234,7 +234,7 @@ def release_table(release: str, rows: Sequence[tuple[int, str, Spoken]]) -> Fitt
 
 def coverage_table(rows: Sequence[tuple[Api, Sequence[Proof | None]]]) -> FittedTable:
     """Rows of an API and the proof of each of its versions; None if a version is not proven."""
-    return _table(_COVERAGE, (_coverage_row(found, proofs) for found, proofs in rows))
+    return _table(_COVERAGE, (_coverage_row(api, proofs) for api, proofs in rows))
 
 
 _COVERAGE: Final = [
@@ -248,11 +248,11 @@ _COVERAGE: Final = [
 ]
 
 
-def _coverage_row(found: Api, proofs: Sequence[Proof | None]) -> tuple[str | Styled, ...]:
-    by_version = list(zip(found.versions, proofs, strict=True))
+def _coverage_row(api: Api, proofs: Sequence[Proof | None]) -> tuple[str | Styled, ...]:
+    by_version = list(zip(api.versions, proofs, strict=True))
     return (
-        str(found.key),
-        Styled(found.name, "bold"),
+        str(api.key),
+        Styled(api.name, "bold"),
         str(len(proofs)),
         str(sum(proof is not None for proof in proofs)),
         version_ranges(version for version, proof in by_version if proof is not None and proof.vectors),
@@ -264,7 +264,7 @@ def _coverage_row(found: Api, proofs: Sequence[Proof | None]) -> tuple[str | Sty
 def release_counts(counts: Sequence[PairCount]) -> FittedTable:
     """How many of the pairs that each release added are proven."""
     headings = ("defined", "proven", "vectors", "captures")
-    columns = [_column(place, heading, number=True) for place, heading in enumerate(headings, 1)]
+    columns = [_column(index, heading, number=True) for index, heading in enumerate(headings, 1)]
     rows = ((since, *map(str, numbers)) for since, *numbers in counts)
     return _table([_column(0, "pairs since"), *columns], rows)
 

@@ -79,14 +79,14 @@ def _counts(clients: Sequence[AuditedClient]) -> _Counts:
 
 def json_line(audited: Audited) -> bytes:
     """One object on a line."""
-    found = audited.found
+    audit = audited.found
     answer = _Json(
         audited.target,
         audited.older,
-        _counts(found.clients),
-        found.clients,
-        found.rule,
-        found.between_brokers,
+        _counts(audit.clients),
+        audit.clients,
+        audit.rule,
+        audit.between_brokers,
         audited.new,
     )
     return msgspec.json.encode(answer) + b"\n"
@@ -115,15 +115,15 @@ class _AuditText:
 
     def lines(self) -> Iterator[str]:
         """All lines."""
-        found, paint = self._audited.found, self._paint
-        yield _headline(self._audited.target, _counts(found.clients), len(found.clients), paint)
+        audit, paint = self._audited.found, self._paint
+        yield _headline(self._audited.target, _counts(audit.clients), len(audit.clients), paint)
         for outcome in ("refused", "at-risk"):
-            some = [client for client in found.clients if client.outcome == outcome]
-            for client in some[:MAX_CLIENTS]:
+            audited_clients = [client for client in audit.clients if client.outcome == outcome]
+            for client in audited_clients[:MAX_CLIENTS]:
                 yield ""
                 yield from self._refused(client)
-            yield from _left_out(some)
-        served = [client for client in found.clients if client.outcome == "served"]
+            yield from _left_out(audited_clients)
+        served = [client for client in audit.clients if client.outcome == "served"]
         if served:
             yield ""
             yield f"{paint.api}Served:{paint.reset}"
@@ -131,18 +131,19 @@ class _AuditText:
             for row, client in zip(_aligned(rows), served, strict=False):
                 yield f"  {row}  {self._marks(client.notes)}"
             yield from _left_out(served)
-        if found.between_brokers:
+        if audit.between_brokers:
             yield ""
             yield f"{paint.api}Between brokers{paint.reset}, whose own versions change with the upgrade:"
-            yield f"  {few([f'{word(one.api)} v{one.api_version}' for one in found.between_brokers], shown=MAX_ROWS)}"
+            versions = [f"{word(used.api)} v{used.api_version}" for used in audit.between_brokers]
+            yield f"  {few(versions, shown=MAX_ROWS)}"
         if self._audited.new is not None:
             yield ""
             yield from _new(self._audited, paint)
-        if self._said or found.rule:
+        if self._said or audit.rule:
             yield ""
         yield from (f"{paint.dim}[{number}]{paint.reset} {sentence}" for sentence, number in self._said.items())
-        if found.rule:
-            yield found.rule
+        if audit.rule:
+            yield audit.rule
 
     def _marks(self, sentences: Iterable[str]) -> str:
         numbers = [self._said.setdefault(sentence, len(self._said) + 1) for sentence in sentences]
@@ -158,9 +159,9 @@ class _AuditText:
         who = "  ".join(_who(client, self._hosts))
         yield f"{paint.api}{who}{paint.reset}  {colour}{said}{paint.reset}  {self._marks(client.notes)}"
         findings = client.findings[:MAX_ROWS]
-        rows = [(*_row(found, self._audited.target), _requests(found.requests)) for found in findings]
-        for row, found in zip(_aligned(rows), findings, strict=True):
-            yield f"  {row}  {self._marks([found.meaning])}"
+        rows = [(*_row(finding, self._audited.target), _requests(finding.requests)) for finding in findings]
+        for row, finding in zip(_aligned(rows), findings, strict=True):
+            yield f"  {row}  {self._marks([finding.meaning])}"
         if len(client.findings) > MAX_ROWS:
             yield f"  … +{len(client.findings) - MAX_ROWS:,}"
         if client.upgrade is not None:
@@ -211,14 +212,14 @@ def _requests(count: int) -> str:
     return f"{count:,} request{'' if count == 1 else 's'}"
 
 
-def _row(found: AuditFinding, target: str) -> tuple[str, str, str]:
+def _row(audit_finding: AuditFinding, target: str) -> tuple[str, str, str]:
     has = f"{target} does not have it"
-    if found.target_min is not None:
-        has = f"{target} has v{found.target_min}"
-        if found.target_max != found.target_min:
-            has += f"-v{found.target_max}"
-    spoken = f"{word(found.api)} {few([f'v{version}' for version in found.api_versions], shown=MAX_VERSIONS)}"
-    return spoken, _SAID[found.kind], has
+    if audit_finding.target_min is not None:
+        has = f"{target} has v{audit_finding.target_min}"
+        if audit_finding.target_max != audit_finding.target_min:
+            has += f"-v{audit_finding.target_max}"
+    versions = few([f"v{version}" for version in audit_finding.api_versions], shown=MAX_VERSIONS)
+    return f"{word(audit_finding.api)} {versions}", _SAID[audit_finding.kind], has
 
 
 def _new(audited: Audited, paint: Paint) -> Iterator[str]:
@@ -227,7 +228,9 @@ def _new(audited: Audited, paint: Paint) -> Iterator[str]:
         yield f"Clients use everything that {audited.target} adds to {audited.older}."
         return
     yield f"{paint.api}New in {audited.target}{paint.reset} since {audited.older}, and not used by the clients seen:"
-    rows = [(one.api, f"v{', v'.join(map(str, one.unused))}", _used(one)) for one in new]
+    rows = [
+        (new_versions.api, f"v{', v'.join(map(str, new_versions.unused))}", _used(new_versions)) for new_versions in new
+    ]
     yield from (f"  {row}" for row in _aligned(rows))
 
 

@@ -39,10 +39,10 @@ def with_numbers(
         return answer
     numbers = read_numbers(environment, captures if answer.num_rows else (), options, exchanges="exchange_id" in names)
     ids = answer.column("connection_id").to_pylist()
-    found: dict[str, list[int | None]] = {"connection": [numbers.connection(one) for one in ids]}
+    found: dict[str, list[int | None]] = {"connection": [numbers.connection(id_) for id_ in ids]}
     if "exchange_id" in names:
         ordinals = answer.column("exchange_id").to_pylist()
-        found["exchange"] = [numbers.exchange(one, ordinal) for one, ordinal in zip(ids, ordinals, strict=True)]
+        found["exchange"] = [numbers.exchange(id_, ordinal) for id_, ordinal in zip(ids, ordinals, strict=True)]
     if not text:
         for name, values in found.items():
             answer = answer.append_column(name, pa.array(values, pa.int64()))
@@ -109,7 +109,9 @@ def connection_notes(
     if any(1 <= number <= connections for number in wanted):
         for events in read_again(environment, captures, options, exchanges=False):
             found.update(
-                (one.connection, one) for one in events if type(one) is Connection and one.connection in wanted
+                (connection.connection, connection)
+                for connection in events
+                if type(connection) is Connection and connection.connection in wanted
             )
     return [_sentence(number, found.get(number), connections) for number in wanted]
 

@@ -201,7 +201,8 @@ def _software(row: ClientDiff) -> str:
 
 def _names(kinds: Sequence[Software]) -> str:
     names = [
-        " ".join(word(part) for part in (one.software_name, one.software_version) if part is not None) for one in kinds
+        " ".join(word(part) for part in (software.software_name, software.software_version) if part is not None)
+        for software in kinds
     ]
     return few(names, shown=MAX_NAMES)
 

@@ -200,7 +200,9 @@ def _flat_column(column: pa.ChunkedArray, times: Callable[[pa.ChunkedArray], pa.
     values = _microseconds(pa.table({"one": column}))["one"].to_pylist()
     if pa.types.is_decimal(kind):
         numbers = [None if value is None else _number(value) for value in values]
-        if all(isinstance(one, int | None) for one in numbers) or all(isinstance(one, float | None) for one in numbers):
+        if all(isinstance(number, int | None) for number in numbers) or all(
+            isinstance(number, float | None) for number in numbers
+        ):
             return pa.chunked_array([numbers])
     return pa.chunked_array([pa.array([None if value is None else _text(value) for value in values], pa.string())])
 
@@ -218,10 +220,10 @@ def _rfc3339(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _microseconds(table: pa.Table) -> pa.Table:
     """Nanoseconds rounded down: Python has none."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
             kind = pa.timestamp("us", tz=field.type.tz)
-            table = table.set_column(place, field.name, table.column(place).cast(kind, safe=False))
+            table = table.set_column(index, field.name, table.column(index).cast(kind, safe=False))
     return table
 
 

@@ -91,7 +91,7 @@ class FittedTable:
         levels = sorted({0, *(column.level for column in self._columns)})
         while True:
             level = levels.pop()
-            places = [place for place, column in enumerate(self._columns) if column.level <= level < column.until]
+            places = [index for index, column in enumerate(self._columns) if column.level <= level < column.until]
             if not levels or sum(map(self._least, places)) + GAP * len(places) <= width + GAP:
                 break
         hidden = [column.heading for column in self._columns if column.level > level and column.heading]
@@ -177,8 +177,12 @@ def as_text(parts: Iterable[FittedTable | Line], *, width: int, coloured: bool) 
     """Tables and lines, one below the other, in lines of at most `width` columns, with ANSI codes if `coloured`."""
     paint = COLOUR if coloured else PLAIN
     found: list[str] = []
-    for one in parts:
-        found += one.lines(width, paint) if isinstance(one, FittedTable) else _wrapped(one, width, paint)
+    for fitted_table in parts:
+        found += (
+            fitted_table.lines(width, paint)
+            if isinstance(fitted_table, FittedTable)
+            else _wrapped(fitted_table, width, paint)
+        )
     return "".join(f"{line.rstrip()}\n" for line in found)
 
 

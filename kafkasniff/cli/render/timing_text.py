@@ -111,7 +111,7 @@ class TimingAnswer:
 
     def take_connections(self, connections: Iterable[Connection]) -> None:
         """Add connections of captures that are over."""
-        self._sealed += (one for one in connections if one.protocol == TLS)
+        self._sealed += (connection for connection in connections if connection.protocol == TLS)
         if len(self._sealed) >= CONNECTIONS:
             self._count_sealed()
 
@@ -329,7 +329,7 @@ def _columns(groups: Sequence[ExchangeGroup]) -> list[ReportColumn]:
     # The parts that take the most time are the last to be hidden.
     parts = [name for name in _HEADINGS if any(_percent(group, name) >= 1 for group in groups)]
     by_share = sorted(parts, key=lambda name: -max(_percent(group, name) for group in groups))
-    columns = [ReportColumn(name, _name(name)) for one in groups[:1] for name in _names(one)]
+    columns = [ReportColumn(name, _name(name)) for group in groups[:1] for name in _names(group)]
     columns.append(ReportColumn("count", lambda group: f"{group.exchanges:,}", number=True))
     columns += [
         ReportColumn(name, _of_duration(f"{name}_us"), number=True, level=level)

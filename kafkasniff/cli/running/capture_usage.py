@@ -62,8 +62,8 @@ class CaptureUsage:
     def feed(self, batch: PacketBatch) -> None:
         """Process the next packets."""
         for events, columns in self._inspector.feed_columns(batch, self._finder):
-            for found in columns:
-                self._columns(found, batch.captures)
+            for column in columns:
+                self._columns(column, batch.captures)
             self._take(events)
             if len(self._ended) >= MAX_ENDED:
                 self._pass_on()
@@ -80,8 +80,8 @@ class CaptureUsage:
             return []
         return [f"{lost.weight:,} requests are not counted: too many clients were connected at the same time"]
 
-    def _columns(self, found: PairColumns, captures: Sequence[str]) -> None:
-        rows = exchange_rows(found, captures)
+    def _columns(self, pair_columns: PairColumns, captures: Sequence[str]) -> None:
+        rows = exchange_rows(pair_columns, captures)
         times = rows.column("time_ns")
         columns = {name: rows.column(name) for name, _ in _SENT.keys}
         self._sent.add({**columns, "requests": pa.array([1] * len(rows), pa.int64()), "first": times, "last": times})

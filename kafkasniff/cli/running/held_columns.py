@@ -67,8 +67,8 @@ class HeldColumns:
 
     def __init__(self, held: HeldExchanges, enricher: Enricher, options: Callable[[], DecodeOptions]) -> None:
         self._held = held
-        self._tests = [column_test(one.predicate) for one in held.filters]
-        fields = frozenset[str]().union(*(fields_of(one.predicate) for one in held.filters))
+        self._tests = [column_test(filter_.predicate) for filter_ in held.filters]
+        fields = frozenset[str]().union(*(fields_of(filter_.predicate) for filter_ in held.filters))
         records = options if any(map(is_record_field, fields)) else None
         self._facts = FactReader(kernel(), AddedNames(enricher), show_secrets=False, records=records)
         self._asks_bodies = records is not None or not fields.isdisjoint(BODY_FIELDS)
@@ -111,7 +111,7 @@ class HeldColumns:
         """Add those exchanges that are complete; returns which ones."""
         held, chosen = self._held, np.ones(len(part), bool)
         fields: dict[str, list[FieldColumn]] = {}
-        for name in {value.name for one in held.filters for value in one.values} | {"broker_port"}:
+        for name in {value.name for filter_ in held.filters for value in filter_.values} | {"broker_port"}:
             found = part.columns(name, ended=True)
             if found is None:
                 return np.zeros(len(part), bool)
@@ -130,11 +130,11 @@ class HeldColumns:
             chosen &= np.isin(ports, [-1, *held.wanted_ports])
         held.exchanges += int(chosen.sum())
         every = chosen.copy()
-        for one, bound in zip(held.filters, bounds, strict=True):
+        for filter_, bound in zip(held.filters, bounds, strict=True):
             matches = chosen & (bound.low == TRUE)
-            one.matches += int(matches.sum())
+            filter_.matches += int(matches.sum())
             every &= matches
-            for value in one.values:
+            for value in filter_.values:
                 _add_values(value, fields[value.name], chosen)
         held.matched += int(every.sum())
         return is_complete

@@ -256,8 +256,8 @@ class HeldFilter:
         """Add an exchange; returns whether it matches."""
         matches = self._test(candidate) is True
         self.matches += matches
-        for one in self.values:
-            one.take(candidate)
+        for value in self.values:
+            value.take(candidate)
         return matches
 
     @property
@@ -290,7 +290,7 @@ class HeldFilter:
 
     def in_words(self) -> str:
         """Why it matches nothing: the values that there are."""
-        held = [text for one in self.values if (text := one.in_words(self._wanted))]
+        held = [text for value in self.values if (text := value.in_words(self._wanted))]
         return "; ".join([f"no exchange matches {self.text}", *held])
 
 
@@ -330,7 +330,9 @@ class Held:
         from kafkasniff.engine.selection import BODY_FIELDS, HEADER_FIELDS
         from kafkasniff.filters import fields_of
 
-        return all(is_record_field(one) or one in HEADER_FIELDS | BODY_FIELDS for one in fields_of(self._predicate))
+        return all(
+            is_record_field(field) or field in HEADER_FIELDS | BODY_FIELDS for field in fields_of(self._predicate)
+        )
 
     @property
     def records(self) -> Any:
@@ -383,7 +385,7 @@ class Held:
         candidate = Candidate(
             request=exchange.request, response=exchange.response, ended=exchange, start_ns=self.start_ns
         )
-        matches = [one.take(candidate) for one in self.filters]
+        matches = [filter_.take(candidate) for filter_ in self.filters]
         self.matched += all(matches)
 
     def _connection(self, connection: Connection) -> None:
@@ -401,10 +403,10 @@ class Held:
             return f"{asked}: {self._traffic()}"
         if self.matched:
             return f"{_count(self.matched, 'exchange')}, but nothing to show of them"
-        none = [one for one in self.filters if not one.matches]
+        none = [filter_ for filter_ in self.filters if not filter_.matches]
         if none:
-            return "; ".join(one.in_words() for one in none)
-        each = ", ".join(f"{one.text} ({one.matches:,})" for one in self.filters)
+            return "; ".join(held_filter.in_words() for held_filter in none)
+        each = ", ".join(f"{filter_.text} ({filter_.matches:,})" for filter_ in self.filters)
         return f"none of {_count(self.exchanges, 'exchange')} matches all filters; these match one: {each}"
 
     def _traffic(self) -> str:
@@ -429,7 +431,7 @@ def _nearest(names: list[str], wanted: Sequence[str]) -> list[str]:
     if not wanted:
         return names
     patterns = [one[:MAX_COMPARED].lower().strip("*?") for one in wanted[:MAX_NAMED]]
-    matchers = [difflib.SequenceMatcher(b=one, autojunk=False) for one in patterns]
+    matchers = [difflib.SequenceMatcher(b=pattern, autojunk=False) for pattern in patterns]
 
     def unlike(name: str) -> float:
         worst = 0.0

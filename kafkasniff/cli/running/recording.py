@@ -168,9 +168,9 @@ class Recording:
         """The title of a finding that is severe enough and new; None without any."""
         if findings is None or not self._severities:
             return None
-        rows = [one for one in findings.shown().rows if one.severity in self._severities]
-        new = [one for one in rows if (one.detector, one.about) not in self._seen]
-        self._seen.update((one.detector, one.about) for one in new)
+        rows = [finding_row for finding_row in findings.shown().rows if finding_row.severity in self._severities]
+        new = [finding_row for finding_row in rows if (finding_row.detector, finding_row.about) not in self._seen]
+        self._seen.update((finding_row.detector, finding_row.about) for finding_row in new)
         return f"{new[0].detector}: {new[0].title}" if new else None
 
     def _write(self, pieces: list[bytes], reason: str, say: Callable[[str], None], payload: bool) -> None:

@@ -99,10 +99,10 @@ def _is_local(header: str | None, name: str) -> bool:
     if header is None:
         # HTTP/1.0: every browser sends the header.
         return True
-    found = _HOST.fullmatch(header.strip().lower())
-    if found is None:
+    match = _HOST.fullmatch(header.strip().lower())
+    if match is None:
         return False
-    host = found["address"] or found["name"]
+    host = match["address"] or match["name"]
     return host in {"localhost", name.lower()} or is_loopback(host)
 
 

@@ -35,10 +35,10 @@ _ADDRESS: Final = re.compile(r"(?:(?P<host>\[[0-9A-Fa-f:.]+\]|[^\[\]:\s]*):)?(?P
 
 def parse_address(text: str, option: str = "--metrics") -> tuple[str, int]:
     """`:9308`, `9308`, `10.0.0.5:9308`, `[::1]:9308` as host and port; without a host loopback. Raises UsageError."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or int(found["port"]) > 65535:
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match["port"]) > 65535:
         raise UsageError(f"{option}: {text!r} is not an address (:9308, 127.0.0.1:9308, [::1]:9308)")
-    return (found["host"] or LOOPBACK).strip("[]"), int(found["port"])
+    return (match["host"] or LOOPBACK).strip("[]"), int(match["port"])
 
 
 class _ScrapeRequest(io.RawIOBase):

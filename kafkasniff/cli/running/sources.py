@@ -411,7 +411,7 @@ class CountedCaptures(CaptureRun):
         if self._options.get("no_records"):
             if asks:
                 raise UsageError("--filter refers to records, which --no-records skips")
-            tables = tuple(one for one in tables if one != "records")
+            tables = tuple(table for table in tables if table != "records")
         arguments = framing_arguments(self._options)
         # Filters on records look at those in bodies.
         return ExportOptions(tables=tables, records=asks, ports=tuple(sorted(set(arguments.pop("ports")))), **arguments)

@@ -155,7 +155,7 @@ class ToolAnswers:
 
     def _tables(self) -> list[str]:
         """A folder with the tables of the captures."""
-        captures = [one for one in self._sources if one not in self._exports]
+        captures = [source for source in self._sources if source not in self._exports]
         if not captures:
             return []
         if self._folder is None:

@@ -389,12 +389,12 @@ class Watch:
         """A sink that shows events to the observers and passes them on."""
         if not self._options:
             return inner
-        return _WatchedSink(inner, [one.take for one in self._watchers()])
+        return _WatchedSink(inner, [watcher.take for watcher in self._watchers()])
 
     def ended(self, connection: Connection) -> None:
         """A connection has ended."""
-        for one in self._watchers():
-            one.take(connection)
+        for watcher in self._watchers():
+            watcher.take(connection)
 
     def line(self) -> str:
         """What became of the spans; empty without `--otlp`."""

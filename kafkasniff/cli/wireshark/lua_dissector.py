@@ -27,8 +27,12 @@ def lua_dissector() -> str:
         }
         for api in apis
     }
-    fields = (one for api in apis for side in (api.definition.request, api.definition.response) for one in side.fields)
-    enums = {one.enum for one in with_inner(tuple(fields)) if one.enum is not None}
+    fields = (
+        field for api in apis for side in (api.definition.request, api.definition.response) for field in side.fields
+    )
+    enums = {
+        field_definition.enum for field_definition in with_inner(tuple(fields)) if field_definition.enum is not None
+    }
     parts = (
         "-- Kafka for Wireshark. SPDX-License-Identifier: MIT",
         f"-- Written by kafkasniff {kafkasniff.__version__}: `kafkasniff wireshark` writes it again.",

@@ -93,7 +93,7 @@ def each_whole(struct: Struct, body: Body) -> Iterator[tuple[Any, str, int | Non
     This includes rendered values.
     """
     fields = (*struct.fields, *struct.tagged)
-    index = next((one.name for one in fields if one.name in PARTITION_FIELDS and one.type == "int32"), None)
+    index = next((field.name for field in fields if field.name in PARTITION_FIELDS and field.type == "int32"), None)
     for field in fields:
         value = body.get(field.name)
         for one in value if isinstance(value, list) else (value,):

@@ -118,11 +118,11 @@ def _parse(text: str, at: int) -> tuple[Any, int]:
             items.append(item)
             at = _after_comma(text, at, "]")
         return items, at + 1
-    if found := _RECORDS.match(text, at):
-        return int(found[1]), found.end()
-    if found := _NAME.match(text, at):
+    if match := _RECORDS.match(text, at):
+        return int(match[1]), match.end()
+    if match := _NAME.match(text, at):
         fields: dict[str, Any] = {}
-        at = found.end()
+        at = match.end()
         while text[at : at + 1] != ")":
             name, equals, _ = text[at : at + 100].partition("=")
             if not equals:

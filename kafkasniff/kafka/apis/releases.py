@@ -269,7 +269,7 @@ def count_by_release(pairs: Mapping[Pair, Proof]) -> list[PairCount]:
     newest = releases()[-1].split(".")[0]
     for release in releases():
         major = release.split(".")[0]
-        same = [one for one in releases() if one.split(".")[0] == major]
+        same = [release for release in releases() if release.split(".")[0] == major]
         groups[release] = release if major == newest or len(same) == 1 else f"{same[0]}-{same[-1]}"
     groups[None] = "none"
     defined = {pair: groups[first_release(*pair)] for pair in defined_pairs()}

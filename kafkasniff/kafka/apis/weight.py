@@ -126,7 +126,7 @@ def _records(field: Any) -> int:
         records = batch.get("records") or ()
         total += RECORD_BYTES + RECORD_BYTES * len(records)
         if batch.get("compression") != "none":
-            total += sum([len(one.get("key") or b"") + len(one.get("value") or b"") for one in records])
+            total += sum([len(record.get("key") or b"") + len(record.get("value") or b"") for record in records])
     return total
 
 
@@ -135,15 +135,15 @@ def body_bytes(value: Any) -> int:
     total = 0
     left = [value]
     while left:
-        one = left.pop()
-        if one is None or one is True or one is False:
+        rendered_records = left.pop()
+        if rendered_records is None or rendered_records is True or rendered_records is False:
             continue
-        if one.__class__ is RenderedRecords:
-            total += 2 * len(one.json)
+        if rendered_records.__class__ is RenderedRecords:
+            total += 2 * len(rendered_records.json)
             continue
-        total += getsizeof(one)
-        if isinstance(one, dict):
-            left.extend(one.values())
-        elif one.__class__ is list or one.__class__ is tuple:
-            left.extend(one)
+        total += getsizeof(rendered_records)
+        if isinstance(rendered_records, dict):
+            left.extend(rendered_records.values())
+        elif rendered_records.__class__ is list or rendered_records.__class__ is tuple:
+            left.extend(rendered_records)
     return total

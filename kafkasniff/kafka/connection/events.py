@@ -107,21 +107,21 @@ class Detail:
         self.left_out = LeftOut()
 
     def _options(self, level: Level) -> DecodeOptions:
-        found = self._decodes.get(level)
-        if found is not None:
-            return found
+        decode_options = self._decodes.get(level)
+        if decode_options is not None:
+            return decode_options
         full = self._full
         if level:
             records = "metadata" if full.records in _WHOLE else full.records
             # Only pairing needs the bodies of messages that are not reported.
             records = "skip" if level is Level.NO_MESSAGES else records
-            found = msgspec.structs.replace(full, records=records, bodies=level is Level.NO_RECORDS)
+            decode_options = msgspec.structs.replace(full, records=records, bodies=level is Level.NO_RECORDS)
         elif self._renderer is None:
-            found = full
+            decode_options = full
         else:
-            found = RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
-        self._decodes[level] = found
-        return found
+            decode_options = RenderingOptions(**msgspec.structs.asdict(full), renderer=self._renderer)
+        self._decodes[level] = decode_options
+        return decode_options
 
     @property
     def full(self) -> DecodeOptions:

@@ -148,10 +148,10 @@ def _remote_log(record: dict[str, Any]) -> list[str]:
     value = record.get("value")
     if not isinstance(value, bytes):
         return ["it has no value"]
-    found = read_framed(value, "remote-log", _OPTIONS)
-    if found.value is not None:
-        record["_value"] = found.value
-    return list(found.problems)
+    framed_record = read_framed(value, "remote-log", _OPTIONS)
+    if framed_record.value is not None:
+        record["_value"] = framed_record.value
+    return list(framed_record.problems)
 
 
 def _coordinator(record: dict[str, Any], file: str) -> list[str]:
@@ -258,12 +258,12 @@ def _interpret(record: dict[str, Any], context: DecodeContext) -> bool:
     if value is None:
         context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: it has no value")
         return False
-    found = read_framed(value, "metadata", context.options)
-    for detail in found.problems:
+    framed_record = read_framed(value, "metadata", context.options)
+    for detail in framed_record.problems:
         context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
-    if found.value is not None:
-        record["_value"] = found.value
-    return found.secret
+    if framed_record.value is not None:
+        record["_value"] = framed_record.value
+    return framed_record.secret
 
 
 def _withhold(record: dict[str, Any], context: DecodeContext, *, value: bool, others: bool) -> None:

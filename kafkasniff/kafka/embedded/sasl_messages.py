@@ -182,8 +182,8 @@ def _aws_msk_iam(data: bytes, direction: Direction) -> Body | None:
         return _described("server-final") if isinstance(parsed.get("request-id"), str) else None
     # KEY/DATE/REGION/SERVICE/aws4_request
     scope = parsed.get("x-amz-credential")
-    found = _ACCESS_KEY.fullmatch(scope) if isinstance(scope, str) else None
-    return None if found is None else _described("credentials", username=found[1])
+    match = _ACCESS_KEY.fullmatch(scope) if isinstance(scope, str) else None
+    return None if match is None else _described("credentials", username=match[1])
 
 
 def _json(data: bytes) -> dict[str, Any] | None:

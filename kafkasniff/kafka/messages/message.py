@@ -513,5 +513,5 @@ def _without_header(  # noqa: PLR0917 - as `Decoded`
     correlation_id: int | None = None,
 ) -> Decoded:
     """A message whose header cannot be read."""
-    found = Problem("header-truncated", f"not a header: {detail}", offset)
-    return Decoded(api_key, api, api_version, correlation_id, problems=(found,))
+    problem = Problem("header-truncated", f"not a header: {detail}", offset)
+    return Decoded(api_key, api, api_version, correlation_id, problems=(problem,))

@@ -164,10 +164,10 @@ def _message(  # noqa: PLR0917 - as `_batch`
         else:
             yield Span(position, stop, f"{path}.{name}", COMPRESSED, codec_name(codec))
             if codec < len(CODECS) and depth < MAX_NESTING and opens(begin, stop):
-                found = decompress(codec, data[begin:stop], MAX_DECOMPRESSED, magic=magic)
-                if found.failure is None:
-                    spans = _messages(found.data, f"{path}.messages", depth + 1)
-                    yield Inside(f"{path}.value", codec_name(codec), found.data, spans)
+                decompressed = decompress(codec, data[begin:stop], MAX_DECOMPRESSED, magic=magic)
+                if decompressed.failure is None:
+                    spans = _messages(decompressed.data, f"{path}.messages", depth + 1)
+                    yield Inside(f"{path}.value", codec_name(codec), decompressed.data, spans)
         position = stop
     if position < end:
         yield Span(position, end, path, MALFORMED, None)

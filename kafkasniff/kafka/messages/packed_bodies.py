@@ -74,13 +74,13 @@ class Programs:
         except KeyError:
             plan = request_plan(key, version) if direction == "request" else response_plan(key, version)
             code = self._make(plan)
-            found = None if code is None else Program(self._kernel, code)
-            if found is not None:
-                self.kept[found.address] = found, plan
+            program = None if code is None else Program(self._kernel, code)
+            if program is not None:
+                self.kept[program.address] = program, plan
             if len(self._programs) >= MAX_KINDS:
                 self._programs.clear()
-            self._programs[kind] = found
-            return found
+            self._programs[kind] = program
+            return program
 
 
 class Ahead:

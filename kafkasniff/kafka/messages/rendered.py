@@ -210,25 +210,25 @@ class Renderer:
         if not notes and (items["status"] == DONE).all() and (items["after"] == items["end"]).all():
             ends = items["output_end"].tolist()
             return [RenderedBody(json[begin:end]) for begin, end in pairwise([0, *ends])]
-        found: list[RenderedBody | None] = []
+        rendered_bodies: list[RenderedBody | None] = []
         begin = notes_begin = 0
         columns = (items[name].tolist() for name in ("status", "output_end", "notes_end", "after", "end"))
         for index, (status, output_end, notes_end, after, end) in enumerate(zip(*columns, strict=True)):
             if status == DONE:
                 if notes_end == notes_begin and after == end:
-                    found.append(RenderedBody(json[begin:output_end]))
+                    rendered_bodies.append(RenderedBody(json[begin:output_end]))
                 else:
                     codes, problems = read_notes(notes, notes_begin, notes_end)
-                    found.append(self._rendered(json[begin:output_end], codes, problems, after, end))
+                    rendered_bodies.append(self._rendered(json[begin:output_end], codes, problems, after, end))
                     notes_begin = notes_end
                 begin = output_end
             elif status == COMPRESSED:
                 body = self._compressed(data, items[index])
                 self.memory += 0 if body is None else len(body.json)
-                found.append(body)
+                rendered_bodies.append(body)
             else:
-                found.append(None)
-        return found
+                rendered_bodies.append(None)
+        return rendered_bodies
 
     def _compressed(self, data: bytes, item: np.void) -> RenderedBody | None:
         """A message whose records have to be decompressed first."""
@@ -266,7 +266,8 @@ class Inflate:
 def wordings() -> LineWordings:
     """The words of all problems that the kernel notes."""
     return LineWordings.of(
-        Wording(one.kind.encode(), one.words.encode(), may_be_misread((one.kind,), cut=False)) for one in NUMBERED
+        Wording(template.kind.encode(), template.words.encode(), may_be_misread((template.kind,), cut=False))
+        for template in NUMBERED
     )
 
 

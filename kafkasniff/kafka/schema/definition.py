@@ -300,10 +300,12 @@ TOPIC_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
 def topic_fields(fields: Iterable[Field | FieldDefinition]) -> tuple[str | None, str | None]:
     """The fields of a struct, in one version, with the name and the id of a topic."""
     scalars = [field for field in fields if not field.array]
-    topic_id = next((one.name for one in scalars if one.name == "topic_id" and one.type == "uuid"), None)
-    topic = next((one.name for one in scalars if one.entity == "topic_name"), None)
+    topic_id = next((scalar.name for scalar in scalars if scalar.name == "topic_id" and scalar.type == "uuid"), None)
+    topic = next((scalar.name for scalar in scalars if scalar.entity == "topic_name"), None)
     if topic is None and topic_id is not None:
-        topic = next((one.name for one in scalars if one.name in TOPIC_FIELDS and one.type == "string"), None)
+        topic = next(
+            (scalar.name for scalar in scalars if scalar.name in TOPIC_FIELDS and scalar.type == "string"), None
+        )
     return topic, topic_id
 
 

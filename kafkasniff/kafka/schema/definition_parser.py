@@ -204,7 +204,7 @@ def _check_waits(reader: _DefinitionLines, request: MessageDefinition, reason: s
 def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
     """Parse a file of `data` blocks; raises DefinitionError with file and line."""
     reader = _DefinitionLines(path, text)
-    found: list[DataDefinition] = []
+    data_definitions: list[DataDefinition] = []
     while reader.peek() is not None:
         line = reader.take()
         if line.depth or len(line.words) < 2 or line.words[0] != "data":
@@ -217,12 +217,12 @@ def parse_data(path: Traversable, text: str) -> tuple[DataDefinition, ...]:
         title = reader.title(line, line.words[1])
         message = MessageDefinition(title, versions, flexible, _fields(reader, 1, versions))
         number = int(options["id"]) if "id" in options else None
-        found.append(
+        data_definitions.append(
             DataDefinition(
                 message, line.comment, options["kind"], number, path.name.removesuffix(".txt"), (first, last)
             )
         )
-    return tuple(found)
+    return tuple(data_definitions)
 
 
 def _span(reader: _DefinitionLines, line: _Line, options: dict[str, str]) -> tuple[Versions, Versions]:
@@ -251,7 +251,9 @@ def _fields(reader: _DefinitionLines, depth: int, parent: Versions) -> tuple[Fie
         fields.append(field)
     for field in fields:
         by = field.entity_by
-        if by is not None and not any((one.name, one.type, one.array) == (by.field, "int8", False) for one in fields):
+        if by is not None and not any(
+            (field.name, field.type, field.array) == (by.field, "int8", False) for field in fields
+        ):
             raise reader.fail(
                 line, f"{field.name} needs an int8 field {by.field!r} next to it that determines its kind"
             )

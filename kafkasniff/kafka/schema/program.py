@@ -71,9 +71,9 @@ class Op(msgspec.Struct, frozen=True):
 
 def ops_of(root: Struct) -> tuple[Op, ...]:
     """The ops of a layout; the first is the root."""
-    found = list(_struct(root, Op("", "struct", ("flexible",) if root.flexible else (), 0, size=root.size)))
-    following = _following(found)
-    return tuple(msgspec.structs.replace(op, next=after) for op, after in zip(found, following, strict=True))
+    ops = list(_struct(root, Op("", "struct", ("flexible",) if root.flexible else (), 0, size=root.size)))
+    following = _following(ops)
+    return tuple(msgspec.structs.replace(op, next=after) for op, after in zip(ops, following, strict=True))
 
 
 def _following(ops: list[Op]) -> list[int]:
@@ -151,7 +151,7 @@ def pairing_program(root: Struct, *, reads_code: bool = False) -> bytes | None:
     `reads_code`: pairing reads the error code, too.
     """
     names = [_pairing_role(field, reads_code=reads_code) for field in root.fields]
-    most = max((place for place, name in enumerate(names, 1) if name), default=0)
+    most = max((index for index, name in enumerate(names, 1) if name), default=0)
     if not most:
         return None
     beginning = msgspec.structs.replace(root, fields=root.fields[:most], tagged=())

@@ -146,10 +146,12 @@ def _displayable(key: bytes, decoded: object) -> dict[str, Any] | None:
     settings = decoded.get("properties")
     if not isinstance(settings, dict):
         return {"value": None}
-    secret = {name for name, one in settings.items() if one is not None and is_sensitive(name, one)}
+    secret = {name for name, setting in settings.items() if setting is not None and is_sensitive(name, setting)}
     if not secret:
         return None
-    return {"value": {"properties": {name: _shown(one, secret=name in secret) for name, one in settings.items()}}}
+    return {
+        "value": {"properties": {name: _shown(setting, secret=name in secret) for name, setting in settings.items()}}
+    }
 
 
 def _shown(value: object, *, secret: bool) -> object:

@@ -332,10 +332,10 @@ class _Compiler(FieldSlots):
 
     def _failed(self, element: StructScope, names: tuple[str, ...]) -> Slot | None:
         """The slot of the code with which elements of a list are not shown."""
-        found = [field for name in names if (field := field_of(element.struct, name)) is not None]
-        if len(found) > 1:
+        fields = [field for name in names if (field := field_of(element.struct, name)) is not None]
+        if len(fields) > 1:
             raise LeftToPython
-        return self._slot(element, found[0]) if found else None
+        return self._slot(element, fields[0]) if fields else None
 
     # -- Errors ------------------------------------------------------------------------------------------------------
 

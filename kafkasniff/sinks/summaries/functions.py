@@ -146,7 +146,7 @@ def _address(item: Body, _topic: str) -> str:
 
 def _acquired(item: Body, _topic: str) -> str:
     """Number of records that a member of a share group acquired, from ranges of offsets."""
-    return str(sum(_span(one) for one in rows(item.get("acquired_records"))))
+    return str(sum(_span(row) for row in rows(item.get("acquired_records"))))
 
 
 def _span(item: Body) -> int:
@@ -156,7 +156,7 @@ def _span(item: Body) -> int:
 
 def _joins(item: Body, _topic: str) -> str:
     # A member repeats its data for each protocol that it supports.
-    return next(filter(None, (joins(one.get("_metadata")) for one in rows(item.get("protocols")))), "")
+    return next(filter(None, (joins(row.get("_metadata")) for row in rows(item.get("protocols")))), "")
 
 
 def _assigned(item: Body, _topic: str) -> str:
@@ -165,7 +165,7 @@ def _assigned(item: Body, _topic: str) -> str:
 
 def _assignments(item: Body, _topic: str) -> str:
     """The assignments of a group's leader to its members."""
-    read = [assigned(one.get("_assignment")) for one in rows(item.get("assignments"))]
+    read = [assigned(row.get("_assignment")) for row in rows(item.get("assignments"))]
     return few([one for one in read if one is not None], "; ")
 
 

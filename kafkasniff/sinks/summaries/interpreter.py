@@ -41,17 +41,21 @@ def shape_at(shape: Shape, path: syntax.Path) -> FieldDefinition | None:
     """The field at a path, in the first of its versions; None if no version has one."""
     field: FieldDefinition | None = None
     for name in path:
-        field = next((one for one in shape if one.name == name), None)
+        field = next((field_definition for field_definition in shape if field_definition.name == name), None)
         if field is None:
             return None
-        shape = tuple(inner for one in shape if one.name == name for inner in one.fields)
+        shape = tuple(
+            inner for field_definition in shape if field_definition.name == name for inner in field_definition.fields
+        )
     return field
 
 
 def fields_at(shape: Shape, path: syntax.Path) -> Shape:
     """The fields of the struct at a path."""
     for name in path:
-        shape = tuple(inner for one in shape if one.name == name for inner in one.fields)
+        shape = tuple(
+            inner for field_definition in shape if field_definition.name == name for inner in field_definition.fields
+        )
     return shape
 
 
@@ -284,11 +288,11 @@ def _each(node: syntax.Each, shape: Shape) -> Render:
         texts: list[str] = []
         total = 0
         preferred = False
-        for one in rows(item.get(outer)):
+        for row in rows(item.get(outer)):
             if inner:
-                name, found = topic_of(one), rows(one.get(inner))
+                name, found = topic_of(row), rows(row.get(inner))
             else:
-                name, found = topic, [one]
+                name, found = topic, [row]
             for struct in found:
                 if node.good and struct.get("error_code"):
                     continue

@@ -205,51 +205,51 @@ class _SummaryParser:
 
     def _match(self, pattern: re.Pattern[str], *, closed: bool = True) -> re.Match[str] | None:
         """Consume a match at this position, `closed`: including the closing brace."""
-        found = pattern.match(self._line, self._at)
-        if found is None or (closed and _END.match(self._line, found.end()) is None):
+        match = pattern.match(self._line, self._at)
+        if match is None or (closed and _END.match(self._line, match.end()) is None):
             return None
-        self._at = found.end() + closed
-        return found
+        self._at = match.end() + closed
+        return match
 
     def _hole(self, nodes: list[Node], tests: list[Test], depth: int) -> None:
         if self._line.startswith("?", self._at):
             self._at += 1
-            found = self._match(_TEST)
-            if found is None:
+            match = self._match(_TEST)
+            if match is None:
                 raise self._error("not a condition")
-            tests.append(self._test(found))
-        elif found := self._match(_PHRASE):
-            lines = self._phrases.get(found["name"])
+            tests.append(self._test(match))
+        elif match := self._match(_PHRASE):
+            lines = self._phrases.get(match["name"])
             if lines is None:
-                raise self._error(f"there is no phrase {found['name']}")
-            nodes.append(self.parts(lines, depth, found["name"]))
-        elif found := self._match(_CALL):
-            nodes.append(FunctionCall(found["name"]))
-        elif found := self._match(_LABEL):
-            nodes.append(Label(found["index"] or ""))
-        elif found := self._match(_EACH, closed=False):
-            nodes.append(self._each(found, depth))
-        elif found := self._match(_COUNT):
-            path = _path(found["path"])
-            test = Test(path, "some") if found["some"] else None
-            nodes.append(Count(path, found["noun"] or "", test))
+                raise self._error(f"there is no phrase {match['name']}")
+            nodes.append(self.parts(lines, depth, match["name"]))
+        elif match := self._match(_CALL):
+            nodes.append(FunctionCall(match["name"]))
+        elif match := self._match(_LABEL):
+            nodes.append(Label(match["index"] or ""))
+        elif match := self._match(_EACH, closed=False):
+            nodes.append(self._each(match, depth))
+        elif match := self._match(_COUNT):
+            path = _path(match["path"])
+            test = Test(path, "some") if match["some"] else None
+            nodes.append(Count(path, match["noun"] or "", test))
             tests += [test] if test else []
-        elif found := self._match(_LIST):
-            nodes.append(Words(_path(found["path"]), int(found["shown"] or SHOWN)))
-        elif found := self._match(_PARTITIONS):
-            path = _path(found["path"])
+        elif match := self._match(_LIST):
+            nodes.append(Words(_path(match["path"]), int(match["shown"] or SHOWN)))
+        elif match := self._match(_PARTITIONS):
+            path = _path(match["path"])
             if len(path) < 2:
                 raise self._error("partitions are those of topics: {partitions topics.partitions}")
-            nodes.append(Partitions(path, found["index"] or ""))
-        elif found := self._match(_VALUE):
-            test = self._value_test(found)
-            nodes.append(Value(_path(found["path"]), found["form"] or "", test))  # type: ignore[arg-type] # by the pattern
+            nodes.append(Partitions(path, match["index"] or ""))
+        elif match := self._match(_VALUE):
+            test = self._value_test(match)
+            nodes.append(Value(_path(match["path"]), match["form"] or "", test))  # type: ignore[arg-type] # by the pattern
             tests += [test] if test else []
         else:
             raise self._error("not a value, a list or a condition")
 
-    def _each(self, found: re.Match[str], depth: int) -> Each:
-        path = _path(found["path"])
+    def _each(self, match: re.Match[str], depth: int) -> Each:
+        path = _path(match["path"])
         if len(path) > 2:
             raise self._error("at most two nested arrays")
         body, tests = self._sequence("", depth)
@@ -261,28 +261,28 @@ class _SummaryParser:
         return Each(
             path,
             body,
-            good=found["good"] is not None,
-            separator=found["separator"] or ", ",
-            shown=0 if found["all"] else SHOWN,
-            noun=(found["noun"] or "").strip().removesuffix("s"),
-            prefer=found["prefer"] or "",
+            good=match["good"] is not None,
+            separator=match["separator"] or ", ",
+            shown=0 if match["all"] else SHOWN,
+            noun=(match["noun"] or "").strip().removesuffix("s"),
+            prefer=match["prefer"] or "",
         )
 
-    def _test(self, found: re.Match[str]) -> Test:
-        path = _path(found["path"])
-        if found["op"]:
-            if found["not"] or found["has"]:
+    def _test(self, match: re.Match[str]) -> Test:
+        path = _path(match["path"])
+        if match["op"]:
+            if match["not"] or match["has"]:
                 raise self._error("one condition at a time")
-            return Test(path, found["op"], _operand(found["operand"]))  # type: ignore[arg-type] # by the pattern
-        if found["has"]:
-            return Test(path, "lacks" if found["not"] else "has")
-        return Test(path, "none" if found["not"] else "some")
+            return Test(path, match["op"], _operand(match["operand"]))  # type: ignore[arg-type] # by the pattern
+        if match["has"]:
+            return Test(path, "lacks" if match["not"] else "has")
+        return Test(path, "none" if match["not"] else "some")
 
-    def _value_test(self, found: re.Match[str]) -> Test | None:
-        path = _path(found["path"])
-        if found["op"]:
-            return Test(path, found["op"], _operand(found["operand"]))  # type: ignore[arg-type] # by the pattern
-        return Test(path, "some") if found["some"] else None
+    def _value_test(self, match: re.Match[str]) -> Test | None:
+        path = _path(match["path"])
+        if match["op"]:
+            return Test(path, match["op"], _operand(match["operand"]))  # type: ignore[arg-type] # by the pattern
+        return Test(path, "some") if match["some"] else None
 
 
 def _path(text: str) -> Path:

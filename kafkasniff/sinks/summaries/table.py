@@ -171,13 +171,13 @@ class TemplateTable:
         a fetch session, its number, its epoch and its error, and for the throttle time.
         """
         lists = _numbered(scope)
-        slots = len(scope.slots) + sum(len(one.scope.slots) for one in lists)
+        slots = len(scope.slots) + sum(len(table_list.scope.slots) for table_list in lists)
         if slots > MAX_SLOTS or len(lists) > MAX_LISTS:
             return None
-        for nodes in (code, *(one.code for one in lists)):
+        for nodes in (code, *(table_list.code for table_list in lists)):
             self._add_enums(nodes)
         places = self._placed(code)
-        packed = b"".join([self._list(one) for one in lists])
+        packed = b"".join([self._list(table_list) for table_list in lists])
         subjects = [use.subject for use in uses.values() if use.subject is not None]
         for number, subject in enumerate(subjects):
             subject.number = number
@@ -238,20 +238,20 @@ def _number(slot: Slot | None) -> int:
 
 def _numbered(root: Scope) -> list[TableList]:
     """All lists, grouped by scope; assigns numbers to them and all slots."""
-    found = list(root.lists)
+    table_lists = list(root.lists)
     slots = 0
     waiting = [root]
     for scope in waiting:
         scope.first_slot = slots
         for slot in scope.slots:
             slot.number, slots = slots, slots + 1
-        waiting += [one.scope for one in scope.lists]
-    for one in found:
-        one.scope.first_list = len(found)
-        found += one.scope.lists
-    for number, one in enumerate(found):
-        one.number = number
-    return found
+        waiting += [table_list.scope for table_list in scope.lists]
+    for table_list in table_lists:
+        table_list.scope.first_list = len(table_lists)
+        table_lists += table_list.scope.lists
+    for number, table_list in enumerate(table_lists):
+        table_list.number = number
+    return table_lists
 
 
 def _words(words: list[int]) -> bytes:

@@ -235,8 +235,8 @@ def render_of(api_key: int, direction: Direction) -> Callable[[Body, int], str] 
     api = dissectors.api(api_key)
     if api is None:
         return None
-    found = template(api.name, direction)
-    return None if found is None else interpreter(found, api.definition.message(direction).fields)
+    parts = template(api.name, direction)
+    return None if parts is None else interpreter(parts, api.definition.message(direction).fields)
 
 
 # -- summaries ---------------------------------------------------------------------------------------------------------

@@ -63,7 +63,7 @@ def load(state: bytes, kind: type[_Kind]) -> _Kind:
     header = _HEADER.match(state[:MAX_HEADER])
     if header is None:
         raise UsageError(f"this is not a state of kafkasniff: {WAY_OUT}")
-    form, layout, version = (one.decode() for one in header.groups())
+    form, layout, version = (group.decode() for group in header.groups())
     if (int(form), layout) != (FORMAT, graph.fingerprint):
         raise UsageError(
             f"this state was written by kafkasniff {version}, in a format that {kafkasniff.__version__} does not "

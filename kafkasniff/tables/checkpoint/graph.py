@@ -114,7 +114,7 @@ def _slots(kind: type) -> frozenset[str]:
 
 
 def _writer(layout: Layout, tag: int, codecs: Mapping[str, Codec]) -> Callable[[Any, Callable[[Any], int]], Any]:
-    steps = [(index, one.write) for index, one in enumerate(codecs.values(), 1) if one.write is not None]
+    steps = [(index, codec.write) for index, codec in enumerate(codecs.values(), 1) if codec.write is not None]
     views = [(list(codecs).index(name) + 1, view) for name, view in layout.views.items()]
     take: Callable[[Any], Iterable[Any]]
     if issubclass(layout.of, tuple):
@@ -138,7 +138,7 @@ def _writer(layout: Layout, tag: int, codecs: Mapping[str, Codec]) -> Callable[[
 
 
 def _reader(codecs: Mapping[str, Codec]) -> Callable[[msgspec.Struct, Sequence[Any]], Sequence[Any]]:
-    steps = [(index, one.read) for index, one in enumerate(codecs.values()) if one.read is not None]
+    steps = [(index, codec.read) for index, codec in enumerate(codecs.values()) if codec.read is not None]
     if not steps:
         return lambda mirror, _objects: msgspec.structs.astuple(mirror)
 

@@ -75,7 +75,7 @@ def codec_of(kind: Any, known: Collection[type]) -> Codec:
     if origin in (list, set, frozenset, deque) or (origin is tuple and arguments[1:] == (...,)):
         return _items(origin, codec_of(arguments[0], known))
     if origin is tuple:
-        return _columns([codec_of(one, known) for one in arguments], lambda values: values)
+        return _columns([codec_of(argument, known) for argument in arguments], lambda values: values)
     if origin in (dict, OrderedDict):
         return _map(origin, codec_of(arguments[0], known), codec_of(arguments[1], known))
     if isinstance(kind, type) and (issubclass(kind, msgspec.Struct) or hasattr(kind, "_fields")):
@@ -115,7 +115,7 @@ def _reference(kinds: tuple[type, ...]) -> Codec:
 
 def _union(members: tuple[Any, ...], known: Collection[type]) -> Codec:
     optional = type(None) in members
-    rest = [one for one in members if one is not type(None)]
+    rest = [member for member in members if member is not type(None)]
     if set(rest) == {str, bytes}:
         # msgspec cannot distinguish them as members of a union.
         return Codec(Any, None, _read_text_or_bytes if optional else _read_some_text)
@@ -127,7 +127,7 @@ def _union(members: tuple[Any, ...], known: Collection[type]) -> Codec:
         inner = codec_of(others[0], known)
         return Codec(inner.wire | None, _unless_none(inner.write), _unless_none(inner.read))
     reference = _reference(tuple(references))
-    if any(one is not str for one in others):
+    if any(other is not str for other in others):
         raise TypeError(f"no state can hold {members}")
     refer, resolve = reference.write, reference.read
     assert refer is not None
@@ -243,8 +243,8 @@ def _columns(columns: Sequence[Codec], make: Callable[[tuple[Any, ...]], Any]) -
 
 def _record(kind: type, known: Collection[type]) -> Codec:
     """A struct or a named tuple, by value."""
-    fields = {name: codec_of(one, known) for name, one in fields_of(kind).items()}
-    if all(one.plain for one in fields.values()):
+    fields = {name: codec_of(field, known) for name, field in fields_of(kind).items()}
+    if all(codec.plain for codec in fields.values()):
         return Codec(kind)
     values = _columns(list(fields.values()), lambda found: kind(*found))
     take: Any = msgspec.structs.astuple if issubclass(kind, msgspec.Struct) else tuple
@@ -315,13 +315,13 @@ def _without_batches(value: Any) -> Any:
 def _extension(code: int, data: memoryview) -> Any:
     if code != _BATCH:
         raise DamagedError(f"an extension of type {code}")
-    found = _batch_data.decode(data)
-    batch = Batch(found.fields)
-    if found.wire is not None:
-        batch.held = HeldRecords(found.wire, found.offset)
-    batch.records, batch.uncompressed = found.records, found.uncompressed
+    batch_data = _batch_data.decode(data)
+    batch = Batch(batch_data.fields)
+    if batch_data.wire is not None:
+        batch.held = HeldRecords(batch_data.wire, batch_data.offset)
+    batch.records, batch.uncompressed = batch_data.records, batch_data.uncompressed
     _check_body(batch)
-    for record in found.records or ():
+    for record in batch_data.records or ():
         _check_body(record)
     return batch
 

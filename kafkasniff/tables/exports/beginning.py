@@ -96,15 +96,15 @@ def first_states(
         catalog = Catalog(given, learned_facts=LearnedFacts())
         state = new_state(options, catalog, sessions=sessions)
         if carried.shards:
-            before = [load_state(one, options) for one in carried.shards]
-            inspectors: list[Inspector] = [one.inspector for one in before]
+            before = [load_state(shard, options) for shard in carried.shards]
+            inspectors: list[Inspector] = [shard_state.inspector for shard_state in before]
             state.inspector = reshard(inspectors, number, shards)
             state.enricher.count_into(state.inspector.summary)
-            for one in before:
-                state.enricher.missed |= one.enricher.missed
-                state.enricher.catalog.absorb(one.enricher.catalog)
+            for shard_state in before:
+                state.enricher.missed |= shard_state.enricher.missed
+                state.enricher.catalog.absorb(shard_state.enricher.catalog)
             state.start_ns = before[0].start_ns
-            logins = [one.logins for one in before if one.logins is not None]
+            logins = [shard_state.logins for shard_state in before if shard_state.logins is not None]
             if logins:
                 state.logins = logins[0]
                 logins[0].absorb(logins[1:], state.inspector.open_numbers)

@@ -67,12 +67,12 @@ class Exported:
     def __init__(self, done: Iterable[ManifestCapture] = (), quarantined: Iterable[ManifestCapture] = ()) -> None:
         # By the first bytes, so that comparing does not take longer with more captures.
         self._done: dict[str | None, list[tuple[int | None, str | None]]] = {}
-        self._quarantined = {one.key for one in quarantined}
+        self._quarantined = {manifest_capture.key for manifest_capture in quarantined}
         short: dict[int, set[str | None]] = {}
-        for one in done:
-            self._done.setdefault(one.head, []).append((one.size, one.tail))
-            if one.size and one.size < SAMPLE:
-                short.setdefault(one.size, set()).add(one.head)
+        for manifest_capture in done:
+            self._done.setdefault(manifest_capture.head, []).append((manifest_capture.size, manifest_capture.tail))
+            if manifest_capture.size and manifest_capture.size < SAMPLE:
+                short.setdefault(manifest_capture.size, set()).add(manifest_capture.head)
         self._short = sorted(short.items())
 
     def has(self, capture: ManifestCapture) -> bool:
@@ -205,7 +205,7 @@ def new_captures(looks: Iterable[Look], done: Iterable[ManifestCapture]) -> list
     Raises UsageError if one has grown since: its exported rows cannot be taken back.
     """
     found: list[Look] = []
-    known = {one.key for one in done}
+    known = {manifest_capture.key for manifest_capture in done}
     for look in looks:
         key = look.capture.key
         if key is not None:
@@ -253,7 +253,7 @@ def sort_out(looks: Iterable[Look], policy: OnBadCapture, quarantine: Iterable[M
     Raises CaptureError if one is bad and the policy is "fail", or if all are bad and there is no export yet.
     """
     found = Sorted([], [], [])
-    quarantined = {one.key for one in quarantine or ()}
+    quarantined = {manifest_capture.key for manifest_capture in quarantine or ()}
     seen: set[str] = set()
     for look in looks:
         if look.capture.key is not None and look.capture.key in quarantined:

@@ -282,7 +282,7 @@ def finish(
         memory=memory,
         values=values,
     )
-    order = max(one.order for one in results)
+    order = max(result.order for result in results)
     state = dump(Carried([result.state for result in results], sessions, carried.learned_facts, order))
     # Unfinished rows: the next run makes them again, from the present state of the sessions.
     rest = [result.unfinished for result in results]

@@ -149,7 +149,7 @@ class LiveExport:
     def _begin(self, given: Mapping[str, str], interface: str, *, discard_state: bool, memory: int, whole: int) -> None:
         target, options = self._target, self._options
         check_continues(target, options)
-        before = () if target.manifest is None else tuple(one.name for one in target.manifest.captures)
+        before = () if target.manifest is None else tuple(capture.name for capture in target.manifest.captures)
         self._index = len(before)
         self._names = (*before, interface)
         self._capture = ManifestCapture(interface, None, begun=datetime.now(UTC))

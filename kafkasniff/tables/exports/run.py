@@ -124,7 +124,7 @@ class ExportRun:
     @property
     def names(self) -> list[str]:
         """Names of the captures of earlier runs, whose indices come first."""
-        return [one.name for one in self.before]
+        return [manifest_capture.name for manifest_capture in self.before]
 
     @property
     def _skipped(self) -> tuple[str, ...]:
@@ -194,7 +194,7 @@ def export(
         if done is not None:
             return done
         try:
-            if predicate is not None or any(one.size is None for one in run.captures):
+            if predicate is not None or any(capture.size is None for capture in run.captures):
                 jobs = 1
             hooks, budget = Hooks() if hooks is None else hooks, checked_memory(memory)
             local = _LocalRun(run, hooks, checkpoint_seconds, given or {}, predicate, learn, keylog, budget, values)
@@ -292,7 +292,7 @@ class _LocalRun(msgspec.Struct):
                 values=self.values,
             )
         summary = total(result.summary for result in results)
-        result = run.commit(made, summary, broken=any(one.broken for one in results))
+        result = run.commit(made, summary, broken=any(result.broken for result in results))
         result.resumed = self.resumed
         return result
 
@@ -318,7 +318,7 @@ class _LocalRun(msgspec.Struct):
     @staticmethod
     def _continues(old: _RunInputs, plan: _RunInputs) -> bool:
         """Whether results for `old` are valid for `plan`: the same captures, perhaps followed by more."""
-        keys = [one.key for one in old.captures]
-        same = [one.key for one in plan.captures[: len(keys)]] == keys
+        keys = [capture.key for capture in old.captures]
+        same = [capture.key for capture in plan.captures[: len(keys)]] == keys
         alike = (old.options, old.run, old.discard_state) == (plan.options, plan.run, plan.discard_state)
         return same and None not in keys and alike

@@ -405,13 +405,13 @@ def run_shards(tasks: Sequence[ShardTask], hooks: Hooks) -> list[ShardResult]:
     from kafkasniff.runtime.worker_processes import Workers  # noqa: PLC0415
 
     together = _Together(len(tasks))
-    found: dict[int, ShardResult] = {}
+    shard_results: dict[int, ShardResult] = {}
     mine: list[ReadingProgress] = []
 
     def hear(timeout: float) -> None:
-        for worker, message in workers.messages(timeout, without=found):
+        for worker, message in workers.messages(timeout, without=shard_results):
             if isinstance(message, ShardResult):
-                found[worker] = message
+                shard_results[worker] = message
             else:
                 together.note(worker + 1, *message)
         if mine:
@@ -423,9 +423,9 @@ def run_shards(tasks: Sequence[ShardTask], hooks: Hooks) -> list[ShardResult]:
         if hooks.opened is not None:
             hooks.opened(together)
         first = run_shard(tasks[0], Hooks(mine.append, lambda: hear(0)))
-        while len(found) < len(workers):
+        while len(shard_results) < len(workers):
             hear(SIGN_SECONDS)
-    return [first, *(found[worker] for worker in range(len(workers)))]
+    return [first, *(shard_results[worker] for worker in range(len(workers)))]
 
 
 def _work(task: ShardTask, end: Connection[Any, Any]) -> None:

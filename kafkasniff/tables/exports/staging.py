@@ -163,22 +163,22 @@ class Stager:
             self._connection(connection)
         self._write(self._most_rows, self._most_bytes)
 
-    def take_columns(self, found: PairColumns, captures: Sequence[str]) -> None:
+    def take_columns(self, pair_columns: PairColumns, captures: Sequence[str]) -> None:
         """Take exchanges that an inspector emitted as columns. Raises OSError if rows cannot be written."""
-        self.in_columns += len(found.asked)
-        if not found.selected:
+        self.in_columns += len(pair_columns.asked)
+        if not pair_columns.selected:
             return
         if "exchanges" in self._wanted:
-            rows = exchange_rows(found, captures, headers=self._options.headers)
+            rows = exchange_rows(pair_columns, captures, headers=self._options.headers)
             self._columns.append(rows)
             self._columns_rows += len(rows)
             self._columns_bytes += rows.nbytes
             if self._columns_rows >= FEW_ROWS or self._columns_bytes >= self._most_bytes:
                 self._write_columns()
-        records = record_rows(found, captures)
+        records = record_rows(pair_columns, captures)
         if records is not None:
             self._files.write("records", records)
-        problems = problem_rows(found, captures) if "problems" in self._wanted else None
+        problems = problem_rows(pair_columns, captures) if "problems" in self._wanted else None
         if problems is not None:
             self._problems.extend(problems)
 
@@ -351,8 +351,8 @@ def stage(
             seen(events)
             seen(columns)
         stager.take(events)
-        for found in columns:
-            stager.take_columns(found, batch.captures)
+        for column in columns:
+            stager.take_columns(column, batch.captures)
         del events  # before the next ones are decoded
 
 

@@ -176,8 +176,8 @@ class ExportTarget(ABC):
 
 def _reason(error: OSError) -> str:
     """The system's message; in Arrow's errors it is only part of the text."""
-    found = _ARROW_ERRNO.search(str(error))
-    return os.strerror(int(found[1])) if found else error.strerror or str(error)
+    match = _ARROW_ERRNO.search(str(error))
+    return os.strerror(int(match[1])) if match else error.strerror or str(error)
 
 
 # -- a folder -------------------------------------------------------------------------------------------------------
@@ -517,6 +517,6 @@ def local_folder(directory: str | os.PathLike[str], *, schemes: tuple[str, ...] 
     if scheme is not None:
         if not _ADDRESS.match(name):
             raise UsageError(f"cannot write to {name}: an address begins with {scheme[1]}://, which a Path shortens")
-        stores = f", or an object store ({', '.join(f'{one}://' for one in schemes)})" if schemes else ""
+        stores = f", or an object store ({', '.join(f'{scheme}://' for scheme in schemes)})" if schemes else ""
         raise UsageError(f"cannot write to {scheme[1]}://: name a folder of this machine{stores}")
     return Path(name)

@@ -58,10 +58,10 @@ class BodyFacts(NamedTuple):
     """Results for the batches of records."""
 
 
-def by_code(found: PairColumns, value: Callable[[int], Any], kind: Any) -> NDArray[Any]:
+def by_code(pair_columns: PairColumns, value: Callable[[int], Any], kind: Any) -> NDArray[Any]:
     """A value for each exchange, by the version of its API."""
     table = np.zeros(KEYS * VERSIONS, kind)
-    codes = found.asked["code"]
+    codes = pair_columns.asked["code"]
     for code in distinct(codes.astype(np.int64)):
         table[code] = value(code)
     made: NDArray[Any] = table[codes]
@@ -85,12 +85,12 @@ def _named(names: pa.Array, index: NDArray[Any]) -> pa.Array:
     return names.take(pa.array(index.astype(np.int64), mask=index == NONE))
 
 
-def _software(found: PairColumns, which: int, kind: pa.DataType) -> pa.Array:
+def _software(pair_columns: PairColumns, which: int, kind: pa.DataType) -> pa.Array:
     """Name or version of client software, as far as it is known by now."""
-    values = [owner.account.software[which] if owner and owner.account else None for owner in found.owners]
+    values = [owner.account.software[which] if owner and owner.account else None for owner in pair_columns.owners]
     if all(value is None for value in values):
-        return pa.nulls(len(found.asked), kind)
-    return pa.array(values, kind).take(pa.array(found.asked["connection"]))
+        return pa.nulls(len(pair_columns.asked), kind)
+    return pa.array(values, kind).take(pa.array(pair_columns.asked["connection"]))
 
 
 def _numbered(numbers: NDArray[Any], value: Callable[[int], Any], kind: pa.DataType) -> pa.Array:
@@ -108,16 +108,20 @@ def _microseconds(numbers: Ints, kind: pa.DataType) -> pa.Array:
 
 
 def exchange_rows(
-    found: PairColumns, captures: Sequence[str] = (), *, headers: bool = False, schema: pa.Schema = STAGED["exchanges"]
+    pair_columns: PairColumns,
+    captures: Sequence[str] = (),
+    *,
+    headers: bool = False,
+    schema: pa.Schema = STAGED["exchanges"],
 ) -> pa.RecordBatch:
     """Answered exchanges as a record batch of the staged schema, or of some of its columns.
 
     `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read.
     """
-    asked, answered = found.asked, found.answered
+    asked, answered = pair_columns.asked, pair_columns.answered
     count = len(asked)
     code = asked["code"]
-    names = pa.array(found.names, pa.string())
+    names = pa.array(pair_columns.names, pa.string())
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda kind: _numbered(asked["packet"] >> PACKET_SHIFT, _capture_of(captures), kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"], kind),
@@ -127,9 +131,9 @@ def exchange_rows(
         "api": lambda kind: _numbered(code, lambda one: version_of(one).request.api, kind),
         "api_version": lambda kind: _plain(code % VERSIONS, kind),
         "correlation_id": lambda kind: _plain(asked["correlation"], kind),
-        "client_id": lambda _: _named(names, found.client_id),
-        "software_name": lambda kind: _software(found, 0, kind),
-        "software_version": lambda kind: _software(found, 1, kind),
+        "client_id": lambda _: _named(names, pair_columns.client_id),
+        "software_name": lambda kind: _software(pair_columns, 0, kind),
+        "software_version": lambda kind: _software(pair_columns, 1, kind),
         "status": lambda kind: pa.repeat(pa.scalar("answered", kind), count),
         "request_size": lambda kind: _plain(asked["size"], kind),
         "response_size": lambda kind: _plain(answered["size"], kind),
@@ -142,13 +146,13 @@ def exchange_rows(
         ),
     }
     connections = pa.array(asked["connection"])
-    for name, values in found.ends.columns.items():
+    for name, values in pair_columns.ends.columns.items():
         made[name] = lambda _, values=values: values.take(connections)  # type: ignore[misc]
-    if found.facts is not None:
-        problems = found.facts.columns.problems
+    if pair_columns.facts is not None:
+        problems = pair_columns.facts.columns.problems
         made["problems"] = lambda kind: _kinds_of(problems, count, kind)
-    if found.facts is not None and not headers:
-        made |= _of_bodies(found, found.facts, names)
+    if pair_columns.facts is not None and not headers:
+        made |= _of_bodies(pair_columns, pair_columns.facts, names)
     arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -162,18 +166,20 @@ def _lists(counts: NDArray[Any], values: pa.Array, kind: pa.DataType) -> pa.Arra
     return pa.ListArray.from_arrays(pa.array(borders), values, type=kind)
 
 
-def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[str, Callable[[pa.DataType], pa.Array]]:
+def _of_bodies(
+    pair_columns: PairColumns, facts: BodyFacts, names: pa.Array
+) -> dict[str, Callable[[pa.DataType], pa.Array]]:
     """The columns that come from bodies."""
     columns = facts.columns
     rows = columns.rows
-    waits = functools.cache(lambda: _waits(found, facts))
+    waits = functools.cache(lambda: _waits(pair_columns, facts))
     asked, given = rows["asked_member"], rows["given_member"]
     # A member that joins for the first time sends "" and receives its id.
     is_empty = pc.equal(names, "").to_numpy(zero_copy_only=False) if len(names) else np.zeros(0, bool)
     says = (asked != NONE) & ~np.append(is_empty, True)[np.minimum(asked, len(names))]
     has_given = (given != NONE) & ~np.append(is_empty, True)[np.minimum(given, len(names))]
     member = np.where(says, asked, np.where(has_given, given, asked))
-    acks, has_acks = _value(found, facts, "acks")
+    acks, has_acks = _value(pair_columns, facts, "acks")
     is_named = columns.topics < UNNAMED
     row_of_topics = np.repeat(np.arange(len(rows)), rows["topics"])
     topics = np.bincount(row_of_topics.compress(is_named), minlength=len(rows))
@@ -190,8 +196,8 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         "topics": lambda kind: _lists(topics, _named(names, columns.topics.compress(is_named)), kind),
         "partitions": lambda kind: _lists(rows["partitions"], _partitions(columns.partitions, names), kind),
         "sender": lambda kind: pa.array(waits()[0], kind),
-        "behind_us": lambda kind: _microseconds(found.answered["behind"], kind),
-        "muted_us": lambda kind: _microseconds(found.answered["muted"], kind),
+        "behind_us": lambda kind: _microseconds(pair_columns.answered["behind"], kind),
+        "muted_us": lambda kind: _microseconds(pair_columns.answered["muted"], kind),
         "wait_us": lambda kind: _microseconds(waits()[1], kind),
         "waits_for": lambda kind: pa.array(waits()[2], kind),
     }
@@ -203,9 +209,9 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
         ids = (columns.topics[unnamed] - UNNAMED).tolist()
         for row, place, index in zip(row_of_topics[unnamed].tolist(), places[unnamed].tolist(), ids, strict=True):
             part = parts.setdefault(row, StagedParts({}, facts.bodies))
-            part.unnamed[found.names[index]] = place
-    if any(facts.kinds[code].session for code in distinct(found.asked["code"].astype(np.int64))):
-        _add_session_steps(parts, found, facts)
+            part.unnamed[pair_columns.names[index]] = place
+    if any(facts.kinds[code].session for code in distinct(pair_columns.asked["code"].astype(np.int64))):
+        _add_session_steps(parts, pair_columns, facts)
     if parts:
         encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
         pending = [encoded.get(row) for row in range(len(rows))]
@@ -216,8 +222,8 @@ def _of_bodies(found: PairColumns, facts: BodyFacts, names: pa.Array) -> dict[st
     return made
 
 
-_KINDS: Final = sorted({one.kind for one in NUMBERED})
-_KIND: Final = np.array([-1, *(_KINDS.index(one.kind) for one in NUMBERED)], np.int64)
+_KINDS: Final = sorted({template.kind for template in NUMBERED})
+_KIND: Final = np.array([-1, *(_KINDS.index(template.kind) for template in NUMBERED)], np.int64)
 """By the kernel's number of a problem: the place of its kind in `_KINDS`."""
 
 
@@ -229,15 +235,15 @@ def _kinds_of(problems: NDArray[np.void], count: int, kind: pa.DataType) -> pa.A
     return _lists(np.bincount(rows, minlength=count), pa.array(_KINDS).take(pa.array(kinds)), kind)
 
 
-def _add_session_steps(parts: dict[int, StagedParts], found: PairColumns, facts: BodyFacts) -> None:
+def _add_session_steps(parts: dict[int, StagedParts], pair_columns: PairColumns, facts: BodyFacts) -> None:
     """Add what exchanges do to fetch sessions (`sessions.session_step`) to the parts that wait, by row."""
     names = [*SESSION, *ANSWERS.values()]
-    columns = [_value(found, facts, name) for name in names]
+    columns = [_value(pair_columns, facts, name) for name in names]
     rows, partitions = facts.columns.rows, facts.columns.partitions
     wanted = np.flatnonzero(columns[0][1])
     firsts = (np.cumsum(rows["partitions"], dtype=np.int64) - rows["partitions"])[wanted]
     topic = np.where(partitions["topic_id"] == NONE, partitions["topic"], partitions["topic_id"])
-    counts, times = rows["asked_partitions"][wanted], found.answered["time"][wanted]
+    counts, times = rows["asked_partitions"][wanted], pair_columns.answered["time"][wanted]
     values = (values[wanted].tolist() for values, _ in columns)
     for row, first, count, time_ns, number, epoch, given, error in zip(
         wanted.tolist(), firsts.tolist(), counts.tolist(), times.tolist(), *values, strict=True
@@ -246,7 +252,7 @@ def _add_session_steps(parts: dict[int, StagedParts], found: PairColumns, facts:
         if count and epoch != FINAL_EPOCH:
             own = slice(first, first + count)
             for index, partition in zip(topic[own].tolist(), partitions["partition"][own].tolist(), strict=True):
-                name = found.names[index]
+                name = pair_columns.names[index]
                 if len(name) <= MAX_NAME:
                     step.added.setdefault(name, []).append(partition)
             step.by_id = bool(partitions["topic_id"][first] != NONE)
@@ -261,10 +267,12 @@ def _errors(codes: NDArray[Any], none: Bools, kind: pa.DataType) -> pa.Array:
     return pc.if_else(pa.array(none), pa.scalar(None, kind), _numbered(codes, error_name, kind))
 
 
-def _value(found: PairColumns, facts: BodyFacts, name: str) -> tuple[Ints, Bools]:
+def _value(pair_columns: PairColumns, facts: BodyFacts, name: str) -> tuple[Ints, Bools]:
     """A number of each request, and a mask of the requests that have one."""
     place = by_code(
-        found, lambda code: facts.kinds[code].values.index(name) if name in facts.kinds[code].values else -1, np.int64
+        pair_columns,
+        lambda code: facts.kinds[code].values.index(name) if name in facts.kinds[code].values else -1,
+        np.int64,
     )
     return facts.columns.rows["values"][np.arange(len(place)), place], place >= 0
 
@@ -283,9 +291,9 @@ class AskedWaits(NamedTuple):
     """Whether each asks for a wait."""
 
 
-def asked_waits(found: PairColumns, facts: BodyFacts) -> Iterator[AskedWaits]:
+def asked_waits(pair_columns: PairColumns, facts: BodyFacts) -> Iterator[AskedWaits]:
     """What requests ask for (`asked_limit_ns`), by version of the API; those without a plan are skipped."""
-    codes = found.asked["code"]
+    codes = pair_columns.asked["code"]
     for code in distinct(codes.astype(np.int64)):
         kind = facts.kinds[code]
         plan = kind.wait
@@ -308,18 +316,20 @@ def asked_waits(found: PairColumns, facts: BodyFacts) -> Iterator[AskedWaits]:
         yield AskedWaits(plan, rows, own, limit, waits)
 
 
-def _waits(found: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
+def _waits(pair_columns: PairColumns, facts: BodyFacts) -> tuple[NDArray[Any], Ints, NDArray[Any]]:
     """The results of `asked_wait` for each exchange: the sender, nanoseconds, and what the request waited for."""
-    count = len(found.asked)
+    count = len(pair_columns.asked)
     sender, reason = np.full(count, None, object), np.full(count, None, object)
     wait = np.zeros(count, np.int64)
-    for plan, rows, own, limit, waits in asked_waits(found, facts):
+    for plan, rows, own, limit, waits in asked_waits(pair_columns, facts):
         if plan.replica_ids:
             # Requests of replicas in later versions have a struct, and are left to Python.
             sender[rows] = (
                 np.where(own[plan.replica_id] >= 0, "replica", "client") if plan.replica_id in own else "client"
             )
-        asked = (found.answered["latency"] - found.answered["behind"] - found.answered["muted"])[rows]
+        asked = (pair_columns.answered["latency"] - pair_columns.answered["behind"] - pair_columns.answered["muted"])[
+            rows
+        ]
         asked = np.maximum(asked, 0)
         asked = np.where(limit > 0, np.minimum(asked, limit * 1_000_000), asked)
         wait[rows] = np.where(waits, asked, 0)
@@ -356,19 +366,19 @@ def _partitions(facts: NDArray[np.void], names: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([columns[field.name](field.type) for field in PARTITION], fields=list(PARTITION))
 
 
-def problem_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
+def problem_rows(pair_columns: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
     """The problems of these exchanges as a record batch of the staged schema; None if there are none."""
-    columns = None if found.facts is None else found.facts.columns
+    columns = None if pair_columns.facts is None else pair_columns.facts.columns
     if columns is None or not len(columns.problems):
         return None
     schema = STAGED["problems"]
     problems = columns.problems
-    asked, answered = found.asked.take(problems["row"]), found.answered.take(problems["row"])
+    asked, answered = pair_columns.asked.take(problems["row"]), pair_columns.answered.take(problems["row"])
     is_request = problems["is_request"] > 0
     packet, last = (np.where(is_request, asked[name], answered[name]) for name in ("packet", "last_packet"))
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda kind: _numbered(packet >> PACKET_SHIFT, _capture_of(captures), kind),
-        "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]], kind),
+        "connection_id": lambda kind: _plain(pair_columns.ends.ids[asked["connection"]], kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"], kind),
         "time": lambda kind: _microseconds(asked["time"], kind),
         "time_ns": lambda kind: _plain(asked["time"], kind),
@@ -385,19 +395,19 @@ def problem_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch 
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
+def record_rows(pair_columns: PairColumns, captures: Sequence[str]) -> pa.RecordBatch | None:
     """The records of these exchanges as a record batch of the staged schema; None if there are no records."""
-    records = None if found.facts is None else found.facts.records
+    records = None if pair_columns.facts is None else pair_columns.facts.records
     if records is None or not records.counts.any():
         return None
     schema = STAGED["records"]
     shared, row = records.shared, records.row
-    asked, is_request = found.asked.take(row), shared["is_request"] > 0
-    answered = found.answered.take(row)
+    asked, is_request = pair_columns.asked.take(row), shared["is_request"] > 0
+    answered = pair_columns.answered.take(row)
     packet, time = (np.where(is_request, asked[name], answered[name]) for name in ("packet", "time"))
     of = np.repeat(np.arange(len(row)), records.counts)
     starts = np.flatnonzero(np.append(True, row[of][1:] != row[of][:-1]))
-    names = pa.array(found.names, pa.string())
+    names = pa.array(pair_columns.names, pa.string())
 
     def known(values: Sequence[str | None], index: NDArray[Any]) -> pa.Array:
         """A name for each record, by the index of each batch."""
@@ -412,7 +422,7 @@ def record_rows(found: PairColumns, captures: Sequence[str]) -> pa.RecordBatch |
 
     made: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "capture": lambda _: encoded(_numbered(packet >> PACKET_SHIFT, _capture_of(captures), pa.string())),
-        "connection_id": lambda kind: _plain(found.ends.ids[asked["connection"]][of], kind),
+        "connection_id": lambda kind: _plain(pair_columns.ends.ids[asked["connection"]][of], kind),
         "exchange_id": lambda kind: _plain(asked["ordinal"][of], kind),
         "_time_ns": lambda kind: _plain(time[of], kind),
         "api": lambda _: encoded(_numbered(asked["code"], lambda one: version_of(one).request.api, pa.string())),

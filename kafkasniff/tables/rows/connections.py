@@ -151,12 +151,12 @@ class Logins:
 
     def of(self, connection: int) -> Login:
         """The authentication of an open connection."""
-        found = self._found.get(connection)
-        if found is None:
+        login = self._found.get(connection)
+        if login is None:
             if len(self._found) >= MAX_OPEN:
                 del self._found[next(iter(self._found))]
-            found = self._found[connection] = Login()
-        return found
+            login = self._found[connection] = Login()
+        return login
 
     def pop(self, connection: int) -> Login:
         """The authentication of a connection that is over."""
@@ -165,7 +165,7 @@ class Logins:
     def absorb(self, others: Iterable[Logins], wanted: Container[int]) -> None:
         """Take over the authentication that others know, of these connections only."""
         every = (self, *others)
-        self._found = {number: one for logins in every for number, one in logins._found.items() if number in wanted}
+        self._found = {number: login for logins in every for number, login in logins._found.items() if number in wanted}
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ def is_date(name: str) -> bool:
 
 def is_table_file(path: str, table: str) -> bool:
     """Whether this is `TABLE/date=YYYY-MM-DD/part-….parquet` of a table."""
-    found = _TABLE_FILE.fullmatch(path)
-    return found is not None and found[1] == table
+    match = _TABLE_FILE.fullmatch(path)
+    return match is not None and match[1] == table
 
 
 def is_state_file(path: str) -> bool:
@@ -41,14 +41,14 @@ def run_of(path: str) -> int | None:
 
     `path`: of a state in the export; of other files the name is enough.
     """
-    found = _STATE_FILE.fullmatch(path) or _OWN_FILE.fullmatch(path.rpartition("/")[2])
-    return None if found is None else int(found[1])
+    match = _STATE_FILE.fullmatch(path) or _OWN_FILE.fullmatch(path.rpartition("/")[2])
+    return None if match is None else int(match[1])
 
 
 def was_open(path: str) -> bool:
     """Whether a table's file was written with rows that were unfinished when their captures ended."""
-    found = _OWN_FILE.fullmatch(path.rpartition("/")[2])
-    return found is not None and found[3] is not None
+    match = _OWN_FILE.fullmatch(path.rpartition("/")[2])
+    return match is not None and match[3] is not None
 
 
 def date_of(path: str) -> str:

@@ -169,7 +169,7 @@ def without_payload(columns: dict[str, pa.Array], payload: Payload) -> dict[str,
 def _hidden(values: pa.Array, payload: Payload) -> pa.Array:
     if payload.form == "dropped":
         return pa.nulls(len(values), values.type)
-    return pa.array([None if one is None else payload.digest(one) for one in values.to_pylist()], values.type)
+    return pa.array([None if value is None else payload.digest(value) for value in values.to_pylist()], values.type)
 
 
 def plain_columns_of(
@@ -294,23 +294,23 @@ class NativeRecords:
         numbers = [index for index, piece in enumerate(pieces) if piece.data is not None]
         if not numbers:
             return []
-        some = [pieces[index] for index in numbers]
-        batches = np.array([_batch(piece, self._limit) for piece in some], BATCH)
+        batch_pieces = [pieces[index] for index in numbers]
+        batches = np.array([_batch(piece, self._limit) for piece in batch_pieces], BATCH)
         right = self._reader.measure(batches)
         most = np.where(right, np.maximum(batches["rows"], batches["headers"]), 0).tolist()
-        right[list(_beyond_bound(some, right, most))] = False
-        _rebase(some, batches)
+        right[list(_beyond_bound(batch_pieces, right, most))] = False
+        _rebase(batch_pieces, batches)
         columns = self._reader.read(batches, right)
         if columns is None:
             right[:] = False
         for index in np.flatnonzero(~right).tolist():
-            _decode_again(some[index])
-        for piece in some:
+            _decode_again(batch_pieces[index])
+        for piece in batch_pieces:
             # Its records are in the columns now, which are sorted and written next.
             piece.data = None
         counts = batches["rows"].astype(np.int64)
         for index in np.flatnonzero(right).tolist():
-            _check_count(some[index], int(counts[index]))
+            _check_count(batch_pieces[index], int(counts[index]))
         if columns is None or not len(columns.offset):
             return []
         piece_of = np.repeat(np.array(numbers, np.int64)[right], counts[right])

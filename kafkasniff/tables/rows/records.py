@@ -84,7 +84,7 @@ def _place(api_key: int, direction: Direction) -> _RecordsPath | None:
 
 
 def _first(fields: Sequence[FieldDefinition], **wanted: str) -> FieldDefinition | None:
-    return next((one for one in fields if all(getattr(one, key) == value for key, value in wanted.items())), None)
+    return next((field for field in fields if all(getattr(field, key) == value for key, value in wanted.items())), None)
 
 
 class RecordRows:
@@ -147,8 +147,8 @@ class RecordRows:
                 )
             if context.problems:
                 # In the order of the message, whichever way they were found.
-                context.problems.sort(key=lambda one: -1 if one.offset is None else one.offset)
-                found.setdefault(exchange.exchange, []).extend((message, one) for one in context.problems)
+                context.problems.sort(key=lambda problem: -1 if problem.offset is None else problem.offset)
+                found.setdefault(exchange.exchange, []).extend((message, problem) for problem in context.problems)
         return found
 
     def take(self) -> list[pa.RecordBatch]:

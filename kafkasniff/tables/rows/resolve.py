@@ -221,8 +221,8 @@ class Resolver:
         if all(name is None for _, name in named):
             return topics
         together: dict[str, None] = {}
-        for place, topic in enumerate([*topics, None]):
-            together.update((name, None) for at, name in named if at == place and name is not None)
+        for index, topic in enumerate([*topics, None]):
+            together.update((name, None) for at, name in named if at == index and name is not None)
             if topic is not None:
                 together[topic] = None
         return list(together)

@@ -21,7 +21,7 @@ class Column(NamedTuple):
 
 
 def _fields(columns: Iterable[Column]) -> list[tuple[str, pa.DataType]]:
-    return [(one.name, one.type) for one in columns]
+    return [(column.name, column.type) for column in columns]
 
 
 def _array(item: pa.DataType) -> pa.DataType:

@@ -91,9 +91,9 @@ class Sessions:
 
     def of(self, brokers: Container[Endpoint | None]) -> Sessions:
         """The state of some brokers' sessions after all responses."""
-        found = Sessions()
-        found._sessions = self._sessions.of(brokers)
-        return found
+        sessions = Sessions()
+        sessions._sessions = self._sessions.of(brokers)
+        return sessions
 
     def replace(self, brokers: Container[Endpoint | None], others: Sessions) -> None:
         """Replace some brokers' sessions by those of another process."""
