@@ -88,8 +88,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
 
     All absences of a broker are one finding; three are an error.
 
-    Listeners of one address that are gone at the same time are one broker, unless metadata gives them different
-    numbers.
+    Listeners of one address that are gone at the same time are one finding, unless metadata gives them different
+    numbers: they are those of one broker, or brokers that share a machine.
 
     Caveats: exports show only new broker epochs. Planned restarts, a firewall that starts to reject a client, and a
     load balancer that ends all its connections at once look the same.
@@ -254,7 +254,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
                 facts.append(f"{plural(count, 'connect')} {result}")
         facts.append(f"{plural(len(absence.clients), 'client')} ({some(absence.clients)})")
         if others:
-            facts.append(f"also its {'listener' if len(others) == 1 else 'listeners'} {some(others)}")
+            facts.append(f"also {some(others)} at the same address")
         if before:
             facts.append(f"leaders of {plural(before, 'partition')} moved before that")
         if moved:
