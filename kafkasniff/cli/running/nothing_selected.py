@@ -30,16 +30,12 @@ MAX_COMPARED: Final = 200
 
 _PLURALS: Final = {
     "api": "APIs",
-    "broker": "brokers",
-    "client": "clients",
     "client_id": "client ids",
-    "error": "errors",
     "group_id": "groups",
-    "host": "hosts",
     "status": "statuses",
     "transactional_id": "transactional ids",
 }
-"""Names of fields for several values; others get an s."""
+"""Names of fields for several values; others end in s."""
 _PAYLOAD: Final = ("record", "request", "response", "trace_id")
 """Fields whose values are not named."""
 _RANGES: Final = ("duration", "size", "time")
@@ -225,7 +221,7 @@ class HeldValues:
     def in_words(self, wanted: Sequence[str]) -> str:
         """`topics: a, b and 3 more`, those that resemble `wanted` first; empty without values."""
         kind = self.field.kind
-        plural = _PLURALS.get(self.name, self.name if kind in _RANGES else f"{self.name}s")
+        plural = _PLURALS.get(self.name, self.name if kind in _RANGES or self.name.endswith("s") else f"{self.name}s")
         if not self.found:
             return ""
         if kind in _RANGES or (kind == "number" and len(self.found) > MAX_NAMED):
