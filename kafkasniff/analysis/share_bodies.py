@@ -37,8 +37,8 @@ class OffsetRange(msgspec.Struct, frozen=True):
 
     def type_of(self, offset: int) -> int | None:
         """How an offset in the range is acknowledged; None if that is not given."""
-        place = 0 if len(self.acknowledge_types) == 1 else offset - self.first_offset
-        return self.acknowledge_types[place] if place < len(self.acknowledge_types) else None
+        index = 0 if len(self.acknowledge_types) == 1 else offset - self.first_offset
+        return self.acknowledge_types[index] if index < len(self.acknowledge_types) else None
 
     def count_of(self, kind: int) -> int:
         """Number of offsets that are acknowledged with a type."""

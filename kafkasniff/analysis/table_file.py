@@ -199,8 +199,8 @@ class _WithFooter(io.RawIOBase):
             if self._at < self._data_end:
                 count = self._file.read_into(view[filled : filled + self._data_end - self._at], self._at)
             else:
-                place = self._at - self._data_end
-                part = self._end[place : place + len(view) - filled]
+                index = self._at - self._data_end
+                part = self._end[index : index + len(view) - filled]
                 count = len(part)
                 view[filled : filled + count] = part
             if not count:

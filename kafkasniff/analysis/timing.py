@@ -148,7 +148,7 @@ class Timing(Accumulator[TimingParameters]):
             where = [places.get((*group, part)) for group in groups]
             for name in _FOUND:
                 values = values_of[name]
-                columns[_named(part, name)] = [0 if place is None else _unit(name, values[place]) for place in where]
+                columns[_named(part, name)] = [0 if index is None else _unit(name, values[index]) for index in where]
         columns |= {
             name.replace("_ns", "_us"): pc.divide(counts.column(name), 1000) for name in TROUBLE if name.endswith("_ns")
         }

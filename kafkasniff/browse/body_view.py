@@ -114,7 +114,7 @@ def children(node: BodyNode) -> Iterator[BodyNode]:
         pairs = ((name, f"{node.path}.{name}" if node.path else name, one) for name, one in value.items())
         pairs = islice(pairs, part.start, part.stop)
     else:
-        pairs = ((f"[{place}]", f"{node.path}[{place}]", value[place]) for place in part)
+        pairs = ((f"[{index}]", f"{node.path}[{index}]", value[index]) for index in part)
     for name, path, one in pairs:
         yield _node(name, path, one, node.layout)
 

@@ -102,10 +102,10 @@ def matches(exchange: Exchange, predicate: Predicate) -> Iterator[tuple[int, str
     tests = [test for test in map(compiled, _parts(predicate)) if test(whole)]
     for row in islice(records(exchange), MAX_TRIED):
         sides = [exchange.request, exchange.response]
-        place = row.message if exchange.request is not None else 1
-        side = sides[place]
+        index = row.message if exchange.request is not None else 1
+        side = sides[index]
         assert side is not None
-        sides[place] = _reduced(side, row.path)
+        sides[index] = _reduced(side, row.path)
         alone = _candidate(exchange, *sides)
         if all(test(alone) for test in tests):
             yield row.message, row.path

@@ -102,6 +102,6 @@ def _bins(limits: list[int], parts: _Parts, places: Callable[[NDArray[np.int64]]
             counts[row] += np.bincount(chosen, minlength=len(limits) - 1)
     filled = np.flatnonzero(counts[0])
     return [
-        Bin(limits[place], limits[place + 1], *counts[:, place].tolist())
-        for place in range(int(filled[-1]) + 1 if len(filled) else 0)
+        Bin(limits[index], limits[index + 1], *counts[:, index].tolist())
+        for index in range(int(filled[-1]) + 1 if len(filled) else 0)
     ]

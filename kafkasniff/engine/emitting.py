@@ -129,10 +129,10 @@ class Emitter:
         summary = self._state.summary
         summary.requests += len(pair_columns.asked)
         summary.responses += len(pair_columns.asked)
-        for place in np.flatnonzero(pair_columns.problems).tolist():
+        for index in np.flatnonzero(pair_columns.problems).tolist():
             count, owner = (
-                int(pair_columns.problems[place]),
-                pair_columns.owners[pair_columns.asked["connection"][place]],
+                int(pair_columns.problems[index]),
+                pair_columns.owners[pair_columns.asked["connection"][index]],
             )
             summary.problems += count
             if owner is not None and owner.account is not None:

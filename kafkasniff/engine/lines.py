@@ -463,14 +463,14 @@ class LineRun:
     def write(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int]:
         """The lines of these messages; the index of a message that Python has to process."""
         writer.begin(self)
-        place = bisect_left(self._pythons, first)
+        index = bisect_left(self._pythons, first)
         while first < last:
-            stop = min(self._pythons[place], last) if place < len(self._pythons) else last
+            stop = min(self._pythons[index], last) if index < len(self._pythons) else last
             if stop > first:
                 yield from writer.lines.take(first, stop)
             if stop < last:
                 yield stop
-            place += 1
+            index += 1
             first = stop + 1
 
     def write_selected(self, first: int, last: int, writer: RunWriter) -> Iterator[Lines | int | list[int]]:

@@ -232,8 +232,8 @@ def _bytes(path: RecordPath, column: Binary, rows: Ints, chosen: Bools | None = 
         return
     found: list[Any] = []
     of: list[int] = []
-    for place in np.flatnonzero(has).tolist():
-        inside = members(values[place], path.json)
+    for index in np.flatnonzero(has).tolist():
+        inside = members(values[index], path.json)
         found += inside
-        of += [int(rows[place])] * len(inside)
+        of += [int(rows[index])] * len(inside)
     yield FieldColumn(found, np.arange(len(found)), np.array(of, np.int64))

@@ -201,9 +201,9 @@ class ExchangeKinds:
                 self.known[code] = kind
                 plans = request_plan(*divmod(code, VERSIONS)), response_plan(*divmod(code, VERSIONS))
                 for number, (one, plan) in enumerate(zip(DIRECTIONS, plans, strict=True)):
-                    place = number * KEYS * VERSIONS + code
-                    self.bodies[place] = self._wanted.of(one, api)
-                    self.careful[place] = careful(plan, show_secrets=self._show_secrets).row(self._kept)
+                    index = number * KEYS * VERSIONS + code
+                    self.bodies[index] = self._wanted.of(one, api)
+                    self.careful[index] = careful(plan, show_secrets=self._show_secrets).row(self._kept)
                 request, response = Program(self._kernel, kind.request), Program(self._kernel, kind.response)
                 self._programs += request, response
                 self.programs[code], self.programs[KEYS * VERSIONS + code] = request.address, response.address
@@ -314,8 +314,8 @@ def settle_choices(rows: NDArray[np.void], codes: NDArray[np.int64], kinds: Mapp
             continue
         own = np.flatnonzero(codes == code)
         names, has = rows["group"][own], rows["has"][own]
-        place = kind.values.index(kind.choice.field) if kind.choice.field in kind.values else None
-        number = np.zeros(len(own), np.int64) if place is None else rows["values"][own, place]
+        index = kind.values.index(kind.choice.field) if kind.choice.field in kind.values else None
+        number = np.zeros(len(own), np.int64) if index is None else rows["values"][own, index]
         for column, entity, bit in (
             ("group", "group_id", HAS_GROUPS),
             ("transaction", "transactional_id", HAS_TRANSACTIONS),

@@ -302,10 +302,10 @@ class BatchTopics:
         sessions = self._collected.sessions
         if sessions is None or request >= len(sessions.places):
             return None
-        place = int(sessions.places[request])
-        if not place:
+        index = int(sessions.places[request])
+        if not index:
             return []
-        content = sessions.contents[place - 1]
+        content = sessions.contents[index - 1]
         found = []
         for topic in content.topics:
             name = self._catalog.topic(topic) if content.by_id else topic

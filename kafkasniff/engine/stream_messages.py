@@ -204,7 +204,7 @@ class StreamMessages:
             for index, (_, _, _, connection, event) in enumerate(keyed)
             if begins_exchange(event) and event.ordinal not in connection.exchanges
         ]
-        between = np.array([stops[place] for place in begins], np.int64)
+        between = np.array([stops[index] for index in begins], np.int64)
         first = self._state.exchanges + 1
         numbers = first + np.arange(len(begins)) + np.searchsorted(asked, between)
         for place, number in zip(begins, numbers.tolist(), strict=True):

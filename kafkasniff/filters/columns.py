@@ -74,9 +74,9 @@ class ByteStrings(Sequence[bytes]):
         """The values that may contain a part: those in which an occurrence begins."""
         at = self._data.find(part)
         while at >= 0:
-            place = int(np.searchsorted(self._offsets, at, side="right")) - 1
-            yield place
-            at = self._data.find(part, int(self._offsets[place + 1]))
+            index = int(np.searchsorted(self._offsets, at, side="right")) - 1
+            yield index
+            at = self._data.find(part, int(self._offsets[index + 1]))
 
 
 class FieldColumn(NamedTuple):
@@ -221,8 +221,8 @@ class _Holds:
         if not self._part or not isinstance(values, ByteStrings) or (self._may_be_escaped and not values.are_text):
             return np.fromiter(map(self.value, values), bool, len(values))
         found = np.zeros(len(values), bool)
-        for place in values.near(self._part):
-            found[place] = self.value(values[place])
+        for index in values.near(self._part):
+            found[index] = self.value(values[index])
         return found
 
     def numbers(self, values: Ints) -> Bools:

@@ -217,8 +217,8 @@ class _Tally:
         if kind == "topic":
             parts = ((topic, current, counts) for (topic, current), counts in self._topics.items())
         else:
-            place = {"API": 0, "client": 1, "broker": 2}.get(kind)
-            parts = (("all" if place is None else key[place], key[3], counts) for key, counts in self._groups.items())
+            index = {"API": 0, "client": 1, "broker": 2}.get(kind)
+            parts = (("all" if index is None else key[index], key[3], counts) for key, counts in self._groups.items())
         for subject, current, counts in parts:
             now, total = found.setdefault(subject, (Counts(), Counts()))
             total.add(counts)

@@ -92,7 +92,7 @@ def fitting(heads: Sequence[Head], rows: Sequence[Sequence[Cell]], width: int, n
         min(wide, MIN_NAME) if head.flexible else wide for head, wide in zip(heads, _natural(heads, rows), strict=True)
     ]
     chosen = {index for index, head in enumerate(heads) if head.flexible or index in needed}
-    room = width + GAP - sum(least[place] + GAP for place in chosen)
+    room = width + GAP - sum(least[index] + GAP for index in chosen)
     for index, wide in enumerate(least):
         if index not in chosen and wide + GAP <= room:
             chosen.add(index)

@@ -62,8 +62,8 @@ class ViewState(msgspec.Struct, frozen=True):
 
     def rows(self, snapshot: Snapshot, table: int | None = None) -> list[Any]:
         """The rows of a table (the chosen one) in the chosen order."""
-        place = self.table if table is None else table
-        return sorted_rows(TABLES[place], snapshot, self.sort[place], reverse=self.reverse[place])
+        index = self.table if table is None else table
+        return sorted_rows(TABLES[index], snapshot, self.sort[index], reverse=self.reverse[index])
 
     def cursor(self, rows: list[Any]) -> int:
         """Index of the chosen row."""
@@ -104,21 +104,21 @@ def press(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
 
 
 def _in_tables(state: ViewState, key: str, snapshot: Snapshot) -> ViewState:
-    place = state.table
+    index = state.table
     match key:
         case "tab" | "right":
-            return _with(state, table=(place + 1) % len(TABLES), selected=None)
+            return _with(state, table=(index + 1) % len(TABLES), selected=None)
         case "left" | "backtab":
-            return _with(state, table=(place - 1) % len(TABLES), selected=None)
+            return _with(state, table=(index - 1) % len(TABLES), selected=None)
         case "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9":
             return _with(state, table=(int(key) - 1) % len(TABLES), selected=None)
         case "s" | "S":
-            sortable = TABLES[place].sortable
+            sortable = TABLES[index].sortable
             step = 1 if key == "s" else -1
-            column = sortable[(sortable.index(state.sort[place]) + step) % len(sortable)]
-            return _with(state, sort=_put(state.sort, place, column), reverse=_put(state.reverse, place, False))
+            column = sortable[(sortable.index(state.sort[index]) + step) % len(sortable)]
+            return _with(state, sort=_put(state.sort, index, column), reverse=_put(state.reverse, index, False))
         case "r":
-            return _with(state, reverse=_put(state.reverse, place, not state.reverse[place]))
+            return _with(state, reverse=_put(state.reverse, index, not state.reverse[index]))
         case "up" | "k" | "down" | "j" | "pageup" | "pagedown" | "home" | "end":
             return _moved(state, key, snapshot)
         case "enter":

@@ -160,13 +160,13 @@ class LineNames:
 
     def _name(self, places: list[int]) -> None:
         topics = self._topics
-        for place in places:
-            name, is_learnt = self._facts.topic(topics["id"][place].tobytes())
+        for index in places:
+            name, is_learnt = self._facts.topic(topics["id"][index].tobytes())
             if name is None:
-                topics["text"][place], topics["size"][place], topics["state"][place] = 0, 0, _UNKNOWN
+                topics["text"][index], topics["size"][index], topics["state"][index] = 0, 0, _UNKNOWN
             else:
-                topics["text"][place], topics["size"][place] = address_of(name, self._kept), len(name)
-                topics["state"][place] = _LEARNT if is_learnt else _GIVEN
+                topics["text"][index], topics["size"][index] = address_of(name, self._kept), len(name)
+                topics["state"][index] = _LEARNT if is_learnt else _GIVEN
 
     def _make_room(self) -> bool:
         """Enlarge the table, or clear it; False if one message has too many topics for it."""

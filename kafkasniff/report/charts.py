@@ -223,14 +223,14 @@ def latency_histogram(counts: Sequence[int]) -> Drawing | None:
     shown = range(max(filled[0] - 1, 0), min(filled[-1] + 2, len(counts)))
     rows = [
         {
-            "x": edges[place],
-            "x2": edges[place + 1],
+            "x": edges[index],
+            "x2": edges[index + 1],
             "y": 0,
-            "y2": counts[place],
-            "caption": f"{_between(place)}: {counts[place]:,} ({counts[place] / whole:.0%})",
+            "y2": counts[index],
+            "caption": f"{_between(index)}: {counts[index]:,} ({counts[index] / whole:.0%})",
         }
-        for place in shown
-        if counts[place]
+        for index in shown
+        if counts[index]
     ]
     scale = {"type": "log", "domain": [edges[shown[0]], edges[shown[-1] + 1]]}
     spec: Spec = {

@@ -109,8 +109,8 @@ class RemoteFile:
             if len(data) != end - start:
                 raise OSError(f"{len(data)} bytes instead of {end - start} were read")
             for number in range(missing[0], missing[-1] + 1):
-                place = number * BLOCK_BYTES - start
-                fetched[number] = data[place : place + BLOCK_BYTES]
+                index = number * BLOCK_BYTES - start
+                fetched[number] = data[index : index + BLOCK_BYTES]
         blocks = [fetched[number] if number in fetched else self._blocks[number] for number in range(first, last + 1)]
         for number, block in zip(range(first, last + 1), blocks, strict=True):
             self._blocks[number] = block

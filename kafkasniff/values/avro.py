@@ -73,13 +73,13 @@ def _long(data: bytes, at: int, _: _Left) -> tuple[int, int]:
     if byte < 0x80:
         return byte >> 1 ^ -(byte & 1), at + 1
     value, shift = byte & 0x7F, 7
-    for place in range(at + 1, at + 10):
-        byte = data[place]
+    for index in range(at + 1, at + 10):
+        byte = data[index]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             if value >> 64:
                 break
-            return value >> 1 ^ -(value & 1), place + 1
+            return value >> 1 ^ -(value & 1), index + 1
         shift += 7
     raise MalformedValueError(f"a number of more than 64 bits at byte {at}")
 

@@ -142,8 +142,8 @@ def quantile(counts: Numbers, values: Numbers, share: float, confidence: float) 
         place = int(np.searchsorted(sums, min(max(math.ceil(rank * whole - 1e-9), 1), whole)))
         return place, float(values[place])
 
-    place, value = at(share)
-    below = ratio(counts[:, : place + 1].sum(axis=1), counts.sum(axis=1))
+    index, value = at(share)
+    below = ratio(counts[:, : index + 1].sum(axis=1), counts.sum(axis=1))
     if below is None or below.spans < 2:
         return Limits(value, at(0)[1], at(1)[1])
     off = student_quantile(1 - (1 - confidence) / 2, below.spans - 1) * math.sqrt(below.variance)
@@ -161,9 +161,9 @@ def difference(before: Limits, after: Limits) -> Limits:
 def holm(found: Sequence[float]) -> list[float]:
     """Corrects the p values of several tests, so that the probability of any false one is that of each."""
     adjusted, highest = [0.0] * len(found), 0.0
-    for rank, place in enumerate(sorted(range(len(found)), key=found.__getitem__)):
-        highest = max(highest, min((len(found) - rank) * found[place], 1.0))
-        adjusted[place] = highest
+    for rank, index in enumerate(sorted(range(len(found)), key=found.__getitem__)):
+        highest = max(highest, min((len(found) - rank) * found[index], 1.0))
+        adjusted[index] = highest
     return adjusted
 
 

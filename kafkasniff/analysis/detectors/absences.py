@@ -130,8 +130,8 @@ class Spans:
 
     def surround(self, first_ns: int, last_ns: int) -> bool:
         """Whether a span starts before `first_ns` and ends after `last_ns`."""
-        place = int(np.searchsorted(self._starts, first_ns))
-        return place > 0 and int(self._ends[place - 1]) > last_ns
+        index = int(np.searchsorted(self._starts, first_ns))
+        return index > 0 and int(self._ends[index - 1]) > last_ns
 
 
 def links_shape() -> Shape:
@@ -210,9 +210,9 @@ def _failures(links: Sequence[TcpLink], opened: Any, dropped: Sequence[TcpLink],
         # A single SYN may have been the capture's last packet.
         if link.opening == "refused" or (link.opening == "unanswered" and link.syns > 1):
             groups.setdefault(int(np.searchsorted(opened, link.time_ns)), []).append(link)
-    for place, failed in groups.items():
-        back = int(opened[place]) if place < len(opened) else None
-        before = int(opened[place - 1]) if place else None
+    for index, failed in groups.items():
+        back = int(opened[index]) if index < len(opened) else None
+        before = int(opened[index - 1]) if index else None
         first = failed[0].time_ns
         since = first - reach_ns if before is None else max(first - reach_ns, before)
         until = len(ends) if back is None else bisect_left(ends, back)
@@ -238,8 +238,8 @@ def _at_once(
         if len(group) < at_least or len({link.client_ip for link in group}) < 2 or _is_idle(group):
             continue
         stays = open_then.surround(first, last)
-        place = int(np.searchsorted(opened, first, side="right"))
-        back = int(opened[place]) if place < len(opened) else None
+        index = int(np.searchsorted(opened, first, side="right"))
+        back = int(opened[index]) if index < len(opened) else None
         if not stays and (back is None or back > last):
             yield Absence(first, back, tuple(group), ())
 

@@ -304,8 +304,8 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
             for before, after in pairwise(rows):
                 if (cluster, node, after["epoch"]) in explained or after["first"] < before["last"]:
                     continue  # two clusters if epochs overlap
-                place = bisect_left(unknown, before["last"])
-                seen = place < len(unknown) and unknown[place] <= after["first"]
+                index = bisect_left(unknown, before["last"])
+                seen = index < len(unknown) and unknown[index] <= after["first"]
                 span = f"between {clock_time(before['last'])[:-3]} and {clock_time(after['first'])[:-3]}"
                 yield self.finding(
                     "note",

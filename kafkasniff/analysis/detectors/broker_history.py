@@ -276,10 +276,10 @@ class BrokerHistory:
     def new_epoch(self, node: _Node, since_ns: int, until_ns: int | None) -> dict[str, Any] | None:
         """The first row of an epoch that began within a time, except the lowest epoch; `until_ns` None: open-ended."""
         rows = self._starts.get(node, [])
-        place = bisect_left(rows, since_ns, key=itemgetter("first"))
-        if place == len(rows) or (until_ns is not None and rows[place]["first"] > until_ns):
+        index = bisect_left(rows, since_ns, key=itemgetter("first"))
+        if index == len(rows) or (until_ns is not None and rows[index]["first"] > until_ns):
             return None
-        return rows[place]
+        return rows[index]
 
     def listed_again(self, node: _Node, since_ns: int) -> int | None:
         """When a broker's Metadata listed another one again after omitting it, from a given time on.

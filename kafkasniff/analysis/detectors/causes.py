@@ -170,32 +170,32 @@ def with_causes(findings: Sequence[Finding]) -> list[Finding]:
     """All findings, worst first, each effect with its cause."""
     ordered = worst_first(findings)
     by_kind: dict[str, list[int]] = {}
-    for place, finding in enumerate(ordered):
+    for index, finding in enumerate(ordered):
         for kind in _kinds_of(finding):
             if len(by_kind.setdefault(kind, [])) < MAX_CANDIDATES:
-                by_kind[kind].append(place)
+                by_kind[kind].append(index)
     cause: dict[int, int] = {}
-    for place, finding in enumerate(ordered):
+    for index, finding in enumerate(ordered):
         likely = (other for kind in _causes_of(finding) for other in by_kind.get(kind, ()))
-        found = next((other for other in likely if other != place and _may_cause(ordered[other], finding)), None)
+        found = next((other for other in likely if other != index and _may_cause(ordered[other], finding)), None)
         if found is not None:
-            cause[place] = found
+            cause[index] = found
     # What causes an error is no less severe, unless it is usual.
-    for place in [place for place in cause if ordered[place].severity == "error"]:
-        for by in _chain(cause, place)[1:]:
+    for index in [index for index in cause if ordered[index].severity == "error"]:
+        for by in _chain(cause, index)[1:]:
             if ordered[by].severity == "warning":
                 ordered[by] = msgspec.structs.replace(ordered[by], severity="error")
     effects: dict[int, list[str]] = {}
-    for place, by in cause.items():
-        finding = ordered[place]
-        if place not in cause.values() and _is_part(finding, ordered[by]):
+    for index, by in cause.items():
+        finding = ordered[index]
+        if index not in cause.values() and _is_part(finding, ordered[by]):
             effects.setdefault(by, []).append(finding.title)
     explained = []
-    for place, whole in enumerate(ordered):
-        if place in cause and whole.title in effects.get(cause[place], ()):
+    for index, whole in enumerate(ordered):
+        if index in cause and whole.title in effects.get(cause[index], ()):
             continue
-        finding = _with_effects(whole, effects[place]) if place in effects else whole
-        chain = _chain(cause, place)
+        finding = _with_effects(whole, effects[index]) if index in effects else whole
+        chain = _chain(cause, index)
         if len(chain) > 1:
             because = ordered[chain[1]]
             finding = msgspec.structs.replace(

@@ -552,12 +552,12 @@ def _samples(positions: list[Row], ends: list[tuple[int, int]], alive: int | Non
     is a last sample of the end. A position that never moved has stopped after `unmoved` spans.
     """
     samples: list[Row] = []
-    place, end = 0, 0
+    index, end = 0, 0
     for row in positions:
-        while place < len(ends) and ends[place][0] <= row["span"]:
-            end = max(end, ends[place][1])
-            place += 1
-        if place and (not samples or row["offset"] != samples[-1]["offset"]):
+        while index < len(ends) and ends[index][0] <= row["span"]:
+            end = max(end, ends[index][1])
+            index += 1
+        if index and (not samples or row["offset"] != samples[-1]["offset"]):
             samples.append({**row, "lag": max(end - row["offset"], 0)})
     pauses = [after["span"] - before["span"] for before, after in pairwise(samples)]
     patience = _STOPPED * max(pauses) if pauses else unmoved

@@ -381,11 +381,11 @@ def _of_broker(broker: str, owed: Sequence[Owed], gaps: _Gaps, at_least_ns: int)
     pauses: dict[int, list[Owed]] = {}
     for one in owed:
         first, last = bisect_right(ends, one.due_ns), bisect_left(starts, one.end_ns)
-        for place in range(first, min(last, first + MAX_PAUSES)):
-            pauses.setdefault(place, []).append(one)
-    for place, waiting in sorted(pauses.items()):
+        for index in range(first, min(last, first + MAX_PAUSES)):
+            pauses.setdefault(index, []).append(one)
+    for index, waiting in sorted(pauses.items()):
         # What waits for much longer than the pause waits for something else.
-        pause = int(starts[place]), int(ends[place])
+        pause = int(starts[index]), int(ends[index])
         some = [owed for owed in waiting if 2 * owed.overdue_between(*pause) >= owed.overdue_ns]
         if not some:
             continue
@@ -393,7 +393,7 @@ def _of_broker(broker: str, owed: Sequence[Owed], gaps: _Gaps, at_least_ns: int)
         start, end = max(pause[0], some[0].due_ns or 0), pause[1]
         until = min(end, max(owed.end_ns or 0 for owed in some))
         if until - start >= at_least_ns:
-            back = None if is_last[place] else end
+            back = None if is_last[index] else end
             yield Silence((broker,), start, back, until, some, all(owed.replicas for owed in some))
 
 

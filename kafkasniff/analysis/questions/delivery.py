@@ -433,7 +433,7 @@ class Share(Accumulator[Parameters]):
                 if not errors.get((topic, part.partition_index))
             ]
         columns = {name: [counts.get(name, 0) for _, _, counts in found] for name in (*_SHARE_SUMS, "most_deliveries")}
-        groups, topics_ = ([one[place] for one in found] for place in range(2))
+        groups, topics_ = ([one[index] for one in found] for index in range(2))
         self.parts["records"].add({"group_id": groups, "topic": topics_, **columns})
 
     def result(self) -> pa.Table:

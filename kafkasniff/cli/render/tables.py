@@ -69,15 +69,15 @@ class FittedTable:
         shown, hidden = self._choice(width)
         widths = self._widths(shown, width)
         for cells in self._rows:
-            columns = [self._lines(cells[place], place, wide) for place, wide in zip(shown, widths, strict=True)]
+            columns = [self._lines(cells[index], index, wide) for index, wide in zip(shown, widths, strict=True)]
             for parts in zip_longest(*columns, fillvalue=""):
                 line = []
-                for part, cell, place, wide in zip(
-                    parts, [cells[place] for place in shown], shown, widths, strict=True
+                for part, cell, index, wide in zip(
+                    parts, [cells[index] for index in shown], shown, widths, strict=True
                 ):
                     pad = " " * (wide - display_width(part))
                     text = cell._replace(text=part).painted(paint) if isinstance(cell, Styled) and part else part
-                    line.append(pad + text if self._columns[place].number else text + pad)
+                    line.append(pad + text if self._columns[index].number else text + pad)
                 yield (" " * GAP).join(line).rstrip()
         if hidden:
             yield from _wrapped(Styled(f"hidden: {', '.join(hidden)} (--wide)", "dim"), width, paint)
@@ -103,12 +103,12 @@ class FittedTable:
 
     def _widths(self, shown: Sequence[int], width: int) -> list[int]:
         """Widths of columns: numbers as they need, texts of the rest the same share unless they need less."""
-        widths = {place: self._natural[place] for place in shown}
-        texts = sorted((place for place in shown if not _whole(self._columns[place])), key=self._natural.__getitem__)
-        room = width - GAP * (len(shown) - 1) - sum(widths[place] for place in shown if place not in texts)
-        for left, place in zip(range(len(texts), 0, -1), texts, strict=True):
-            widths[place] = max(min(widths[place], room // left), 1)
-            room -= widths[place]
+        widths = {index: self._natural[index] for index in shown}
+        texts = sorted((index for index in shown if not _whole(self._columns[index])), key=self._natural.__getitem__)
+        room = width - GAP * (len(shown) - 1) - sum(widths[index] for index in shown if index not in texts)
+        for left, index in zip(range(len(texts), 0, -1), texts, strict=True):
+            widths[index] = max(min(widths[index], room // left), 1)
+            room -= widths[index]
         return list(widths.values())
 
 

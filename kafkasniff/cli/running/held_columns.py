@@ -142,8 +142,8 @@ class HeldColumns:
 
 def _add_values(value: FieldValues, columns: list[FieldColumn], chosen: Bools) -> None:
     """Add the values that the chosen exchanges have in a field."""
-    for place in _SHOWN_ENDS.get(value.name, range(len(columns))):
-        column = columns[place]
+    for index in _SHOWN_ENDS.get(value.name, range(len(columns))):
+        column = columns[index]
         mask = chosen if column.rows is None else chosen[column.rows]
         if column.which is None:
             assert isinstance(column.values, np.ndarray)

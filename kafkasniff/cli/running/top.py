@@ -69,24 +69,24 @@ def keys_of(data: bytes) -> list[str]:
     Unknown sequences and bytes are skipped.
     """
     keys: list[str] = []
-    place = 0
-    while place < len(data):
-        byte = data[place]
-        if byte == ESCAPE[0] and place + 1 < len(data) and data[place + 1] in b"[O":
+    index = 0
+    while index < len(data):
+        byte = data[index]
+        if byte == ESCAPE[0] and index + 1 < len(data) and data[index + 1] in b"[O":
             # ECMA-48, section 5.4: a control sequence ends with a byte of 0x40-0x7E.
-            end = place + 2
+            end = index + 2
             while end < len(data) and not 0x40 <= data[end] <= 0x7E:
                 end += 1
-            name = _SEQUENCES.get(data[place : end + 1])
+            name = _SEQUENCES.get(data[index : end + 1])
             if name is not None:
                 keys.append(name)
-            place = end + 1
+            index = end + 1
             continue
         if byte in _SINGLE:
             keys.append(_SINGLE[byte])
         elif 0x20 <= byte < 0x7F:
             keys.append(chr(byte))
-        place += 1
+        index += 1
     return keys
 
 

@@ -211,22 +211,22 @@ class Graph:
         by_class = self._by_class
 
         def number(found: object) -> int:
-            place = numbers.get(id(found))
-            if place is not None:
-                return place
+            index = numbers.get(id(found))
+            if index is not None:
+                return index
             plan = by_class.get(type(found))
             if plan is None:
                 raise TypeError(f"a {type(found).__qualname__} is not part of a state")
             kept.append(found)
             if plan.made is not None:
                 written = plan.write(found, number)
-                place = numbers[id(found)] = len(table)
+                index = numbers[id(found)] = len(table)
                 table.append(encode(written))
-                return place
-            place = numbers[id(found)] = len(table)
+                return index
+            index = numbers[id(found)] = len(table)
             table.append(b"")
-            table[place] = encode(plan.write(found, number))
-            return place
+            table[index] = encode(plan.write(found, number))
+            return index
 
         number(root)
         numbers.clear()
