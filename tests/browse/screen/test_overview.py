@@ -37,10 +37,10 @@ def test_findings_open_their_evidence() -> None:
         assert app.focused is rows
         assert {rows.index.row(place).api for place in range(len(rows.index))} == {"Metadata v13"}
         assert len(rows.index) == 8
-        # The overview is that of the selection, which is too short to say that the topic will not be created.
+        # The overview is that of the selection.
         screen = await opened(app, pilot)
         found = [line.severity for line in screen.query_one(ReportPane).lines if line.severity is not None]
-        assert found == ["note", "note"]
+        assert found == ["error", "note"]
         await pilot.press("escape", "backspace")
         await settled(app, pilot)
         assert len(listed(app).index) == 49

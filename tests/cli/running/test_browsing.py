@@ -37,9 +37,9 @@ def test_a_pipe_is_browsed_and_keys_come_from_the_terminal(tmp_path: Path) -> No
     command = f"(cat {shlex.quote(str(CAPTURE))} {shlex.quote(str(held))}) | {KAFKASNIFF} browse -"
     with terminal("sh", "-c", command, environ=environ(tmp_path)) as screen:
         screen.until(b"/49")
-        screen.press(b"lls")
+        screen.press(b"ls")
         screen.until("API↑".encode())
-        screen.press(b"hhsG\r")
+        screen.press(b"hsG\r")
         screen.until(b"isolation_level")
         if sys.platform == "linux":
             # With pandas and Arrow's data sets, it would need 50 MB more.
