@@ -131,6 +131,8 @@ MAX_TRIES: Final = 64
 
 _PREFIX: Final = struct.Struct(">qi")
 """Base offset, and the number of bytes that follow."""
+_INDEX_ENTRY: Final = struct.Struct(">ii")
+"""Offset relative to the segment's first, and position in the segment (`OffsetIndex`)."""
 _MAGIC_AT: Final = 16
 _ATTRIBUTES: Final = struct.Struct(">Hi")
 """Attributes and last offset delta of a batch of magic 2."""
@@ -163,8 +165,9 @@ def is_segment(head: bytes | bytearray) -> bool:
     if offset < 0 or magic not in _SMALLEST or not _SMALLEST[magic] <= size <= MAX_BATCH:
         return False
     if magic < 2:
-        # Entries of time indexes begin with milliseconds since 1970.
-        return bool(offset < 1 << 40)
+        # Entries of time indexes begin with milliseconds since 1970; those of offset indexes grow in both numbers.
+        (first, first_place), (second, second_place), (third, _) = _INDEX_ENTRY.iter_unpack(head[:24])
+        return offset < 1 << 40 and not (0 < first < second < third and 0 < first_place < second_place)
     attributes, last_delta = _ATTRIBUTES.unpack_from(head, _ATTRIBUTES_AT)
     return offset < 1 << 56 and not attributes & _UNKNOWN_BITS and last_delta >= 0
 

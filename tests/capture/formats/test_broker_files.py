@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import struct
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -140,6 +141,7 @@ def test_hostile_bytes_give_no_more_than_they_are() -> None:
         pytest.param(b"", id="nothing"),
         pytest.param(bytes(27), id="zeros-of-an-index"),
         pytest.param(b"\n\r\r\n" + bytes(23), id="pcapng"),
+        pytest.param(struct.pack(">7i", 9, 4200, 19, 8400, 29, 12600, 39)[:27], id="entries-of-an-index"),
         pytest.param(int(1.79e12).to_bytes(8) + (20).to_bytes(4) + bytes(15), id="an-entry-of-a-time-index"),
         pytest.param(batches(0)[0][:26], id="too-short"),
     ],
