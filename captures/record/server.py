@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from abc import ABC, abstractmethod
@@ -24,6 +25,8 @@ class ServerProcess(ABC):
 
     def __init__(self, name: str, directory: Path) -> None:
         self.directory = directory
+        self.environment: dict[str, str] = {}
+        """Variables that the server gets beside those of the recorder."""
         self._name = name
         self._log_read_from = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +64,13 @@ class ServerProcess(ABC):
         command = self._prepare()
         self._log_read_from = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._log = self.log_file.open("ab")
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT)
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **self.environment},
+        )
 
     def wait_until_ready(self) -> None:
         """Return when the launched server serves requests; it is stopped if it does not come up (``SetupError``)."""

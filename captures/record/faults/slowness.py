@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 from ..broker import Listener
+from ..programs import CLIENTS
 from ..sniffer import SniffOptions
 from . import Fault, Stage
 from .clients import java, rdkafka
@@ -16,6 +17,7 @@ from .wire import BROKERS, INTERFACE, Wire
 
 PAUSE_S = 0.5
 PAUSES = 8
+DISK_S = 0.9
 FAR_S = 0.2
 """How long a frame takes on a slow link, one way."""
 NARROW = 16_000
@@ -67,6 +69,36 @@ def _throttled(stopped_s: float) -> Callable[[Stage], None]:
                 pause(second, stopped_s)
                 time.sleep(0.1 - stopped_s)
             time.sleep(1)
+
+    return play
+
+
+def _slow_disk(*, flushes: bool = True, readers: int = 0) -> Callable[[Stage], None]:
+    """For four seconds, whatever waits until data is on a broker's disk waits longer."""
+
+    def play(stage: Stage) -> None:
+        library, flag = stage.work / "slow_fsync.so", stage.work / "slow"
+        stage.run(["cc", "-shared", "-fPIC", "-o", str(library), str(CLIENTS / "faults" / "slow_fsync.c"), "-ldl"])
+        properties = {**_CREATES, "num.io.threads": "8"} | ({"log.flush.interval.messages": "1"} if flushes else {})
+        broker = stage.broker(start=False, properties=properties)
+        broker.environment = {"LD_PRELOAD": str(library), "SLOW_FSYNC": str(flag)}
+        broker.environment["SLOW_FSYNC_US"] = f"{DISK_S * 1e6:.0f}"
+        broker.start()
+        for topic in ("orders", "bills"):
+            stage.run(java_waits("topic", broker.bootstrap(), topic, "1"))
+        with stage.recording(broker.port()):
+            for topic in ("orders", "bills"):
+                writes = {"client_id": f"{topic}-writer", "acks": "1", "linger_ms": "0"}
+                stage.start(rdkafka(stage, 11, broker.bootstrap(), topic, **writes))
+            stage.start(members("reads", broker, 11, 0, "client.id=reader", "auto.commit.interval.ms=500"))
+            for number in range(readers):
+                reads = ("group.id=others", f"client.id=other-{number}", "enable.auto.commit=false")
+                stage.start(members("reads", broker, 11, number, *reads))
+            time.sleep(5)
+            flag.touch()
+            time.sleep(4)
+            flag.unlink()
+            time.sleep(3)
 
     return play
 
@@ -145,6 +177,26 @@ FAULTS = [
         "the same for 5 of each 100 ms",
         _throttled(0.005),
         looks_like="broker-throttled.pcap",
+        sniff=_OPEN,
+    ),
+    Fault(
+        "disk-slow.pcap",
+        f"for 4 s, each fsync of a broker that flushes all records takes {DISK_S} s; two producers with acks=1, and a "
+        "consumer that commits",
+        _slow_disk(),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "disk-slow-for-writes.pcap",
+        "the same, and a consumer that does not commit",
+        _slow_disk(readers=1),
+        sniff=_OPEN,
+    ),
+    Fault(
+        "disk-slow-unnoticed.pcap",
+        "the same, and the broker leaves it to its kernel when records reach the disk (Kafka's default)",
+        _slow_disk(flushes=False),
+        looks_like="disk-slow.pcap",
         sniff=_OPEN,
     ),
     Fault(

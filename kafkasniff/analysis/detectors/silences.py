@@ -572,9 +572,9 @@ def repeated_pauses(detector: OwedResponses[Any], *, connections: int, times: in
 
 
 def _by_broker(pauses: Iterable[Silence], answers: Answers, times: int, share: float) -> list[Pauses]:
-    """Pauses that are over, of brokers with at least `times` of them for at least `share` of the time."""
+    """Pauses that are over, in order, of brokers with at least `times` of them for at least `share` of the time."""
     by_broker: dict[str, list[Silence]] = {}
-    for pause in pauses:
+    for pause in sorted(pauses, key=lambda pause: pause.first_ns):
         if pause.back_ns is not None:
             by_broker.setdefault(pause.brokers[0], []).append(pause)
     every = [

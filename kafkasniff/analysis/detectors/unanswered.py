@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Annotated, Any, ClassVar, Final
 
@@ -351,6 +352,14 @@ def _note(row: dict[str, Any]) -> str:
 
 _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 """APIs of a connection's first request, which take a broker no time."""
+_WRITES: Final = frozenset(
+    {
+        *("Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn", "AddPartitionsToTxn", "AddOffsetsToTxn"),
+        *("InitProducerId", "SyncGroup"),
+    }
+)
+"""Requests that a broker answers when it has written to a log: the partition's, or that of its coordinator."""
+_WRITTEN: Final = "All requests that waited make it write to its logs, so perhaps only its disks stood still."
 
 
 class LateThresholds(Parameters, frozen=True, kw_only=True):
@@ -386,6 +395,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
     not reported. A broker that does so again and again, even for fractions of a second, is reported once, as a warning.
     Responses that an outage of the network held up (`transport-trouble`) do not count, nor those near a gap in the
     capture. A single late response with an error is reported as that error (`hidden-errors`).
+
+    Where only requests that make the broker write to its logs were late, its disks are named, in one finding.
 
     Times are from a request's last byte to its response's first. Requested waits, time queued after earlier requests,
     throttle times and the fastest round trip to the broker are subtracted; the wait of acks=all for replicas is not.
@@ -428,7 +439,18 @@ class LateAnswers(OwedResponses[LateThresholds]):
         # The broker's own wait was over: what it waited for is the cause of the error (hidden-errors).
         late = [owed for owed in late if not owed.row["failed"]]
         rest = [owed.row for owed in late if not any(silence.explains(owed) for silence in known)]
-        return [*map(self._silent, found), *map(self._pausing, paused), *self._late(rest)]
+        writes = _late_writes(rest)
+        rest = [row for row in rest if row["broker"] not in writes]
+        # Nothing else was due when it only seemed to be silent.
+        seeming = [one for one in found if one.brokers[0] in writes and _only_writes(one.owed) and one.back_ns]
+        for silence in seeming:
+            writes[silence.brokers[0]] += [owed.row for owed in silence.owed if owed.row["late_us"] is not None]
+        return [
+            *map(self._silent, (one for one in found if one not in seeming)),
+            *map(self._pausing, paused),
+            *map(self._writing, writes.values()),
+            *self._late(rest),
+        ]
 
     @property
     def _heard(self) -> set[str]:
@@ -440,6 +462,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
         addresses = sorted({str(one.row["client_ip"]) for one in owed})
         replicas = all(silence.replicas for silence in each)
         several = all(silence.connections > 1 for silence in each)
+        writes = not replicas and _only_writes(owed)
         first, last = each[0].first_ns, each[-1].until_ns
         return self.finding(
             "warning",
@@ -455,6 +478,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
                     else "Each time, the broker owed responses and sent nothing to anybody, so its process may pause. "
                 )
                 + "Latency jumps for all of its clients, while medians look good."
+                + (f" {_WRITTEN}" if writes else "")
             ),
             advice=(
                 "Compare the times with the broker's garbage collection log (heap size, humongous allocations), with "
@@ -512,6 +536,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
             "failing volume), with snapshots and migrations of its virtual machine, and with its limits of CPU and "
             "memory (swapping)."
         )
+        if not silence.replicas and _only_writes(silence.owed):
+            meaning = f"{meaning} {_WRITTEN}"
         if all(owed.row["api"] in _GREETINGS for owed in silence.owed) and not self._heard.intersection(brokers):
             title = f"{title}; it never answered anything in the capture"
             advice = (
@@ -546,25 +572,56 @@ class LateAnswers(OwedResponses[LateThresholds]):
             },
         )
 
+    def _severity(self, late: Sequence[dict[str, Any]]) -> Severity:
+        worst_ns = _worst_us(late) * 1000
+        if worst_ns >= self.thresholds.timeout:
+            return "error"
+        clients_work = is_work(late[0]["api"]) and not is_broker(late[0]["client_id"], ())
+        long = worst_ns >= self.thresholds.long and clients_work
+        return "warning" if long or len(late) >= self.thresholds.at_least else "note"
+
+    def _writing(self, late: Sequence[dict[str, Any]]) -> Finding:
+        rows = sorted(late, key=lambda row: (row["time_ns"], row["exchange_id"]))
+        worst = _worst_us(rows)
+        counts = Counter(str(row["api"]) for row in rows)
+        requests = " and ".join(plural(count, f"{api} request") for api, count in counts.most_common())
+        names = len({(row["client_id"], row["client_ip"]) for row in rows})
+        replicas = all(row["replicas"] for row in rows if row["api"] == "Produce")
+        return self.finding(
+            self._severity(rows),
+            f"broker {rows[0]['broker']} was late only with what it writes, by up to {elapsed(worst * 1000)}: "
+            f"{requests} of {plural(names, 'client')}",
+            meaning=(
+                "Requests that make it write to its log, records and offsets alike, were answered late on several "
+                "connections, and it answered others meanwhile: neither the network nor its whole process is slow, "
+                "but its disks are"
+                + (", or with acks=all and committed offsets a follower's." if replicas else " (not all use acks=all).")
+            ),
+            advice=(
+                "Look at the disks of the log folders at that time (`iostat -x`: await, queue length; exhausted burst "
+                "credits of cloud volumes), at log.flush.interval.messages and .ms, and at the broker's metrics: "
+                "LogFlushRateAndTimeMs, LocalTimeMs and RemoteTimeMs of Produce (the wait for followers)."
+            ),
+            subject={"broker": rows[0]["broker"], "trouble": "writes"},
+            count=len(rows),
+            first=rows[0]["time_ns"],
+            last=rows[-1]["time_ns"],
+            evidence=_late_evidence(rows),
+            values={"worst_ms": worst / 1000, "requests": dict(counts), "clients": names, "replicas": replicas},
+        )
+
     def _late(self, late: Sequence[dict[str, Any]]) -> Iterator[Finding]:
         groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
         for one in late:
             groups.setdefault((one["client_id"], one["client_ip"], one["broker"], one["api"]), []).append(one)
         for rows in groups.values():
-            row, count, worst = rows[0], len(rows), max(row["late_us"] for row in rows)
-            severity: Severity = "note"
-            if worst * 1000 >= self.thresholds.timeout:
-                severity = "error"
-            elif count >= self.thresholds.at_least or (
-                worst * 1000 >= self.thresholds.long and is_work(row["api"]) and not is_broker(row["client_id"], ())
-            ):
-                severity = "warning"
+            row, count, worst = rows[0], len(rows), _worst_us(rows)
             requests = plural(count, f"{row['api']} request" if row["api"] is not None else "request")
             # The kernel accepts connections that the broker does not serve yet.
             accepted = count > 1 and row["api"] in _GREETINGS and all(row["exchange_id"] == 0 for row in rows)
             which = ", each the first of its connection," if accepted else ""
             yield self.finding(
-                severity,
+                self._severity(rows),
                 f"{requests} of {client(row)}{which} answered late by {row['broker']}, by up to "
                 f"{elapsed(worst * 1000)}",
                 meaning=(
@@ -589,21 +646,42 @@ class LateAnswers(OwedResponses[LateThresholds]):
                 count=count,
                 first=rows[0]["time_ns"],
                 last=rows[-1]["time_ns"],
-                evidence=tuple(
-                    Evidence(
-                        row["connection_id"],
-                        row["exchange_id"],
-                        row["time_ns"],
-                        f"{elapsed(row['late_us'] * 1000)} late",
-                    )
-                    for row in rows[:MAX_EVIDENCE]
-                ),
+                evidence=_late_evidence(rows),
                 values={
                     "worst_ms": worst / 1000,
                     "mean_ms": sum(row["late_us"] for row in rows) / count / 1000,
                     "replicas": all(row["replicas"] for row in rows),
                 },
             )
+
+
+def _worst_us(late: Iterable[dict[str, Any]]) -> int:
+    return max(int(row["late_us"]) for row in late)
+
+
+def _only_writes(owed: Iterable[Owed]) -> bool:
+    return all(one.row["api"] in _WRITES for one in owed)
+
+
+def _late_writes(late: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Late requests by broker, if all of them make it write, and they are of several kinds or clients."""
+    by_broker: dict[str, list[dict[str, Any]]] = {}
+    for row in late:
+        by_broker.setdefault(row["broker"], []).append(row)
+    writes = {}
+    for broker, rows in by_broker.items():
+        kinds = {(row["client_id"], row["client_ip"], row["api"]) for row in rows}
+        connections = {row["connection_id"] for row in rows}
+        if all(row["api"] in _WRITES for row in rows) and min(len(kinds), len(connections)) > 1:
+            writes[broker] = rows
+    return writes
+
+
+def _late_evidence(rows: Sequence[dict[str, Any]]) -> tuple[Evidence, ...]:
+    return tuple(
+        Evidence(row["connection_id"], row["exchange_id"], row["time_ns"], f"{elapsed(row['late_us'] * 1000)} late")
+        for row in rows[:MAX_EVIDENCE]
+    )
 
 
 def _waited(owed: Sequence[Owed]) -> tuple[Evidence, ...]:

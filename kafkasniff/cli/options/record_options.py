@@ -163,7 +163,10 @@ def row_values(
     from kafkasniff.tables.rows.decoded_values import DecodedValues
 
     if predicate is not None and needs_records(predicate):
-        raise UsageError("--registry and --schema decode the rows of tables, which --filter does not see")
+        raise UsageError(
+            "--registry and --schema decode the rows of tables, which --filter does not see; `kafkasniff sql` can "
+            "select by value_decoded->>'$.NAME'"
+        )
     return DecodedValues(schemas)
 
 

@@ -57,6 +57,8 @@ CAUSES = [
     ("warning not-leader", "not-leader", "leaders-move-old-client"),
     ("warning late-answers", "late-answers", "broker-pauses"),
     ("warning late-answers", "late-answers", "broker-throttled"),
+    ("warning late-answers", "late-answers", "disk-slow"),
+    ("warning late-answers", "late-answers", "disk-slow-for-writes"),
 ]
 """The first finding in a capture: its severity and detector."""
 _FINDING = re.compile(r"^(error|warning|note) .*?^ {9}([a-z-]+): \d{4}-", re.MULTILINE | re.DOTALL)
