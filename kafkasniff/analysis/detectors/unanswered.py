@@ -355,10 +355,11 @@ _GREETINGS: Final = ("ApiVersions", "SaslHandshake")
 _WRITES: Final = frozenset(
     {
         *("Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn", "AddPartitionsToTxn", "AddOffsetsToTxn"),
-        *("InitProducerId", "SyncGroup"),
+        *("InitProducerId", "SyncGroup", "JoinGroup", "LeaveGroup", "Heartbeat", "ConsumerGroupHeartbeat"),
     }
 )
-"""Requests that a broker answers when it has written to a log: the partition's, or that of its coordinator."""
+"""Requests that a broker answers when it has written to a log, the partition's or its coordinator's, or that a
+coordinator handles after those."""
 _WRITTEN: Final = "All requests that waited make it write to its logs, so perhaps only its disks stood still."
 
 
@@ -447,7 +448,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
             writes[silence.brokers[0]] += [owed.row for owed in silence.owed if owed.row["late_us"] is not None]
         return [
             *map(self._silent, (one for one in found if one not in seeming)),
-            *map(self._pausing, paused),
+            *(self._pausing(one) for one in paused if one.broker not in writes or not _only_writes(one.owed)),
             *map(self._writing, writes.values()),
             *self._late(rest),
         ]
@@ -584,7 +585,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
         rows = sorted(late, key=lambda row: (row["time_ns"], row["exchange_id"]))
         worst = _worst_us(rows)
         counts = Counter(str(row["api"]) for row in rows)
-        requests = " and ".join(plural(count, f"{api} request") for api, count in counts.most_common())
+        requests = ", ".join(plural(count, f"{api} request") for api, count in counts.most_common())
         names = len({(row["client_id"], row["client_ip"]) for row in rows})
         replicas = all(row["replicas"] for row in rows if row["api"] == "Produce")
         return self.finding(
@@ -593,9 +594,8 @@ class LateAnswers(OwedResponses[LateThresholds]):
             f"{requests} of {plural(names, 'client')}",
             meaning=(
                 "Requests that make it write to its log, records and offsets alike, were answered late on several "
-                "connections, and it answered others meanwhile: neither the network nor its whole process is slow, "
-                "but its disks are"
-                + (", or with acks=all and committed offsets a follower's." if replicas else " (not all use acks=all).")
+                "connections, and it answered others meanwhile. So neither the network nor its whole process is slow, "
+                f"but its disks{', or with acks=all and committed offsets a follower' if replicas else ''}."
             ),
             advice=(
                 "Look at the disks of the log folders at that time (`iostat -x`: await, queue length; exhausted burst "
@@ -672,7 +672,8 @@ def _late_writes(late: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any
     for broker, rows in by_broker.items():
         kinds = {(row["client_id"], row["client_ip"], row["api"]) for row in rows}
         connections = {row["connection_id"] for row in rows}
-        if all(row["api"] in _WRITES for row in rows) and min(len(kinds), len(connections)) > 1:
+        apis = {row["api"] for row in rows}
+        if apis <= _WRITES and "Produce" in apis and min(len(kinds), len(connections)) > 1:
             writes[broker] = rows
     return writes
 
