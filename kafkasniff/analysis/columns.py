@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -169,9 +169,12 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
 
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
     """`address:port` of the broker, IPv6 in brackets; the column `BROKER` of rows that have it already."""
-    if BROKER in batch.schema.names:
-        return column(batch, BROKER)
-    address, port = column(batch, "broker_ip"), column(batch, "broker_port").cast(pa.string())
+    return column(batch, BROKER) if BROKER in batch.schema.names else endpoint_of(batch, "broker")
+
+
+def endpoint_of(batch: pa.RecordBatch, side: Literal["client", "broker"]) -> pa.Array:
+    """The same of the columns `SIDE_ip` and `SIDE_port`."""
+    address, port = column(batch, f"{side}_ip"), column(batch, f"{side}_port").cast(pa.string())
     bracketed = pc.if_else(
         pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address
     )

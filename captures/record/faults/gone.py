@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..broker import RealBroker
 from ..sniffer import SniffOptions
@@ -125,7 +126,38 @@ def _before(stage: Stage) -> None:
         time.sleep(4)
 
 
+def _nowhere(*, beside: bool) -> Callable[[Stage], None]:
+    """A client whose bootstrap.servers has a port at which nobody listens: alone, or `beside` a right one."""
+
+    def play(stage: Stage) -> None:
+        broker = stage.broker(properties={"auto.create.topics.enable": "true"})
+        port = stage.free_port()
+        wrong = f"127.0.0.1:{port}"
+        stage.run(rdkafka(stage, 1, broker.bootstrap()))
+        with stage.recording(broker.port(), port):
+            stage.start(rdkafka(stage, 7, broker.bootstrap(), client_id="right"))
+            places = f"{wrong},{broker.bootstrap()}" if beside else wrong
+            for start in (rdkafka, java):
+                stage.start(start(stage, 7, places, client_id=f"wrong-{start.__name__}"))
+            time.sleep(7)
+
+    return play
+
+
 FAULTS = [
+    Fault(
+        "bootstrap-wrong.pcap",
+        "two clients whose bootstrap.servers has a port at which nobody listens, beside one with the right port",
+        _nowhere(beside=False),
+        sniff=SniffOptions(until_quiet=False),
+    ),
+    Fault(
+        "bootstrap-one-wrong.pcap",
+        "the same, but bootstrap.servers has the right port, too",
+        _nowhere(beside=True),
+        looks_like="bootstrap-wrong.pcap",
+        sniff=SniffOptions(until_quiet=False),
+    ),
     Fault(
         "broker-killed.pcap",
         "the second of two brokers is killed and does not come back; its clients retry, the first leads its partitions",

@@ -271,7 +271,10 @@ def _may_cause(cause: Finding, effect: Finding) -> bool:
     follower = (still or cause.detector == "broker-gone") and bool(effect.values.get("replicas"))
     if still and not follower:
         return False
-    of_broker = cause.detector == "broker-gone" or silent or (error is not None and error.settles == "operator")
+    writes = cause.subject.get("trouble") == "writes"
+    of_broker = (
+        cause.detector == "broker-gone" or silent or writes or (error is not None and error.settles == "operator")
+    )
     for name in _SHARED:
         if (of_broker and name in _CLIENT) or (silent and effect.detector == "slow-broker"):
             continue  # its leaders wait for a silent follower

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, in_any, looked_up, only
+from kafkasniff.analysis.columns import ORDER, column, endpoint_of, in_any, looked_up, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, pairs
@@ -61,6 +61,10 @@ _NEVER: Final[Mapping[str, str]] = {
 }
 BLOCKED: Final = 2
 """A single connect may be unanswered for other reasons."""
+TRIES: Final = 5
+"""A client that knows a wrong address from its settings alone tries it this often …"""
+TRIES_NS: Final = 3_000_000_000
+"""… and for this long. Programs ask at other addresses, too, whether something is there."""
 _ANSWER_NS: Final = 1_000_000_000
 """After this time without an answer to a SYN it is sent again (RFC 6298)."""
 
@@ -90,6 +94,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     names, whose addresses are unknown, it is a note unless the responses named leaders for its topics and it asked
     again at once, time after time. Connects that get no answer although open connections work are an error, too.
 
+    An address that nobody advertises and that refuses or ignores all connects, at least 5 within 3 s and more, is a
+    warning if brokers have its port or the capture has nothing but Kafka, otherwise a note.
+
     Caveats: a program that polls the metadata of a topic looks the same.
     """
 
@@ -115,9 +122,21 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         return {
             "exchanges": TableReading((*ORDER, *own)),
             "connections": TableReading(
-                (*ends, "connection_id", "time_ns", "end_time_ns", "broker_bytes", "requests", "responses", "captured")
+                (
+                    *ends,
+                    "connection_id",
+                    "time_ns",
+                    "end_time_ns",
+                    "broker_bytes",
+                    "requests",
+                    "responses",
+                    "captured",
+                    "verdict",
+                )
             ),
-            TABLE: TableReading((*ends, "connection_id", "time_ns", "end_time_ns", *packets), optional=True),
+            TABLE: TableReading(
+                (*ends, "client_port", "connection_id", "time_ns", "end_time_ns", *packets), optional=True
+            ),
         }
 
     def shapes(self) -> Mapping[str, Shape]:
@@ -133,6 +152,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end_ns", pa.int64(), "max"),)),
             "reached": Shape(keys=PAIR, measures=(*one, ("until", pa.int64(), "max")), weight="count"),
+            "foreign": Shape(keys=(("one", pa.int8()),), measures=one),
             "opened": Shape(keys=PAIR, measures=(*one, ("last", pa.int64(), "max")), weight="count"),
         }
 
@@ -140,6 +160,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         if table in {"connections", TABLE}:
             self.parts["whole"].add({"one": [0], "end_ns": [pc.max(column(batch, "end_time_ns")).as_py()]})
         if table == "connections":
+            foreign = pc.and_(in_any(batch, "verdict", ["not_kafka"]), pc.greater(column(batch, "broker_bytes"), 0))
+            if count := pc.sum(foreign).as_py():
+                self.parts["foreign"].add({"one": [0], "count": [count]})
             nothing = pc.and_(pc.greater(column(batch, "requests"), 0), pc.equal(column(batch, "responses"), 0))
             silent = only(batch, pc.and_(nothing, in_any(batch, "captured", ["both"])))
             opening = pa.array(["silent"] * silent.num_rows, pa.string())
@@ -155,7 +178,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             some = only(batch, sent)
             self.parts["reached"].add({**pairs(some), "count": _ones(some), "until": column(some, "end_time_ns")})
             batch = only(batch, pc.invert(sent))
-            self._failed.add(self, batch, {**pairs(batch), "opening": column(batch, "opening")})
+            opening = column(batch, "opening")
+            note = pc.binary_join_element_wise("connect from", endpoint_of(batch, "client"), opening, " ")
+            self._failed.add(self, batch, {**pairs(batch), "opening": opening}, note)
             again = pc.and_(in_any(batch, "opening", ["unanswered"]), pc.greater(column(batch, "syns"), 1))
             batch = only(batch, again)
             self._blocked.add(self, batch, pairs(batch))
@@ -219,7 +244,48 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             for who, brokers in advertised.items()
             if not any((who[1], _endpoint(*broker)) in known for broker in brokers)
         }
-        return [*self._same_address(), *failed, *self._unanswered(pairs), *self._stuck(stuck, reached)]
+        named = {_endpoint(*broker) for brokers in advertised.values() for broker in brokers}
+        return [
+            *self._same_address(),
+            *failed,
+            *self._unanswered(pairs),
+            *self._stuck(stuck, reached),
+            *self._nowhere(named, {broker for _, broker in reached}),
+        ]
+
+    def _nowhere(self, named: set[str], accepting: set[str]) -> Iterator[Finding]:
+        """Addresses that clients have from their settings alone, and at which nothing ever listens."""
+        accepting |= set(self.parts["opened"].table().column("broker").to_pylist())
+        named |= {_endpoint(row["host"], row["port"]) for row in self.parts["registered"].table().to_pylist()}
+        ports = {_port(broker): broker for broker in (*accepting, *named)}
+        for row, evidence in self._failed.rows(self):
+            broker, opening = row["broker"], row["opening"]
+            if opening == "silent" or broker in named or broker in accepting or not ports:
+                continue
+            if row["count"] < TRIES or row["first"] is None or row["last"] - row["first"] < TRIES_NS:
+                continue
+            # With two addresses for one name, clients go on to the other one.
+            other = any(_other_family(broker, one) for one in accepting)
+            kafka = _port(broker) in ports or not self.parts["foreign"].table().num_rows
+            yield self.finding(
+                "warning" if kafka and not other else "note",
+                f"{plural(row['count'], 'connect')} from {word(row['client_ip'])} to {broker} {_NEVER[opening]}; "
+                "none succeeded, and no broker advertises this address",
+                meaning=(
+                    "Nothing accepted a connection at this address in the whole capture. A client has it from its "
+                    "settings: the host or port is wrong, or the broker did not run."
+                ),
+                advice=(
+                    f"Compare the client's bootstrap.servers with the addresses of the brokers "
+                    f"({some(sorted(named or accepting))})."
+                ),
+                subject={"client_id": None, "client_ip": row["client_ip"], "broker": broker},
+                count=row["count"],
+                first=row["first"],
+                last=row["last"],
+                evidence=evidence,
+                values={"attempts": row["count"], "opening": opening},
+            )
 
     def _unanswered(self, pairs: Mapping[tuple[str | None, str], dict[str, Any]]) -> Iterator[Finding]:
         """New connections that get no answer, while the client has an open one."""
@@ -400,6 +466,15 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             evidence=evidence,
             values=values,
         )
+
+
+def _port(endpoint: str) -> str:
+    return endpoint.rpartition(":")[2]
+
+
+def _other_family(endpoint: str, other: str) -> bool:
+    """Whether they have the same port, and one is of IPv6 while the other is of IPv4."""
+    return _port(endpoint) == _port(other) and endpoint.startswith("[") != other.startswith("[")
 
 
 def _brokers(body: str) -> list[tuple[str, int, int | None]]:
