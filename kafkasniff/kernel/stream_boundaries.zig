@@ -598,7 +598,7 @@ pub fn reasonAgainst(e: *Engine, c: *Connection, d: usize, over: bool) ?i64 {
     const v = View.of(e, c, d);
     if (!isHopeless(&v)) return null;
     const other = View.of(e, c, 1 - d);
-    const silent = other.stream.aligned and other.end <= other.search.prologue and !other.stream.hole;
+    const silent = other.end <= other.search.prologue and !other.stream.hole;
     if (silent and !over and !v.mayAsk() and v.end <= MAX_GREETING) return null;
     const alone = v.stream.aligned and v.mayAsk();
     if (!alone and (other.end > other.search.prologue or other.stream.hole) and !isHopeless(&other)) return null;

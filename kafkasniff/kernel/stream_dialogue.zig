@@ -324,6 +324,7 @@ pub const Dialogue = struct {
         row.flags = types.ORPHAN;
         dialogue.answered += 1;
         dialogue.over = true;
+        dialogue.turns.answered = @max(dialogue.turns.answered, frame.time);
         links.noteExchange(e, c, row.ordinal, frame.time, dialogue.turns.muted_until, null);
         row.retransmits = dialogue.retransmits;
         dialogue.retransmits = 0;

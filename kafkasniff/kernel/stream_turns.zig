@@ -8,7 +8,7 @@ const NO_TIME = @import("stream_types.zig").NO_TIME;
 pub const Waited = struct { behind: i64 = NO_TIME, muted: i64 = NO_TIME };
 
 pub const Turns = struct {
-    /// The last response was complete.
+    /// The last response was complete, with or without its request.
     answered: i64 = NO_TIME,
     /// Until then a response asked the client to send nothing.
     muted_until: i64 = NO_TIME,

@@ -74,3 +74,11 @@ def test_waits(said: list[Said], expected: list[tuple[int, int]], size: int) -> 
     found = [one for part in split(whole, [size] * len(whole)) for one in inspector.feed(part)]
     waits = [(one.behind_ns, one.muted_ns) for one in found if isinstance(one, Exchange)]
     assert waits == [(behind * MS, muted * MS) for behind, muted in expected]
+
+
+def test_a_response_whose_request_is_missing_held_up_the_next_one() -> None:
+    packets = packets_of([Said(0, 500), Said(100, 501)])
+    asked = next(place for place, one in enumerate(packets) if one.payload)
+    inspector = Inspector()
+    found = [*inspector.feed(batch([*packets[:asked], *packets[asked + 1 :]])), *inspector.close()]
+    assert [one.behind_ns for one in found if isinstance(one, Exchange) and one.response] == [None, 400 * MS]

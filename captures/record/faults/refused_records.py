@@ -8,6 +8,7 @@ from pathlib import Path
 
 from . import Fault, Stage
 from .clients import rdkafka
+from .waits import java_waits
 
 _CLIENT = Path(__file__).resolve().parents[1] / "clients" / "refused_records_client.py"
 
@@ -32,7 +33,28 @@ def _named(stage: Stage, topic: str) -> None:
         stage.run(rdkafka(stage, 5, broker.bootstrap(), topic, client_id="typist", linger_ms="0"))
 
 
+def _compressed(stage: Stage, kept_as: str) -> None:
+    """Records of 60 kB that compress well, for a topic that takes batches of 5 kB."""
+    broker = stage.broker()
+    limits = ("max.message.bytes=5000", f"compression.type={kept_as}")
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1", *limits))
+    settings = {"client_id": "packer", "size": "60000", "compression_type": "gzip", "linger_ms": "0"}
+    with stage.recording(broker.port()):
+        stage.run(rdkafka(stage, 3, broker.bootstrap(), every=".5", **settings))
+
+
 FAULTS = [
+    Fault(
+        "batch-recompressed.pcap",
+        "batches that the client compresses and the topic does not (compression.type=uncompressed): too large then",
+        lambda stage: _compressed(stage, "uncompressed"),
+    ),
+    Fault(
+        "batch-compressed.pcap",
+        "the same, and the topic keeps them as they are",
+        lambda stage: _compressed(stage, "producer"),
+        looks_like="batch-recompressed.pcap",
+    ),
     Fault(
         "topic-name-invalid.pcap",
         "a producer whose topic has a name that Kafka does not allow: orders/new",

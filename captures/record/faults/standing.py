@@ -7,11 +7,11 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 
-from ..broker import RealBroker
-from ..distribution import APPLICATIONS_POM, CLIENT_VERSION, DEFAULT_VERSION, python_with
-from ..programs import CLIENTS, CONFLUENT, java_program
+from ..distribution import APPLICATIONS_POM, CLIENT_VERSION, DEFAULT_VERSION
+from ..programs import CONFLUENT, java_program
 from . import Fault, Stage
 from .clients import rdkafka
+from .positions import groups
 from .waits import java_waits
 
 STILL_S = 7.0
@@ -62,11 +62,6 @@ def _threads(failures: int) -> Callable[[Stage], None]:
     return play
 
 
-def _member(broker: RealBroker, name: str, seconds: float) -> Sequence[str]:
-    program = [python_with(*CONFLUENT), str(CLIENTS / "faults" / "rdkafka_groups.py")]
-    return [*program, "once", broker.bootstrap(), "orders", str(seconds), f"client.id={name}"]
-
-
 def _members(lives_s: Sequence[tuple[str, float, float]]) -> Callable[[Stage], None]:
     """Members of a group: the name of each, when it starts and for how long it stays. All of them leave the group."""
 
@@ -79,11 +74,21 @@ def _members(lives_s: Sequence[tuple[str, float, float]]) -> Callable[[Stage], N
             running = []
             for name, start, lasts in lives_s:
                 time.sleep(max(started + start - time.monotonic(), 0))
-                running.append(stage.start(_member(broker, name, lasts)))
+                running.append(stage.start(groups("once", broker, lasts, f"client.id={name}")))
             for one in running:
                 one.wait()
 
     return play
+
+
+def _looked_at(stage: Stage) -> None:
+    """A tool looks at topics, offsets and groups, a hundred times."""
+    stage.clients.append(f"librdkafka (confluent-kafka {CONFLUENT[0].rpartition('=')[2]})")
+    broker = stage.broker()
+    stage.run(java_waits("topic", broker.bootstrap(), "orders", "1"))
+    stage.run(groups("once", broker, 2))
+    with stage.recording(broker.port()):
+        stage.run(groups("looks-100", broker, 10, "client.id=cluster-ui"))
 
 
 FAULTS = [
@@ -129,5 +134,16 @@ FAULTS = [
             ]
         ),
         looks_like="member-comes-and-goes.pcap",
+    ),
+    Fault(
+        "cluster-looked-at.pcap",
+        "a user interface for clusters asks for topics, offsets and groups, ten times a second",
+        _looked_at,
+        looks_like="topic-missing.pcap",
+    ),
+    Fault(
+        "members-without-partitions.pcap",
+        "three members of a group whose topic has one partition",
+        _members([(f"worker-{place}", 0, 9) for place in range(3)]),
     ),
 ]

@@ -160,6 +160,7 @@ SOON_NS: Final = 1_000_000_000
 """How soon producers send the parts of a batch that was refused."""
 _TOO_LARGE: Final = (10, 18)
 """MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE."""
+_CODECS: Final = ("gzip", "snappy", "lz4", "zstd")
 
 
 class OversizedThresholds(Parameters, frozen=True, kw_only=True):
@@ -186,7 +187,7 @@ class OversizedMessages(Detector[OversizedThresholds]):
     summary: ClassVar[str] = "Batches that were refused for their size, or are close to the limit."
     parameters_type = OversizedThresholds
 
-    _refused = Tally("refused", (*CLIENT, *_TOPIC, ("error_code", pa.int64())), highs=("bytes",))
+    _refused = Tally("refused", (*CLIENT, *_TOPIC, ("error_code", pa.int64())), sums=("packed",), highs=("bytes",))
     _near = Tally("near", (*CLIENT, *_TOPIC), highs=("bytes",))
 
     def reads(self) -> Mapping[str, TableReading]:
@@ -208,7 +209,11 @@ class OversizedMessages(Detector[OversizedThresholds]):
         large = pc.fill_null(pc.is_in(column(parts, "error_code"), value_set=pa.array(_TOO_LARGE, pa.int32())), False)
         refused = only(parts, large)
         keys = {**_keys(refused), "error_code": column(refused, "error_code")}
-        self._refused.add(self, refused, keys, self._notes_of(refused), bytes=integers(column(refused, "bytes")))
+        measures = {
+            "bytes": integers(column(refused, "bytes")),
+            "packed": in_any(refused, "compression", _CODECS).cast(pa.int64()),
+        }
+        self._refused.add(self, refused, keys, self._notes_of(refused), **measures)
         # Requests with several batches only show their sum.
         size = self.thresholds.limit * self.thresholds.near
         single = pc.and_(pc.equal(column(parts, "batch_count"), 1), pc.greater_equal(column(parts, "bytes"), size))
@@ -274,7 +279,13 @@ class OversizedMessages(Detector[OversizedThresholds]):
             meaning = (
                 f"The records of {lost:,} of these batches were not accepted later; the others were, or it is unknown."
             )
-        count = plural(row["count"], "batch", "batches")
+        packed = row["packed"] == row["count"] and row["bytes"] < self.thresholds.limit
+        if packed:
+            meaning += (
+                " They are compressed: if the topic has another compression.type than producer, the broker compresses "
+                "them anew, and their size after that counts."
+            )
+        count = plural(row["count"], "compressed batch" if packed else "batch", f"{'compressed ' * packed}batches")
         return self.row_finding(
             row,
             evidence,
@@ -285,7 +296,8 @@ class OversizedMessages(Detector[OversizedThresholds]):
             meaning=(
                 f"The broker accepts no batch larger than message.max.bytes (per topic: max.message.bytes). {meaning}"
             ),
-            advice=(
+            advice=("Set the topic's compression.type to producer, or raise its max.message.bytes. " if packed else "")
+            + (
                 "Send smaller records, or store large payloads elsewhere and send references to them. Otherwise raise "
                 "max.message.bytes of the topic together with the limits of producers, consumers and replicas."
             ),

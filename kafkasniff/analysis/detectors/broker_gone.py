@@ -45,6 +45,8 @@ _CONTROLLER: Final = (
     " It was the active controller: until another one is elected, no leader moves, topics cannot be created or "
     "changed, and brokers that stop or start are not noticed, so the metadata of the others is outdated."
 )
+RETURNED: Final = 3
+"""So many connections, at least, show that a broker is back."""
 OFTEN: Final = 3
 """This many absences of a broker are an error although it returns."""
 SLACK_NS: Final = 30_000_000_000
@@ -96,6 +98,7 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
     """
 
     name: ClassVar[str] = "broker-gone"
+    by_absence = True
     ends_connections = True
     summary: ClassVar[str] = "Brokers that were killed, stopped or restarted."
     parameters_type = BrokerGoneThresholds
@@ -168,6 +171,12 @@ class BrokerGone(Detector[BrokerGoneThresholds]):
         found = [self._again_and_again(findings) for findings in _by_subject(found)]
         found += self._missing(history, reported)
         return [*found, *self._restarts(history, explained, sorted(unknown))]
+
+    def absent(self, finding: Finding) -> int:
+        if finding.values.get("back"):
+            return finding.count
+        # One response would list a broker again that clients do not contact.
+        return RETURNED if "listeners" in finding.values else 1
 
     @staticmethod
     def _again_and_again(findings: list[Finding]) -> Finding:

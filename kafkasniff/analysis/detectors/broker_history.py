@@ -3,7 +3,7 @@
 A broker gets a new epoch each time it registers with the controller (KIP-500, KIP-631), which it does when it starts.
 Epochs are in BrokerRegistration and BrokerHeartbeat, and in fetches of replicas (KIP-903). Metadata names the brokers
 that are registered and not fenced, and the leader of each partition. `BrokerHistory` indexes these facts by broker and
-time, since many absences may look them up.
+time, since many absences may look them up. `LaggingReplicas` looks at the replicas of brokers that run.
 """
 
 from __future__ import annotations
@@ -11,19 +11,33 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta
 
-from kafkasniff.analysis.accumulator import Accumulator, TableReading
+from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.clusters import ListedBroker
-from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, in_any, only
 from kafkasniff.analysis.detectors.detector import Detector
-from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
+from kafkasniff.analysis.detectors.finding import Evidence, Finding
+from kafkasniff.analysis.detectors.tally import (
+    BROKER,
+    CLIENT,
+    CLIENT_COLUMNS,
+    CLUSTER,
+    CLUSTER_COLUMNS,
+    Tally,
+    clients,
+    clusters,
+)
+from kafkasniff.analysis.detectors.wording import elapsed, in_cluster, plural, some
+from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.roles import Bodies
 
@@ -429,3 +443,136 @@ class _Lists:
             there = np.sort(np.array([place for places in self._places.get(node, []) for place in places], np.int64))
             self._latest = (node, there, there - np.arange(len(there)))
         return self._latest[1:]
+
+
+MAX_REPLICAS: Final = 1 << 17
+"""Maximum number of replicas that are kept, those that most responses name."""
+MAX_NAMES: Final = 20
+"""Maximum number of partitions in the values of a finding."""
+_REASSIGNING: Final = "AlterPartitionReassignments"
+_PARTITION: Final = ("topic", "partition", "node")
+
+
+class LaggingReplicasThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `LaggingReplicas`."""
+
+    lasting: Annotated[
+        Duration,
+        Meta(ge=1, description="Report replicas that were out of sync for this long (replica.lag.time.max.ms)."),
+    ] = 30_000_000_000
+
+
+class LaggingReplicas(Detector[LaggingReplicasThresholds]):
+    """Replicas that stay out of sync (ISR) until the end of the capture, although their broker runs.
+
+    Metadata responses list the broker, and show partitions whose replica on it is not in sync. Brokers that are not
+    listed are reported as `broker-gone`.
+
+    Caveats: seen only if clients ask for metadata again. A new replica of a large partition takes long, too.
+    """
+
+    name: ClassVar[str] = "lagging-replicas"
+    summary: ClassVar[str] = "Replicas that do not catch up, although their broker runs."
+    parameters_type = LaggingReplicasThresholds
+    bodies: ClassVar[Bodies] = {("response", "Metadata"): None}
+    parts_clusters = True
+
+    _movers = Tally("movers", (*CLIENT, *CLUSTER))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "response_body")
+        return {"exchanges": TableReading((*ORDER, *own), ("Metadata", _REASSIGNING))}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        keys: Any = (*CLUSTER, ("topic", pa.string()), ("partition", pa.int64()), ("node", pa.int64()))
+        seen: Any = (("count", pa.int64(), "sum"), ("first", pa.int64(), "min"), ("last", pa.int64(), "max"))
+        shape = Shape(keys=(*keys, ("synced", pa.bool_())), measures=seen, weight="count", bound=MAX_REPLICAS)
+        return {**super().shapes(), "replicas": shape}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        moving = only(batch, in_any(batch, "api", [_REASSIGNING]))
+        self._movers.add(self, moving, {**clients(moving), **clusters(moving)})
+        batch = only(batch, pc.and_(in_any(batch, "api", ["Metadata"]), pc.is_valid(column(batch, "response_body"))))
+        rows = pa.table({**clusters(batch), "body": column(batch, "response_body"), "time": column(batch, "time_ns")})
+        found: dict[str, list[Any]] = {
+            name: [] for name in ("cluster", *_PARTITION, "synced", "count", "first", "last")
+        }
+        # Many requests get the same answer, so each text is parsed only once.
+        times = [([], "count_all"), ("time", "min"), ("time", "max")]
+        for row in rows.group_by(["cluster", "body"]).aggregate(times).to_pylist():
+            if row["time_min"] is None:
+                continue
+            for replica in _synced(row["body"]):
+                values = (row["cluster"], *replica, row["count_all"], row["time_min"], row["time_max"])
+                for name, value in zip(found, values, strict=True):
+                    found[name].append(value)
+        self.parts["replicas"].add(found)
+
+    def findings(self) -> Iterator[Finding]:
+        synced: dict[tuple[Any, ...], int] = {}
+        rows = sorted(self.resolved("replicas").to_pylist(), key=lambda row: not row["synced"])
+        lagging: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+        for row in rows:
+            place = tuple(row[name] for name in ("cluster", *_PARTITION))
+            if row["synced"]:
+                synced[place] = row["last"]
+                continue
+            since = max(row["first"], synced.get(place, row["first"]))
+            if row["last"] - since >= self.thresholds.lasting:
+                lagging.setdefault((row["cluster"], row["node"]), []).append({**row, "first": since})
+        movers: dict[str | None, list[str]] = {}
+        evidence: dict[str | None, tuple[Evidence, ...]] = {}
+        for row, seen in self._movers.rows(self):
+            movers.setdefault(row["cluster"], []).append(row["client_id"] or row["client_ip"] or "?")
+            evidence.setdefault(row["cluster"], seen)
+        for (cluster, node), replicas in lagging.items():
+            yield self._finding(cluster, node, replicas, movers.get(cluster, []), evidence.get(cluster, ()))
+
+    def _finding(
+        self,
+        cluster: str | None,
+        node: int,
+        replicas: Sequence[dict[str, Any]],
+        movers: Sequence[str],
+        evidence: tuple[Evidence, ...],
+    ) -> Finding:
+        first, last = min(row["first"] for row in replicas), max(row["last"] for row in replicas)
+        names = sorted(f"{row['topic']}-{row['partition']}" for row in replicas)
+        asked = f"; {some(movers)} asked for a reassignment" if movers else ""
+        return self.finding(
+            "warning",
+            f"broker {node}{in_cluster(self.clusters, cluster)} runs, but its replica of "
+            f"{plural(len(names), 'partition')} ({some(names)}) is out of sync for at least {elapsed(last - first)}"
+            + asked,
+            meaning=(
+                "The leaders do not count these replicas as in sync (ISR): they do not catch up. A throttle limits "
+                "their fetches, the broker's disk or network is slower than the writes, or its fetcher has failed. A "
+                "reassignment ends only when they are in sync, and if fewer than min.insync.replicas remain, producers "
+                "with acks=all are refused."
+            ),
+            advice=(
+                "Look at under-replicated partitions (`kafka-topics.sh --describe --under-replicated-partitions`), "
+                "reassignments (`kafka-reassign-partitions.sh --list`) and throttles (leader. and "
+                "follower.replication.throttled.rate of the brokers), and at the log of this broker's fetchers."
+            ),
+            subject={"broker": str(node), **({} if cluster is None else {"cluster": cluster})},
+            count=len(names),
+            first=first,
+            last=last,
+            evidence=evidence,
+            values={"partitions": names[:MAX_NAMES], "lasted_ms": (last - first) / 1_000_000, "movers": list(movers)},
+        )
+
+
+def _synced(body: str) -> Iterator[tuple[str, int, int, bool]]:
+    """Topic, partition and broker of each replica, and whether it is in sync; only of brokers that are listed."""
+    read = _read(body)
+    running = {node for broker in read.brokers if (node := broker.node) is not None}
+    for topic in read.topics:
+        name = topic.name or topic.topic_id
+        if name is None:
+            continue
+        for partition in topic.partitions:
+            # Without a leader, nobody knows who is in sync.
+            for node in running.intersection(partition.replica_nodes) if partition.isr_nodes else ():
+                yield name, partition.partition_index, node, node in partition.isr_nodes

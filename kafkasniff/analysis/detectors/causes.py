@@ -44,6 +44,8 @@ _CAUSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "late-answers": ("broker-gone", *_NETWORK, "follower"),
     "follower": ("broker-gone", *_NETWORK),
+    "lagging-replicas": ("broker-gone", *_NETWORK, "late-answers"),
+    "retransmits": ("throttled-clients",),
     "slow-broker": ("broker-gone", *_NETWORK, "late-answers"),
     "encrypted-trouble": ("broker-gone", *_NETWORK, "late-answers"),
     "unreached-listeners": ("broker-gone", "late-answers", "wrong-protocol"),
@@ -77,10 +79,13 @@ _PARTS: Final[Mapping[str, tuple[str, ...]]] = {
     "slow-broker": ("broker-gone", *_NETWORK),
     "encrypted-trouble": ("broker-gone", *_NETWORK),
     "metadata-storms": ("connection-churn",),
+    "not-leader": ("wrong-broker",),
+    # A broker does not read from connections that a quota muted (KIP-219).
+    "transport-trouble": ("throttled-clients",),
     "blocked-streams-groups": ("missing-topics",),
     "hidden-errors": (
         *("damaged-records", "fenced-producers", "missing-topics", "offsets-out-of-range", "repeated-deliveries"),
-        "shared-instances",
+        *("shared-instances", "wrong-broker"),
     ),
 }
 """Detectors whose findings become a part of these causes, unless they are worse: the cause's finding says it all. Those

@@ -146,26 +146,27 @@ def problem_times(rows: Sequence[dict[str, Any]]) -> dict[str, int | None]:
 MAX_GAPS: Final = 1 << 16
 """Maximum number of gaps that are remembered, the earliest."""
 _GAP: Final = "tcp-gap"
-"""Not `stream-resync`: that is also where the capture of a connection begins, after which it is complete."""
+_RESYNC: Final = "stream-resync"
+"""Also where the capture of a connection begins, after which it is complete."""
 
 
 def gap_shapes() -> Mapping[str, Shape]:
     """For `Detector.shapes`."""
-    keys = (("connection_id", pa.int64()), ("time_ns", pa.int64()))
+    keys = (("connection_id", pa.int64()), ("time_ns", pa.int64()), ("kind", pa.string()))
     return {"gaps": Shape(keys=keys, order=("time_ns",), keep="earliest", bound=MAX_GAPS)}
 
 
 def add_gaps(detector: Detector[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `problems`."""
-    batch = only(batch, in_any(batch, "kind", [_GAP]))
-    detector.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
+    batch = only(batch, in_any(batch, "kind", [_GAP, _RESYNC]))
+    detector.parts["gaps"].add({name: column(batch, name) for name in ("connection_id", "time_ns", "kind")})
 
 
-def gaps_of(detector: Detector[Any]) -> dict[int, list[int]]:
-    """Times of gaps by connection, ns since the epoch."""
+def gaps_of(detector: Detector[Any], *, resynced: bool = False) -> dict[int, list[int]]:
+    """Times of gaps by connection, ns since the epoch; `resynced`: those at which messages are known again instead."""
     found: dict[int, list[int]] = {}
     for row in detector.parts["gaps"].table().to_pylist():
-        if row["time_ns"] is not None:
+        if row["time_ns"] is not None and (row["kind"] == _RESYNC) == resynced:
             found.setdefault(row["connection_id"], []).append(row["time_ns"])
     return found
 

@@ -59,6 +59,10 @@ class Detector(Accumulator[P]):
     """What it lacks without the table `transport`, as the end of a sentence; empty: nothing to speak of."""
     ends_connections: ClassVar[bool] = False
     """Its findings explain why the connections that they name ended."""
+    by_absence: ClassVar[bool] = False
+    """Each of the messages that a finding counts may be explained by one that the capture lost (`undecoded.Losses`)."""
+    by_closing: ClassVar[bool] = False
+    """Likewise by a packet without data (FIN), whose loss leaves no gap."""
     parts_clusters: ClassVar[bool] = False
     """It needs to know which brokers are of one cluster."""
     tallies: ClassVar[tuple[Any, ...]] = ()
@@ -96,6 +100,10 @@ class Detector(Accumulator[P]):
     def explained(self, finding: Finding, connections: Set[int]) -> bool:
         """Whether one of its findings only repeats that these connections ended, for reasons that others name."""
         return False
+
+    def absent(self, finding: Finding) -> int:
+        """Number of messages whose absence one of its findings rests on."""
+        return finding.count if self.by_absence or self.by_closing else 0
 
     def effects(self, finding: Finding) -> Iterable[Effect]:
         """What else the cause that one of its findings names leads to. Such findings are not reported beside it."""

@@ -70,6 +70,8 @@ MAX_NAMES: Final = 20
 """Maximum number of topics, names, messages and clients in the values of a finding."""
 SHOWN: Final = 3
 """Clients that a sentence names."""
+SUCCESSES: Final = 2
+"""So many responses, at least, show that an error is over: of the request, and of the next one."""
 FLOOD: Final = 50
 """This many times `many` is much in total, if each error concerns something else."""
 _SOURCE: Final = (*CLIENT, *CLUSTER, ("api", pa.string()))
@@ -344,6 +346,11 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             }
         )
 
+    def absent(self, finding: Finding) -> int:
+        """A success after what may succeed later would make it a note."""
+        error = error_by_code(finding.subject["error_code"])
+        return SUCCESSES if error is not None and error.retriable else 0
+
     # -- findings ------------------------------------------------------------------------------------------------------
 
     def findings(self) -> Iterator[Finding]:
@@ -421,7 +428,8 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
         if settles == "protocol" and case.solved and row["count"] <= limits.many * case.successes:
             return None
         if settles == "answer":
-            found = "warning" if many else "note"
+            # Tools ask for a group by one type after the other (ConsumerGroupDescribe, DescribeGroups).
+            found = "warning" if many and not str(row["api"]).endswith("GroupDescribe") else "note"
         elif (settles not in ("client", "protocol") and (error is None or not error.retriable or not case.solved)) or (
             not case.solved
             and case.lasted >= (limits.stuck if case.successes or settles == "protocol" else limits.lasting)

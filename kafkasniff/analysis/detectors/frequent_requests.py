@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading, united
+from kafkasniff.analysis.between_brokers import is_work
 from kafkasniff.analysis.columns import ORDER, column, first_of_each, floor_divided, in_any, integers, only, with_client
 from kafkasniff.analysis.detectors.authentication import SASL_REFUSED, taken_mechanisms
 from kafkasniff.analysis.detectors.connections import (
@@ -37,6 +38,10 @@ from kafkasniff.engine.roles import Bodies
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import word
 
+_RECORDS: Final = ("Produce", "Fetch", "ShareFetch")
+MAX_ASKED: Final = 1 << 17
+"""Maximum number of pairs of client and API, the most frequent."""
+
 
 class StormThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `FrequentMetadata`."""
@@ -50,7 +55,8 @@ class StormThresholds(Parameters, frozen=True, kw_only=True):
 class FrequentMetadata(Detector[StormThresholds]):
     """Periods in which a client sent many Metadata requests.
 
-    Clients normally send one at the start, every five minutes, and when a leader has moved.
+    Clients normally send one at the start, every five minutes, and when a leader has moved. It is a note if the client
+    reads and writes no records and sends as many administrative requests, as user interfaces for clusters do.
 
     Caveats: short-lived programs with the same client id add up.
     """
@@ -67,12 +73,16 @@ class FrequentMetadata(Detector[StormThresholds]):
         }
 
     def reads(self) -> Mapping[str, TableReading]:
-        return united(super().reads(), {"exchanges": TableReading((*ORDER, "problems"), ("Metadata",))})
+        return united(super().reads(), {"exchanges": TableReading((*ORDER, "api", "problems"))})
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {"evidence": evidence_shape((("span", pa.int64()), *CLIENT))}
+        count: Any = (("count", pa.int64(), "sum"),)
+        asked = Shape(keys=(*CLIENT, ("api", pa.string())), measures=count, weight="count", bound=MAX_ASKED)
+        return {"evidence": evidence_shape((("span", pa.int64()), *CLIENT)), "asked": asked}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        asked = {**clients(batch), "api": column(batch, "api")}
+        self.parts["asked"].add({**asked, "count": np.ones(batch.num_rows, np.int64)})
         batch = with_client(only(batch, in_any(batch, "api", ["Metadata"])))
         self.asked["storms"].update(batch)
         span = floor_divided(column(batch, "time_ns"), self.thresholds.every)
@@ -85,12 +95,14 @@ class FrequentMetadata(Detector[StormThresholds]):
             if row["requests"] >= self.thresholds.at_least:
                 by_client.setdefault((row["client_id"], row["client_ip"]), []).append(row)
         every = self.thresholds.every
+        works, administers = self._uses() if by_client else (set(), {})
         for key, rows in by_client.items():
             worst = max(rows, key=lambda row: (row["requests"], -(row["span"] or 0)))
+            tool = key not in works and administers.get(key, 0) >= sum(row["requests"] for row in rows)
             spans = [row["span"] for row in rows if row["span"] is not None]
             who = client(worst)
             yield self.finding(
-                "warning",
+                "note" if tool else "warning",
                 f"{who} asked for metadata {plural(worst['requests'], 'time')} within {elapsed(every)}"
                 + (
                     f", and at least {self.thresholds.at_least:,} times in {plural(len(rows) - 1, 'other such span')}"
@@ -117,6 +129,18 @@ class FrequentMetadata(Detector[StormThresholds]):
                     "response_bytes": worst["response_bytes"],
                 },
             )
+
+    def _uses(self) -> tuple[set[Any], dict[Any, int]]:
+        """Clients that read or write records, and how many administrative requests each client sent."""
+        works: set[Any] = set()
+        administers: dict[Any, int] = {}
+        for row in self.parts["asked"].table().to_pylist():
+            who = row["client_id"], row["client_ip"]
+            if row["api"] in _RECORDS:
+                works.add(who)
+            elif not is_work(row["api"]) or row["api"] == "ListOffsets":
+                administers[who] = administers.get(who, 0) + row["count"]
+        return works, administers
 
 
 class AllTopicsThresholds(Parameters, frozen=True, kw_only=True):

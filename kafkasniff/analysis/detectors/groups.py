@@ -96,6 +96,7 @@ class StillMembers(Detector[StillMembersThresholds]):
     """
 
     name: ClassVar[str] = "still-members"
+    by_absence = True
     summary: ClassVar[str] = "Consumers whose process stood still: no heartbeats or fetches for a while."
     parameters_type = StillMembersThresholds
     bodies: ClassVar[Bodies] = {(direction, api): None for api in HEARTBEATS for direction in ("request", "response")}

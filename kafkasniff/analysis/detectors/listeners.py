@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Annotated, Any, ClassVar, Final
 
 import msgspec
@@ -16,10 +16,10 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, endpoint_of, in_any, looked_up, only
+from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, endpoint_of, in_any, looked_up, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
-from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, pairs
+from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, in_all, pairs
 from kafkasniff.analysis.detectors.wording import client, plural, some, subject
 from kafkasniff.analysis.parameters import Duration
 from kafkasniff.analysis.partials import Shape
@@ -54,6 +54,13 @@ REGISTERING: Final = ("BrokerRegistration", "ControllerRegistration")
 """APIs whose requests name the addresses of their sender, for everybody."""
 _BROKERS: Final = re.compile(r'"(?:brokers|node_endpoints|listeners)":(\[[^\]]*\])')
 _NAMES_LEADERS: Final = '"node_endpoints":[{'
+_NOT_LEADER: Final = r'"error_code":6[,}]'
+WRONG_BROKER: Final = "wrong-broker"
+"""What `trouble` of a finding leads clients to a broker that they do not mean."""
+SHOWN: Final = 3
+"""Addresses that a title names."""
+MISLED: Final = 3
+"""A broker that has just become leader may name itself and refuse a request all the same."""
 _NEVER: Final[Mapping[str, str]] = {
     "refused": "refused",
     "unanswered": "unanswered",
@@ -86,7 +93,7 @@ class UnreachedThresholds(Parameters, frozen=True, kw_only=True):
 
 
 class UnreachedListeners(Detector[UnreachedThresholds]):
-    """Advertised listeners that a client or broker never reaches, and addresses that two brokers advertise (an error).
+    """Advertised listeners that a client or broker never reaches, and addresses that lead to another broker (an error).
 
     Either all its attempts to connect to an advertised IP address failed (captures only), or nothing there ever answers
     a request: an error. Or it repeatedly asks for metadata, sends nothing else, and reaches none of the advertised
@@ -97,10 +104,14 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
     An address that nobody advertises and that refuses or ignores all connects, at least 5 within 3 s and more, is a
     warning if brokers have its port or the capture has nothing but Kafka, otherwise a note.
 
+    Two brokers advertise the same address, or the broker that answers refuses requests and names its own address as
+    that of the leader (KIP-951): an error.
+
     Caveats: a program that polls the metadata of a topic looks the same.
     """
 
     name: ClassVar[str] = "unreached-listeners"
+    by_absence = True
     summary: ClassVar[str] = "Advertised listeners that clients never reach."
     parameters_type = UnreachedThresholds
     bodies: ClassVar[Bodies] = {
@@ -111,6 +122,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
 
     _asks = Tally("asks", (*CLIENT, *BROKER), sums=("led",))
     _same = Tally("same", _SAME_ADDRESS)
+    _misled = Tally("misled", (*CLIENT, *BROKER, ("node", pa.int64())))
+    """Refusals for which the broker names its own address as that of the leader (KIP-951)."""
     _failed = Tally("failed", (*PAIR, ("opening", pa.string())))
     _blocked = Tally("blocked", PAIR)
     """Connects that were sent again. A single SYN may be all that was captured of a connection that works."""
@@ -147,6 +160,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             **self._failed.shapes(),
             **self._blocked.shapes(),
             **self._same.shapes(),
+            **self._misled.shapes(),
             "advertised": Shape(keys=keys, measures=one, weight="count", bound=MAX_ADVERTISED),
             "registered": Shape(keys=(("host", pa.string()), ("port", pa.int32()), ("controller", pa.bool_()))),
             "others": Shape(keys=CLIENT, measures=one, weight="count"),
@@ -191,8 +205,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
         self.parts["others"].add({**clients(other), "count": _ones(other)})
         self._registered(only(batch, in_any(batch, "api", REGISTERING)))
-        names_leaders = pc.match_substring(column(batch, "response_body"), _NAMES_LEADERS)
-        self._advertised(only(batch, pc.or_(pc.fill_null(names_leaders, False), in_any(batch, "api", NAMING))))
+        names_leaders = pc.fill_null(pc.match_substring(column(batch, "response_body"), _NAMES_LEADERS), False)
+        self._advertised(only(batch, pc.or_(names_leaders, in_any(batch, "api", NAMING))))
+        self._add_misled(only(batch, pc.and_(names_leaders, in_any(batch, "api", ("Produce", "Fetch")))))
         batch = only(batch, in_any(batch, "api", NAMING))
         led = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _LED), False).cast(pa.int64())
         self._asks.add(self, batch, clients(batch, broker=True), led=led)
@@ -230,6 +245,15 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         keys = {name: pa.array(list(values), kind) for (name, kind), values in zip(_SAME_ADDRESS, columns, strict=True)}
         self._same.add(self, rows, keys)
 
+    def _add_misled(self, batch: pa.RecordBatch) -> None:
+        batch = only(batch, pc.match_substring_regex(column(batch, "response_body"), _NOT_LEADER))
+        texts, brokers = column(batch, "response_body").to_pylist(), broker_endpoint(batch).to_pylist()
+        named = {text: {_endpoint(host, port): node for host, port, node in _brokers(text)} for text in {*texts}}
+        nodes = pa.array([named[text].get(broker) for text, broker in zip(texts, brokers, strict=True)], pa.int64())
+        known = pc.is_valid(nodes)
+        batch = only(batch, known)
+        self._misled.add(self, batch, {**clients(batch, broker=True), "node": nodes.filter(known)})
+
     def findings(self) -> list[Finding]:
         advertised: dict[tuple[str | None, str | None], list[tuple[str, int]]] = {}
         for row in self.parts["advertised"].table().to_pylist():
@@ -245,8 +269,11 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
             if not any((who[1], _endpoint(*broker)) in known for broker in brokers)
         }
         named = {_endpoint(*broker) for brokers in advertised.values() for broker in brokers}
+        shared = list(self._same_address())
+        twice = {finding.subject["broker"] for finding in shared}
         return [
-            *self._same_address(),
+            *shared,
+            *self._wrong_broker(twice),
             *failed,
             *self._unanswered(pairs),
             *self._stuck(stuck, reached),
@@ -340,12 +367,47 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                     "Give each broker its own host or port in advertised.listeners: a setting that was copied from one "
                     "broker to another is the usual reason."
                 ),
-                subject={"client_id": None, "client_ip": None, "broker": broker},
+                subject={"client_id": None, "client_ip": None, "broker": broker, "trouble": WRONG_BROKER},
                 count=row["count"],
                 first=row["first"],
                 last=row["last"],
                 evidence=evidence,
                 values={"brokers": [row["node"], row["other"]]},
+            )
+
+    def _wrong_broker(self, twice: Set[str]) -> Iterator[Finding]:
+        """Addresses at which another broker answers; `twice`: those that two brokers advertise."""
+        rows = [
+            one
+            for one in self._misled.rows(self)
+            if one[0]["count"] >= MISLED and one[0]["broker"] not in twice and not _is_node(one[0]["client_id"])
+        ]
+        places = sorted({(row["broker"], row["node"]) for row, _ in rows})
+        if rows:
+            names = sorted({row["client_id"] or row["client_ip"] or "?" for row, _ in rows})
+            whole = in_all(rows)
+            leads = "leads to another broker" if len(places) == 1 else "lead to other brokers"
+            yield self.finding(
+                "error",
+                f"{' and '.join(f'{place}, which broker {node} advertises,' for place, node in places[:SHOWN])} "
+                f"{leads}: {plural(whole['count'], 'request')} of {some(names)} refused",
+                meaning=(
+                    "The broker that answers there does not lead the partitions (NOT_LEADER_OR_FOLLOWER), and names "
+                    "this very address as that of the leader. Clients ask for metadata, get the same address, and try "
+                    "again."
+                ),
+                advice=(
+                    "Compare what answers at this address with advertised.listeners of the broker: a load balancer "
+                    "with several targets, swapped port forwardings (NAT, containers), or a name that resolves to the "
+                    "addresses of several brokers are the usual reasons. Each broker needs an address of its own."
+                ),
+                subject={
+                    **dict.fromkeys(CLIENT_COLUMNS),
+                    "broker": places[0][0] if len(places) == 1 else None,
+                    "trouble": WRONG_BROKER,
+                },
+                **whole,
+                values={"brokers": [node for _, node in places], "addresses": [place for place, _ in places]},
             )
 
     def effects(self, finding: Finding) -> Iterator[Effect]:

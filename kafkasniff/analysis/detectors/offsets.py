@@ -180,7 +180,7 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             "answers": Shape(keys=answers, order=ORDER, keep="earliest", bound=MAX_ANSWERS),
             "ends": Shape(keys=PARTITION, measures=(("end", number, "max"),), bound=MAX_LOGS),
             "read": Shape(keys=CLIENT, measures=(("last", number, "max"),)),
-            "members": Shape(keys=(*CLIENT, _GROUP_ID), measures=(("left", number, "max"),)),
+            "members": Shape(keys=(*CLIENT, _GROUP_ID), measures=(("left", number, "max"), ("joined", number, "min"))),
             "brokers": Shape(keys=BROKER),
             "gaps": Shape(keys=(("client_ip", pa.string()),)),
             "whole": Shape(keys=(("one", pa.int8()),), measures=(("end", number, "max"),)),
@@ -219,7 +219,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         body = pc.fill_null(pc.match_substring_regex(column(batch, "request_body"), _LEAVES), False)
         leaves = pc.or_(in_any(batch, "api", ["LeaveGroup"]), body)
         left = pc.if_else(leaves, column(batch, "time_ns"), pa.scalar(None, pa.int64()))
-        self.parts["members"].add({**clients(batch), "group_id": column(batch, "group_id"), "left": left})
+        times = {"left": left, "joined": column(batch, "time_ns")}
+        self.parts["members"].add({**clients(batch), "group_id": column(batch, "group_id"), **times})
 
     def _committed(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.and_(pc.is_valid(column(batch, "group_id")), pc.is_valid(column(batch, "time_ns"))))
@@ -291,9 +292,8 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         read = {
             (row["client_id"], row["client_ip"]): row["last"] or 0 for row in self.parts["read"].table().to_pylist()
         }
-        left = {
-            tuple(row[name] for name in _WHO): row["left"] or 0 for row in self.parts["members"].table().to_pylist()
-        }
+        members = {tuple(row[name] for name in _WHO): row for row in self.parts["members"].table().to_pylist()}
+        left = {who: row["left"] or 0 for who, row in members.items()}
         lost = {tuple(row[name] for name in (*_WHO, "topic", "partition")) for row, _ in self._lost()}
         gaps = self._gaps()
         found: dict[tuple[Any, ...], list[tuple[dict[str, Any], tuple[Evidence, ...]]]] = {}
@@ -307,7 +307,14 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
             if idle and (left[who] >= since or end - since >= SOON_NS):
                 found.setdefault((*who, row["cluster"], row["topic"]), []).append((row, evidence))
         for rows in found.values():
-            yield self._without_offset(rows)
+            # A member that was there before, gets a partition, and leaves at once was just stopped.
+            who = tuple(rows[0][0][name] for name in _WHO)
+            joined = members[who]["joined"] or 0
+            stopped = all(
+                row["count"] == 1 and joined + SOON_NS <= row["first"] <= left[who] <= row["first"] + SOON_NS
+                for row, _ in rows
+            )
+            yield self._without_offset("note" if stopped else "error", rows)
 
     def _gaps(self) -> set[str]:
         """Addresses of clients of which data is missing: what they asked or read may be in a gap of the capture."""
@@ -320,13 +327,13 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         # Addresses of names are unknown, but not how many there are.
         return bool(seen) and all(map(_is_name, hidden)) and len(hidden) <= len(seen)
 
-    def _without_offset(self, rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
+    def _without_offset(self, severity: Severity, rows: list[tuple[dict[str, Any], tuple[Evidence, ...]]]) -> Finding:
         row, evidence = min(rows, key=lambda one: one[0]["partition"] or 0)
         others = f" and {plural(len(rows) - 1, 'other partition')}" if rows[1:] else ""
         place = f"{word(row['topic'])}-{row['partition']}{others}{in_cluster(self.clusters, row['cluster'])}"
         times = f", {row['count']:,} times" if row["count"] > 1 else ""
         return self.finding(
-            "error",
+            severity,
             f"{client(row)} found no committed offset of group {word(row['group_id'])} for {place} and reads nothing"
             f"{times}",
             meaning=(

@@ -358,6 +358,10 @@ _MOST: Final = 0.8
 """Fraction of the connections in use that the broker's side ended; others were ended for a reason of their own."""
 
 
+REFUSED: Final = 2
+"""So many refused connects, at least, would show that the broker has stopped."""
+
+
 class CutThresholds(Parameters, frozen=True, kw_only=True):
     """Thresholds of `CutConnections`."""
 
@@ -375,6 +379,7 @@ class CutConnections(Detector[CutThresholds]):
     """
 
     name: ClassVar[str] = "cut-connections"
+    by_closing = True
     summary: ClassVar[str] = "Connections in use that something ends at a certain age, such as a proxy's limit."
     parameters_type = CutThresholds
     by_packets: ClassVar[str] = "who ended connections is unknown"
@@ -400,6 +405,9 @@ class CutConnections(Detector[CutThresholds]):
         served = pc.and_(in_any(batch, "status", ["answered"]), pc.invert(in_any(batch, "api", _OPENING)))
         batch = only(batch, pc.and_(served, pc.is_valid(column(batch, "time_ns"))))
         self.parts["used"].add({name: column(batch, name) for name in ("connection_id", "time_ns")})
+
+    def absent(self, finding: Finding) -> int:
+        return REFUSED
 
     def findings(self) -> Iterator[Finding]:
         used = set(self.parts["used"].table().column("connection_id").to_pylist())

@@ -317,6 +317,7 @@ class LostMembers(GroupDetector):
     """
 
     name: ClassVar[str] = "lost-members"
+    by_absence = True
     summary: ClassVar[str] = "Members of groups that timed out: session or poll interval."
     parameters_type = LostMemberThresholds
 
@@ -512,3 +513,87 @@ def _member(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def _instances(events: Sequence[Row]) -> dict[str, str]:
     """Instance ids by member id, in the order of their members."""
     return {event["member_id"]: event["instance"] for event in events if event["member_id"] and event["instance"]}
+
+
+_ASSIGNING: Final = ("SyncGroup", "ConsumerGroupHeartbeat")
+_ASSIGNED: Final = r'"(?:assigned_partitions|topic_partitions)":\[(?P<some>\{?)'
+_CONNECTED: Final = (*CLIENT, *CLUSTER, ("group_id", pa.string()), ("session", pa.int64()))
+"""A member has a connection to its coordinator."""
+
+
+class IdleMemberThresholds(Parameters, frozen=True, kw_only=True):
+    """Thresholds of `IdleMembers`."""
+
+    lasting: Annotated[
+        Duration, Meta(ge=0, description="Report members that stayed without partitions for this long.")
+    ] = 5_000_000_000
+
+
+class IdleMembers(Detector[IdleMemberThresholds]):
+    """Members of a group that stay without any partition (a note): it has more members than partitions.
+
+    Caveats: standby members are often wanted. Until others have given up their partitions, a new member has none.
+    """
+
+    name: ClassVar[str] = "idle-members"
+    summary: ClassVar[str] = "Members of groups that have no partitions."
+    parameters_type = IdleMemberThresholds
+    bodies: ClassVar[Bodies] = {
+        ("response", "SyncGroup"): ("_assignment",),
+        ("response", "ConsumerGroupHeartbeat"): ("assignment",),
+    }
+    parts_clusters = True
+
+    _given = Tally("given", (*_CONNECTED, ("some", pa.bool_())))
+
+    def reads(self) -> Mapping[str, TableReading]:
+        own = ("api", "group_id", *CLIENT_COLUMNS, *CLUSTER_COLUMNS, "response_body")
+        return {"exchanges": TableReading((*ORDER, *own), GROUP_APIS)}
+
+    def shapes(self) -> Mapping[str, Shape]:
+        alive: Any = (("last", pa.int64(), "max"),)
+        return {**super().shapes(), "alive": Shape(keys=_CONNECTED, measures=alive, bound=1 << 17)}
+
+    def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
+        batch = only(batch, pc.and_(in_any(batch, "api", GROUP_APIS), pc.is_valid(column(batch, "group_id"))))
+        self.parts["alive"].add({**_connected(batch), "last": column(batch, "time_ns")})
+        batch = only(batch, in_any(batch, "api", _ASSIGNING))
+        begins = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ASSIGNED), "some")
+        known = pc.is_valid(begins)
+        batch, begins = only(batch, known), begins.filter(known)
+        self._given.add(self, batch, {**_connected(batch), "some": pc.equal(begins, "{")})
+
+    def findings(self) -> Iterator[Finding]:
+        names = [name for name, _ in _CONNECTED]
+        alive = {tuple(row[name] for name in names): row["last"] for row in self.resolved("alive").to_pylist()}
+        given = list(self._given.rows(self))
+        held = {tuple(row[name] for name in names): row["last"] for row, _ in given if row["some"]}
+        idle: dict[GroupKey, list[tuple[Row, tuple[Evidence, ...]]]] = {}
+        for row, evidence in given:
+            member = tuple(row[name] for name in names)
+            if row["some"] or None in (row["last"], row["first"]) or held.get(member, row["last"]) > row["last"]:
+                continue
+            since = row["last"] if member in held else row["first"]
+            if (alive[member] or 0) - since >= self.thresholds.lasting:
+                seen = {**row, "count": 1, "first": since, "last": alive[member]}
+                idle.setdefault((row["cluster"], row["group_id"]), []).append((seen, evidence))
+        for group, rows in idle.items():
+            who = list(dict.fromkeys(row["client_id"] or row["client_ip"] or "?" for row, _ in rows))
+            yield self.finding(
+                "note",
+                f"{plural(len(rows), 'member')} of group {word(group[1])}{in_cluster(self.clusters, group[0])} without "
+                f"partitions: {some(who)}",
+                meaning=(
+                    "The group has more members than the topics have partitions, so these members receive nothing. "
+                    "They take over if another member ends."
+                ),
+                advice="Add partitions, or run fewer members, unless they are wanted as standbys.",
+                subject=group_subject(group),
+                **in_all(rows),
+                values={"idle": len(rows)},
+            )
+
+
+def _connected(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    own = {"group_id": column(batch, "group_id"), "session": column(batch, "connection_id")}
+    return {**clients(batch), **clusters(batch), **own}

@@ -85,6 +85,7 @@ class MalformedMessages(Detector[MalformedThresholds]):
     """
 
     name: ClassVar[str] = "malformed-messages"
+    by_absence = True
     summary: ClassVar[str] = "Messages that do not follow the protocol of the version that they name."
     parameters_type = MalformedThresholds
 
@@ -235,6 +236,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
     """
 
     name: ClassVar[str] = "lost-records"
+    by_closing = True
     summary: ClassVar[str] = "Records that were sent and that no broker acknowledged in the end."
     parameters_type = LostRecordsThresholds
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("undecoded-traffic", "kafkasniff.analysis.detectors.undecoded"),
     ("broker-gone", "kafkasniff.analysis.detectors.broker_gone"),
+    ("lagging-replicas", "kafkasniff.analysis.detectors.broker_history"),
     ("unanswered-requests", "kafkasniff.analysis.detectors.unanswered"),
     ("late-answers", "kafkasniff.analysis.detectors.unanswered"),
     ("hidden-errors", "kafkasniff.analysis.detectors.errors_inside"),
@@ -45,6 +46,7 @@ DETECTORS: Final[tuple[tuple[str, str], ...]] = (
     ("rebalance-storms", "kafkasniff.analysis.detectors.rebalances"),
     ("still-members", "kafkasniff.analysis.detectors.groups"),
     ("lost-members", "kafkasniff.analysis.detectors.rebalances"),
+    ("idle-members", "kafkasniff.analysis.detectors.rebalances"),
     ("shared-instances", "kafkasniff.analysis.detectors.rebalances"),
     ("repeated-starts", "kafkasniff.analysis.detectors.progress"),
     ("growing-lag", "kafkasniff.analysis.detectors.progress"),
@@ -158,9 +160,13 @@ class Detectors:
         return (*self.detectors, *self._beside)
 
     @property
+    def _undecoded(self) -> UndecodedTraffic:
+        return next(one for one in self._all if isinstance(one, UndecodedTraffic))
+
+    @property
     def visibility(self) -> Visibility:
         """The account of what was decoded."""
-        return next(one for one in self._all if isinstance(one, UndecodedTraffic)).visibility
+        return self._undecoded.visibility
 
     def visible(self) -> VisibleTraffic:
         """How much of the traffic could be decoded, by the rows so far."""
@@ -247,10 +253,15 @@ class Detectors:
         found: list[Finding] = []
         ended: set[int] = set()
         clusters = ALONE if self.clusters is None else self.clusters.known()
+        losses = self._undecoded.losses()
         by_detector: list[tuple[Detector[Any], list[Finding]]] = []
         for detector in self.detectors:
             detector.names, detector.clusters = names, clusters
-            by_detector.append((detector, worst_first(combined(detector.findings()))))
+            weighed = [
+                losses.weighed(finding, detector.absent(finding), gaps=not detector.by_closing)
+                for finding in combined(detector.findings())
+            ]
+            by_detector.append((detector, worst_first(weighed)))
         for detector, some in without_effects(by_detector):
             if len(some) > MAX_FINDINGS:
                 self._notes[f"{detector.name}: {len(some) - MAX_FINDINGS:,} more findings are not shown"] = None

@@ -255,6 +255,8 @@ class OwedResponses(Detector[P]):
                 stuck.setdefault(row["connection_id"], []).append((row["since"], row["until"]))
         for connection, gaps in gaps_of(self).items():
             stuck.setdefault(connection, []).extend((gap - 1, gap + GAP_NS) for gap in gaps)
+        for connection, times in gaps_of(self, resynced=True).items():
+            stuck.setdefault(connection, []).extend((time - 1, time + 1) for time in times)
         found = []
         known = ways(self)
         last = {row["connection_id"]: row["end_ns"] for row in self.parts["last"].table().to_pylist()}

@@ -90,6 +90,7 @@ class HangingTransactions(Detector[HangingThresholds]):
     """
 
     name: ClassVar[str] = "hanging-transactions"
+    by_absence = True
     summary: ClassVar[str] = "Transactions that did not end within their timeout."
     parameters_type = HangingThresholds
     bodies: ClassVar[Bodies] = {("request", "InitProducerId"): None}

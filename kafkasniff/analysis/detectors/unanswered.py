@@ -99,6 +99,7 @@ class UnansweredRequests(OwedResponses[UnansweredThresholds]):
     """
 
     name: ClassVar[str] = "unanswered-requests"
+    by_absence = True
     summary: ClassVar[str] = "Requests that were never answered, beyond the wait that they allow."
     parameters_type = UnansweredThresholds
 
@@ -407,6 +408,7 @@ class LateAnswers(OwedResponses[LateThresholds]):
     """
 
     name: ClassVar[str] = "late-answers"
+    by_absence = True
     summary: ClassVar[str] = "Brokers that answered nothing for a while, and requests that were answered late."
     parameters_type = LateThresholds
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Meta
@@ -75,7 +76,41 @@ _NOTES = {
     "not_kafka": "not Kafka",
     "undecided": "too little data to judge",
 }
-_COLUMNS = ("time_ns", "connection_id", "verdict", "protocol", "captured")
+_COLUMNS = ("time_ns", "connection_id", "verdict", "protocol", "captured", "bytes_lost")
+CHANCE: Final = 0.1
+"""A finding is uncertain if losses alone cause this many of its kind."""
+_MAX_GAPS: Final = 1 << 18
+"""Maximum number of connections with missing bytes that are known."""
+_LOST: Final = "packet-loss"
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """What the capture lost on its way: bytes that were sent, and that it lacks."""
+
+    share: float
+    """Share of the traffic's bytes."""
+    exchanges: int
+    """Number of exchanges of which some part was captured."""
+    connections: frozenset[int]
+    """Connections that lack bytes."""
+
+    def weighed(self, finding: Finding, absent: int, *, gaps: bool = True) -> Finding:
+        """A finding that rests on this many messages that the capture lacks: a note if they may just be lost.
+
+        Any message is lost with the probability `share`, so some `exchanges` * `share` ** `absent` such findings are
+        expected without any trouble. If its connections lack no bytes, all that followed the message must be lost, too;
+        unless their loss leaves no `gaps`.
+        """
+        if not absent or finding.severity == "note":
+            return finding
+        absent += gaps and self.connections.isdisjoint(each.connection_id for each in finding.evidence)
+        if self.exchanges * self.share**absent < CHANCE:
+            return finding
+        return msgspec.structs.replace(
+            finding,
+            severity="note",
+            meaning=f"{finding.meaning} Or the capture lost the messages: it lacks {percent(self.share)} of the bytes.",
+        )
 
 
 class UndecodedThresholds(Parameters, frozen=True, kw_only=True):
@@ -83,12 +118,16 @@ class UndecodedThresholds(Parameters, frozen=True, kw_only=True):
 
     high: Annotated[float, Meta(ge=0, le=1, description="A smaller share of decoded bytes is a note.")] = 0.9
     low: Annotated[float, Meta(ge=0, le=1, description="A smaller share of decoded bytes is a warning.")] = 0.5
+    lost: Annotated[
+        float, Meta(ge=0, le=1, description="A larger share of bytes that were lost on their way is a note.")
+    ] = 0.01
 
 
 class UndecodedTraffic(Detector[UndecodedThresholds]):
     """A low share of decoded traffic, with all reasons in one finding.
 
-    If only one direction was captured, it is reported however large the share is.
+    If only one direction was captured, it is reported however large the share is. Findings that rest on messages which
+    the capture lacks are notes if it lost so much that chance explains them.
 
     Caveats: TLS without keys need not be Kafka; only connections that offer another application protocol (ALPN) are
     excluded. The share counts bytes, so a few large responses outweigh many small ones.
@@ -112,12 +151,17 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         return united(super().reads(), {"connections": TableReading(_COLUMNS, optional=True)})
 
     def shapes(self) -> Mapping[str, Shape]:
-        return {"evidence": evidence_shape((("reason", pa.string()),))}
+        return {
+            "evidence": evidence_shape((("reason", pa.string()),)),
+            "gaps": Shape(keys=(("connection_id", pa.int64()),), bound=_MAX_GAPS),
+        }
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         self.visibility.update(batch, table)
         if table != "connections":
             return
+        gaps = only(batch, pc.fill_null(pc.greater(column(batch, "bytes_lost"), 0), False))
+        self.parts["gaps"].add({"connection_id": column(gaps, "connection_id")})
         verdict, protocol, captured = (column(batch, name) for name in ("verdict", "protocol", "captured"))
         tls = pc.fill_null(pc.equal(protocol, TLS), False)
         kafka = pc.equal(verdict, "kafka")
@@ -129,6 +173,12 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         notes = pa.array([_NOTES[one] for one in column(batch, "reason").to_pylist()], pa.string())
         self.parts["evidence"].add(evidence_columns(batch, {"reason": column(batch, "reason")}, notes))
 
+    def losses(self) -> Losses:
+        """What was lost, by the rows so far."""
+        share = _lost_share(self.visibility.visible())
+        exchanges = sum(self.visibility.parts["exchanges"].table().column("count").to_pylist())
+        return Losses(share, exchanges, frozenset(self.parts["gaps"].table().column("connection_id").to_pylist()))
+
     def findings(self) -> list[Finding]:
         visible = self.visibility.visible()
         share, thresholds = visible.share, self.thresholds
@@ -136,7 +186,8 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
         if share is None:
             # A capture without any connection has no Kafka, unless its packets could not be read.
             share = 0.0 if any(undecoded.reason == "unread-packets" for undecoded in visible.undecoded) else 1.0
-        if not visible.undecoded or (share >= thresholds.high and not sided):
+        lossy = _lost_share(visible) > thresholds.lost
+        if not visible.undecoded or (share >= thresholds.high and not sided and not lossy):
             return []
         severity: Severity = "warning" if share < thresholds.low else "note"
         # Kafka counts as one of several protocols only if nothing else was decoded.
@@ -172,6 +223,10 @@ class UndecodedTraffic(Detector[UndecodedThresholds]):
                 },
             )
         ]
+
+
+def _lost_share(visible: VisibleTraffic) -> float:
+    return next((one.share or 0.0 for one in visible.undecoded if one.reason == _LOST), 0.0)
 
 
 def _sentence(parts: dict[str, None]) -> str:

@@ -187,6 +187,7 @@ class WrongProtocol(Detector[WrongProtocolThresholds]):
     """
 
     name: ClassVar[str] = "wrong-protocol"
+    by_closing = True
     ends_connections = True
     summary: ClassVar[str] = "Connections on which client and broker do not speak the same protocol."
     parameters_type = WrongProtocolThresholds

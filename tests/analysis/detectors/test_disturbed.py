@@ -8,7 +8,9 @@ from random import Random
 
 import pytest
 
-from kafkasniff.analysis.detectors import run
+from kafkasniff.analysis.detectors import Evidence, run
+from kafkasniff.analysis.detectors.unanswered import LateAnswers
+from kafkasniff.analysis.detectors.undecoded import Losses
 from tests.conftest import ROOT
 from tests.craft.packet import ACK, SYN, Packet
 from tests.craft.read import read_packets
@@ -75,6 +77,50 @@ def test_what_is_missing_is_no_trouble(tmp_path: Path, name: str, disturb: Distu
     assert [one for one in found.findings if one.severity != "note"] == []
 
 
+def lossy(share: float, seed: str) -> Disturb:
+    """Each packet is lost with this probability."""
+    random = Random(seed)
+    return lambda packets: [one for one in packets if random.random() >= share]
+
+
+@pytest.mark.parametrize(
+    ("name", "share", "seed", "detector"),
+    [
+        ("java-group-classic", 0.01, 1, "lost-members"),
+        ("java-transactions", 0.33, 0, "wrong-protocol"),
+        ("kraft-three-brokers", 0.33, 0, "unreached-listeners"),
+        ("kraft-three-brokers", 0.33, 1, "late-answers"),
+        ("kraft-three-brokers", 0.33, 1, "unanswered-requests"),
+    ],
+)
+def test_what_was_lost_is_no_trouble(tmp_path: Path, name: str, share: float, seed: int, detector: str) -> None:
+    path = disturbed(f"{name}.pcap", tmp_path / "a.pcap", lossy(share, f"{name}:{seed}"))
+    found = run([path], only=[detector, "undecoded-traffic"]).findings
+    assert {one.detector for one in found if one.severity != "note"} <= {"undecoded-traffic"}
+    assert any("bytes missing in the capture" in one.title for one in found)
+
+
+@pytest.mark.parametrize(
+    ("count", "share", "gaps", "severity"),
+    [
+        (2, 0.0, True, "warning"),
+        (2, 0.02, True, "note"),
+        # Many messages are hardly lost by chance, nor are all that follow one.
+        (5, 0.02, True, "warning"),
+        (2, 0.02, False, "warning"),
+        (0, 0.33, True, "warning"),
+        (5, 0.33, True, "note"),
+    ],
+)
+def test_losses_explain_few_messages(count: int, share: float, gaps: bool, severity: str) -> None:
+    evidence = (Evidence(7, 1, 0),)
+    title = "a broker answered nothing"
+    found = LateAnswers().finding(
+        "warning", title, meaning="", advice="", subject={}, count=count, first=0, last=0, evidence=evidence
+    )
+    assert Losses(share, 1000, frozenset({7} if gaps else {8})).weighed(found, count).severity == severity
+
+
 @pytest.mark.parametrize("first", [92, 145, 216])
 def test_what_came_before_the_capture_excuses_nothing(tmp_path: Path, first: int) -> None:
     path = disturbed("faults/broker-frozen.pcap", tmp_path / "a.pcap", lambda packets: packets[first:])
@@ -109,11 +155,7 @@ HEALTHY = (
 @pytest.mark.parametrize("name", HEALTHY)
 def test_disturbances_add_no_trouble(name: str, tmp_path: Path) -> None:
     """One direction, a snap length, a hundredth of the packets lost, a part: at most less that can be decoded."""
-    random = Random(name)
     some = Random(name).randrange(2, 8)
-
-    def lossy(packets: Sequence[Packet]) -> list[Packet]:
-        return [one for one in packets if random.random() >= 0.01]
 
     def part(packets: Sequence[Packet]) -> Sequence[Packet]:
         middle = len(packets) * some // 9
@@ -121,7 +163,7 @@ def test_disturbances_add_no_trouble(name: str, tmp_path: Path) -> None:
 
     path = ROOT / "captures" / f"{name}.pcap"
     usual = {one.detector for one in run([str(path)]).findings if one.severity != "note"} | {"undecoded-traffic"}
-    for disturb in (requests, responses, snapped, lossy, part):
+    for disturb in (requests, responses, snapped, lossy(0.01, name), lossy(0.05, name), lossy(0.33, name), part):
         found = run([disturbed(path.name, tmp_path / "a.pcap", disturb)]).findings
         added = [one.title for one in found if one.severity != "note" and one.detector not in usual]
         assert added == [], disturb.__name__

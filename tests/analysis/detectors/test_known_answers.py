@@ -16,7 +16,14 @@ from tests.craft.read import read_packets
 from tests.craft.write import write_pcap
 
 ELSEWHERE = {
-    *("blocked-streams-groups", "damaged-records", "lost-records", "overwritten-records", "undecoded-traffic"),
+    *(
+        "blocked-streams-groups",
+        "damaged-records",
+        "idle-members",
+        "lost-records",
+        "overwritten-records",
+        "undecoded-traffic",
+    ),
     *(detector for _, detector, _ in CAUSES),
     *SECURITY,
 }

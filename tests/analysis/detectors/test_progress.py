@@ -162,6 +162,7 @@ def test_offsets_of_a_topic_are_one_finding() -> None:
     [
         ([MEMBER, ABSENT], {}, 9, ["error"]),
         ([MEMBER, ABSENT, exchange("LeaveGroup", 1.1, group_id="g", member_id="m")], {}, 1.2, ["error"]),
+        ([exchange("JoinGroup", -9, group_id="g", member_id="m"), ABSENT, leave(1.1)], {}, 1.2, ["note"]),
         ([MEMBER, ABSENT], {"kafka-1:9092": "a"}, 9, ["error"]),
         ([MEMBER, ABSENT, fetch(1.1, 0)], {}, 9, []),
         ([MEMBER, ABSENT, exchange("ListOffsets", 1.1)], {}, 9, []),
@@ -173,6 +174,7 @@ def test_offsets_of_a_topic_are_one_finding() -> None:
     ids=[
         "reads-nothing",
         "left",
+        "stopped",
         "same-broker",
         "reads",
         "asks",
@@ -187,6 +189,29 @@ def test_a_member_without_an_offset(
 ) -> None:
     """It may read at a broker that is not in the capture."""
     assert unread(rows, brokers={**ONE, **brokers}, until=until) == expected
+
+
+def given(at: float, *partitions: int, connection_id: int = 1, client_id: str = "idle") -> Row:
+    body = {"assignment": {"topic_partitions": [{"topic_id": "id", "partitions": [*partitions]}] if partitions else []}}
+    named: dict[str, Any] = {"group_id": "g", "client_id": client_id, "connection_id": connection_id}
+    return exchange("ConsumerGroupHeartbeat", at, response_body=body, **named)
+
+
+@pytest.mark.parametrize(
+    ("rows", "names"),
+    [
+        ([given(0), given(6)], ["idle"]),
+        ([given(0, 1), given(1), exchange("ConsumerGroupHeartbeat", 9, group_id="g", client_id="idle")], ["idle"]),
+        ([given(0), given(2, 1), given(9)], []),
+        # A member that gets partitions soon, or that ends.
+        ([given(0), given(3, 0), exchange("ConsumerGroupHeartbeat", 9, group_id="g", client_id="idle")], []),
+        ([given(0), given(4)], []),
+        ([given(0, 0), given(9, 0)], []),
+    ],
+)
+def test_members_without_partitions(rows: list[Row], names: list[str]) -> None:
+    busy = given(0, 1, connection_id=2, client_id="busy")
+    assert [one.title.rpartition(": ")[2] for one in found("idle-members", busy, *rows)] == names
 
 
 def test_a_name_that_is_not_released() -> None:

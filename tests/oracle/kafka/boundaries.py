@@ -191,7 +191,7 @@ class Boundaries:
         if not self._is_hopeless(direction):
             return None
         searcher, other = self.searcher(direction), self.searcher(1 - direction)
-        silent = other.aligned and not (other.seen or peer_held)
+        silent = not (other.seen or peer_held)
         greeting = len(searcher) + searcher.dropped <= MAX_GREETING
         if silent and greeting and not over and self._log.client == 1 - direction:
             return None

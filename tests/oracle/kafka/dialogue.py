@@ -303,7 +303,7 @@ class Dialogue(ExchangeEnds):
         problem = Problem("orphan-response", "no request with this correlation id was seen on this connection")
         ordinal = self._ordinal
         self._ordinal += 1
-        self.turns.orphan()
+        self.turns.orphan(frame.time_ns)
         self._log.events.append(
             MessageEvent(self._log.order, ordinal, frame, False, decoded, None, (problem, *_incomplete(frame)))
         )

@@ -39,9 +39,11 @@ class Turns:
         if name is not None and name not in self.client_ids and len(self.client_ids) < MAX_CLIENT_IDS:
             self.client_ids.append(name)
 
-    def orphan(self) -> None:
-        """Count a response without its request."""
+    def orphan(self, done: int | None) -> None:
+        """Count a response without its request, for which later requests may have waited."""
         self.responses += 1
+        if done is not None and (self.answered is None or done > self.answered):
+            self.answered = done
         self.over = True
 
     def response(self, pending: Pending, frame: Frame, latency_ns: int | None) -> tuple[int, int] | tuple[None, None]:

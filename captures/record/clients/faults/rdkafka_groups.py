@@ -5,6 +5,7 @@ once: consume and commit each record until SECONDS are over. stops-at-N: the sam
 commit once a second. commit-N: commit offset N and end. again: as once, and start again after a fatal error. begun: a
 transaction of one record that is committed after SECONDS, whatever comes of it; then another one by the same program.
 deleted-N: delete the records before N. forget: delete the group's offsets. drop, create: delete or create the topic.
+looks-N: look at topics, offsets and groups N times, as a user interface for clusters does.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 word, bootstrap, topic, seconds = sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4])
 settings = {"bootstrap.servers": bootstrap, "client.id": "rdkafka", "broker.address.family": "v4"}
@@ -71,7 +72,16 @@ def transaction(producer: Producer, lasting: float) -> None:
     producer.commit_transaction(10)
 
 
-admin = AdminClient(settings) if verb in {"deleted", "drop", "create", "forget"} else None
+def look() -> None:
+    admin.list_topics(timeout=5)
+    for offset in admin.list_offsets({TopicPartition(topic, 0): OffsetSpec.latest()}).values():
+        offset.result(5)
+    admin.list_consumer_groups().result(5)
+    for group in admin.describe_consumer_groups(["readers", "writers"]).values():
+        group.result(5)
+
+
+admin = AdminClient(settings) if verb in {"deleted", "drop", "create", "forget", "looks"} else None
 match verb:
     case "once" | "stops" | "takes" | "slow":
         consume()
@@ -99,5 +109,9 @@ match verb:
         admin.delete_topics([topic])[topic].result(10)
     case "create":
         admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+    case "looks":
+        for _ in range(count):
+            look()
+            time.sleep(seconds / count)
     case _:
         raise ValueError(word)

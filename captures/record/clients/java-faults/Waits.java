@@ -1,6 +1,7 @@
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
@@ -11,6 +12,8 @@ import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.NewPartitionReassignment;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.ScramMechanism;
@@ -22,6 +25,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.ElectionType;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.quota.ClientQuotaAlteration;
 import org.apache.kafka.common.quota.ClientQuotaEntity;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -30,7 +34,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * What recordings of waits and lost records need of the Java client: {@code topic BOOTSTRAP NAME BROKER,… [KEY=VALUE …]},
  * {@code quota BOOTSTRAP CLIENT_ID KEY VALUE}, {@code moves BOOTSTRAP TOPIC,… TIMES BROKER,BROKER} (leaders, one second
- * each), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]},
+ * each), {@code replicas BOOTSTRAP TOPIC BROKER,…}, {@code limit BOOTSTRAP TOPIC RATE} (of the
+ * replicas' fetches), {@code forget BOOTSTRAP USER,…} (their SCRAM credentials), {@code quorum CONTROLLER} (its state, five times), {@code produce BOOTSTRAP TOPIC COUNT SIZE [KEY=VALUE …]},
  * {@code assigned BOOTSTRAP TOPIC SECONDS MS} (a consumer without a group, which works for MS on each batch).
  */
 final class Waits {
@@ -70,6 +75,14 @@ final class Waits {
                 }
             }
             case "moves" -> move(bootstrap, arguments[2].split(","), Integer.parseInt(arguments[3]), arguments[4]);
+            case "replicas" -> {
+                var replicas = Arrays.stream(arguments[3].split(",")).map(Integer::valueOf).toList();
+                try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap, "client.id", "mover"))) {
+                    var wanted = Optional.of(new NewPartitionReassignment(replicas));
+                    admin.alterPartitionReassignments(Map.of(new TopicPartition(arguments[2], 0), wanted)).all().get();
+                }
+            }
+            case "limit" -> limit(bootstrap, arguments[2], arguments[3]);
             case "produce" -> produce(arguments);
             case "assigned" -> read(arguments);
             default -> throw new IllegalArgumentException(arguments[0]);
@@ -90,6 +103,23 @@ final class Waits {
                 Thread.sleep(1000);
             }
         }
+    }
+
+    private static void limit(String bootstrap, String topic, String rate) throws Exception {
+        Map<ConfigResource, Collection<AlterConfigOp>> changes = new HashMap<>();
+        for (String end : List.of("leader", "follower")) {
+            changes.computeIfAbsent(new ConfigResource(ConfigResource.Type.BROKER, ""), place -> new ArrayList<>())
+                    .add(set(end + ".replication.throttled.rate", rate));
+            changes.computeIfAbsent(new ConfigResource(ConfigResource.Type.TOPIC, topic), place -> new ArrayList<>())
+                    .add(set(end + ".replication.throttled.replicas", "*"));
+        }
+        try (var admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            admin.incrementalAlterConfigs(changes).all().get();
+        }
+    }
+
+    private static AlterConfigOp set(String name, String value) {
+        return new AlterConfigOp(new ConfigEntry(name, value), AlterConfigOp.OpType.SET);
     }
 
     private static void read(String[] arguments) throws InterruptedException {
