@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReading
 from kafkasniff.analysis.clusters import ListedBroker
-from kafkasniff.analysis.columns import broker_endpoint, column, floor_divided, in_any, only
+from kafkasniff.analysis.columns import broker_endpoint, column, encoded, floor_divided, in_any, matches, missing, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.tally import BROKER, CLUSTER, CLUSTER_COLUMNS, clusters
 from kafkasniff.analysis.partials import Shape
@@ -92,7 +92,7 @@ def add_facts(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 
 
 def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
-    batch = only(batch, pc.is_valid(column(batch, "response_body")))
+    batch = only(batch, pc.invert(missing(batch, "response_body")))
     if not batch.num_rows:
         return
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
@@ -105,7 +105,7 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     }
     time = column(batch, "time_ns")
     second = floor_divided(time, 1_000_000_000)
-    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")})
+    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": encoded(batch, "response_body")})
     # Many requests get the same answer, so each text is parsed only once.
     known: dict[str, _Metadata] = {}
     times = [("time", "min"), ("time", "max"), ([], "count_all")]
@@ -162,8 +162,7 @@ def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 
 def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Epochs in fetches of replicas. Fetches of consumers, the vast majority, have none."""
-    text = column(batch, "request_body")
-    batch = only(batch, pc.fill_null(pc.match_substring_regex(text, _REPLICA), False))
+    batch = only(batch, matches(batch, "request_body", _REPLICA))
     if not batch.num_rows:
         return
     found = pc.extract_regex(column(batch, "request_body"), _REPLICA)

@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, in_any, looked_up, only
+from kafkasniff.analysis.columns import ORDER, column, encoded, extracted, in_any, looked_up, matches, missing, only
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, pairs
@@ -53,7 +53,7 @@ _LED: Final = r'"leader_id":[0-9]'
 REGISTERING: Final = ("BrokerRegistration", "ControllerRegistration")
 """APIs whose requests name the addresses of their sender, for everybody."""
 _BROKERS: Final = re.compile(r'"(?:brokers|node_endpoints|listeners)":(\[[^\]]*\])')
-_NAMES_LEADERS: Final = '"node_endpoints":[{'
+_NAMES_LEADERS: Final = r'"node_endpoints":\[\{'
 _NEVER: Final[Mapping[str, str]] = {
     "refused": "refused",
     "unanswered": "unanswered",
@@ -166,10 +166,10 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
         self.parts["others"].add({**clients(other), "count": _ones(other)})
         self._registered(only(batch, in_any(batch, "api", REGISTERING)))
-        names_leaders = pc.match_substring(column(batch, "response_body"), _NAMES_LEADERS)
-        self._advertised(only(batch, pc.or_(pc.fill_null(names_leaders, False), in_any(batch, "api", NAMING))))
+        names_leaders = matches(batch, "response_body", _NAMES_LEADERS)
+        self._advertised(only(batch, pc.or_(names_leaders, in_any(batch, "api", NAMING))))
         batch = only(batch, in_any(batch, "api", NAMING))
-        led = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _LED), False).cast(pa.int64())
+        led = matches(batch, "response_body", _LED).cast(pa.int64())
         self._asks.add(self, batch, clients(batch, broker=True), led=led)
 
     def _registered(self, batch: pa.RecordBatch) -> None:
@@ -179,8 +179,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 self.parts["registered"].add({"host": [host], "port": [port], "controller": [api == REGISTERING[1]]})
 
     def _advertised(self, batch: pa.RecordBatch) -> None:
-        batch = only(batch, pc.is_valid(column(batch, "response_body")))
-        rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
+        batch = only(batch, pc.invert(missing(batch, "response_body")))
+        rows = pa.table({**clients(batch), "body": encoded(batch, "response_body")})
         found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
         # Many requests get the same response, so each text is read only once.
         read: dict[str, list[tuple[str, int, int | None]]] = {}
@@ -573,7 +573,7 @@ class OtherClusters(Detector[OtherClusterThresholds]):
         return {"exchanges": TableReading((*ORDER, *own), NAMING)}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        found = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ID), "id")
+        found = extracted(batch, "response_body", _ID)
         known = pc.is_valid(found)
         batch, found = only(batch, known), found.filter(known)
         notes = pc.binary_join_element_wise("cluster ", found, "")

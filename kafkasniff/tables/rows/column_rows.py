@@ -153,7 +153,12 @@ def exchange_rows(
         made["problems"] = lambda kind: _kinds_of(problems, count, kind)
     if pair_columns.facts is not None and not headers:
         made |= _of_bodies(pair_columns, pair_columns.facts, names)
-    arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
+    arrays = [
+        made[field.name](field.type)
+        if field.name in made and not pa.types.is_null(field.type)
+        else pa.nulls(count, field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -200,7 +205,19 @@ def _of_bodies(
         "muted_us": lambda kind: _microseconds(pair_columns.answered["muted"], kind),
         "wait_us": lambda kind: _microseconds(waits()[1], kind),
         "waits_for": lambda kind: pa.array(waits()[2], kind),
+        "_pending": lambda kind: pa.array(_pending(pair_columns, facts, is_named, row_of_topics, topics), kind),
     }
+    if facts.bodies:
+        made["request_body"] = lambda _: _bodies(columns.requests)
+        made["response_body"] = lambda _: _bodies(columns.responses)
+    return made
+
+
+def _pending(
+    pair_columns: PairColumns, facts: BodyFacts, is_named: Bools, row_of_topics: Ints, topics: Ints
+) -> list[bytes | None]:
+    """What each row waits for (`StagedParts`); `row_of_topics`, `topics`: the row of each topic, named ones of each."""
+    columns = facts.columns
     parts: dict[int, StagedParts] = {}
     if not is_named.all():
         # The topics before each one in its row.
@@ -212,14 +229,8 @@ def _of_bodies(
             part.unnamed[pair_columns.names[index]] = place
     if any(facts.kinds[code].session for code in distinct(pair_columns.asked["code"].astype(np.int64))):
         _add_session_steps(parts, pair_columns, facts)
-    if parts:
-        encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
-        pending = [encoded.get(row) for row in range(len(rows))]
-        made["_pending"] = lambda kind: pa.array(pending, kind)
-    if facts.bodies:
-        made["request_body"] = lambda _: _bodies(columns.requests)
-        made["response_body"] = lambda _: _bodies(columns.responses)
-    return made
+    encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
+    return [encoded.get(row) for row in range(len(columns.rows))]
 
 
 _KINDS: Final = sorted({template.kind for template in NUMBERED})

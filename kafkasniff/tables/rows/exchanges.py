@@ -213,9 +213,18 @@ def _body(message: Message | None, body_json: Callable[[Message], str | None] | 
 class ExchangeRows:
     """Rows of `exchanges` that wait to become a record batch; `size` shows when it is time."""
 
-    def __init__(self, body_json: Callable[[Message], str | None] | None, *, headers: bool = False) -> None:
+    def __init__(
+        self,
+        body_json: Callable[[Message], str | None] | None,
+        *,
+        headers: bool = False,
+        schema: pa.Schema = STAGED["exchanges"],
+    ) -> None:
+        """`schema`: the columns that are wanted; those of type null are null."""
         self._body_json = body_json
         self._headers = headers
+        self._schema = schema
+        self._places = [place for place, name in enumerate(STAGED["exchanges"].names) if name in schema.names]
         self._rows: list[tuple[Any, ...]] = []
         self.size = 0
         """Estimated bytes of the waiting rows: columns without a bound are counted, the rest is a constant."""
@@ -228,7 +237,8 @@ class ExchangeRows:
         row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers)
         # Only the whole run knows it (`LearnedNames.broker_ids`).
         row["broker_id"] = None
-        self._rows.append(tuple(row.values()))
+        values = tuple(row.values())
+        self._rows.append(tuple(values[place] for place in self._places))
         self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
         for name in _LONG:
             value = row[name]
@@ -237,9 +247,12 @@ class ExchangeRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch of the staged schema and forget them."""
-        schema = STAGED["exchanges"]
+        count, schema = len(self._rows), self._schema
         columns: Iterable[Iterable[Any]] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [
+            pa.nulls(count) if pa.types.is_null(field.type) else pa.array(column, field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ]
         self._rows = []
         self.size = 0
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -6,6 +6,7 @@ and so makes it if a table has none of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -62,6 +63,14 @@ STAGED: Final = {
 `_position`: ordinal of a record within its exchange. `_endpoints`: of the problem that a connection is not Kafka, both
 ends as `place_name` has them, with a space between: it is one only if one of them spoke Kafka before.
 """
+
+
+def counted_schema(columns: Iterable[str]) -> pa.Schema:
+    """Staged rows of `exchanges` with some columns, for a consumer that adds late names by itself: nothing waits."""
+    wanted = {*columns}
+    fields = [field for field in STAGED["exchanges"] if field.name in wanted and field.name != "_pending"]
+    return pa.schema([*fields, pa.field("_pending", pa.null())])
+
 
 SORT_KEYS: Final = {
     "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),
