@@ -227,6 +227,7 @@ def exported(
                 keylog=options["keylog"],
                 memory=options["memory"],
                 values=values,
+                columns=columns.get("exchanges", ()),
             )
         finally:
             for progress in shown:
@@ -394,7 +395,7 @@ class CountedCaptures(CaptureRun):
             take,
             catalog=catalog,
             bodies=overview.bodies,
-            columns=wanted["exchanges"].columns if (wanted := overview.reads()).keys() >= {"exchanges"} else (),
+            columns=reading.columns if (reading := overview.reads().get("exchanges")) is not None else (),
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
             events=self._events,

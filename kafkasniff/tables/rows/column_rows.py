@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -41,7 +41,7 @@ from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.record_arrays import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
-from kafkasniff.tables.rows.staged import STAGED, StagedParts
+from kafkasniff.tables.rows.staged import STAGED, StagedParts, unread
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -113,10 +113,12 @@ def exchange_rows(
     *,
     headers: bool = False,
     schema: pa.Schema = STAGED["exchanges"],
+    columns: Container[str] = STAGED["exchanges"].names,
 ) -> pa.RecordBatch:
     """Answered exchanges as a record batch of the staged schema, or of some of its columns.
 
-    `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read.
+    `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read; `columns`:
+    those that are wanted, others are `unread`.
     """
     asked, answered = pair_columns.asked, pair_columns.answered
     count = len(asked)
@@ -140,10 +142,6 @@ def exchange_rows(
         "latency_us": lambda kind: _microseconds(answered["latency"], kind),
         "duration_us": lambda kind: _microseconds(answered["duration"], kind),
         "retransmits": lambda kind: _plain(answered["retransmits"], kind),
-        **dict.fromkeys(
-            ("topics", "partitions", "problems"),
-            lambda kind: _lists(np.zeros(count), pa.nulls(0, kind.value_type), kind),
-        ),
     }
     connections = pa.array(asked["connection"])
     for name, values in pair_columns.ends.columns.items():
@@ -154,9 +152,7 @@ def exchange_rows(
     if pair_columns.facts is not None and not headers:
         made |= _of_bodies(pair_columns, pair_columns.facts, names)
     arrays = [
-        made[field.name](field.type)
-        if field.name in made and not pa.types.is_null(field.type)
-        else pa.nulls(count, field.type)
+        made[field.name](field.type) if field.name in made and field.name in columns else unread(field, count)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -6,7 +6,7 @@ column `_pending` says. Names that were known when a message was read are in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -18,7 +18,7 @@ from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Role, WaitReason, as
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.sessions import session_step
-from kafkasniff.tables.rows.staged import STAGED, StagedParts
+from kafkasniff.tables.rows.staged import STAGED, StagedParts, unread
 
 # -- the wait that a request asks for ----------------------------------------------------------------------------------
 
@@ -218,13 +218,12 @@ class ExchangeRows:
         body_json: Callable[[Message], str | None] | None,
         *,
         headers: bool = False,
-        schema: pa.Schema = STAGED["exchanges"],
+        columns: Container[str] = STAGED["exchanges"].names,
     ) -> None:
-        """`schema`: the columns that are wanted; those of type null are null."""
+        """`columns`: those that are wanted, others are `unread`."""
         self._body_json = body_json
         self._headers = headers
-        self._schema = schema
-        self._places = [place for place, name in enumerate(STAGED["exchanges"].names) if name in schema.names]
+        self._columns = columns
         self._rows: list[tuple[Any, ...]] = []
         self.size = 0
         """Estimated bytes of the waiting rows: columns without a bound are counted, the rest is a constant."""
@@ -237,8 +236,7 @@ class ExchangeRows:
         row = exchange_row(exchange, self._body_json, unnamed_bodies=unnamed_bodies, more=more, headers=self._headers)
         # Only the whole run knows it (`LearnedNames.broker_ids`).
         row["broker_id"] = None
-        values = tuple(row.values())
-        self._rows.append(tuple(values[place] for place in self._places))
+        self._rows.append(tuple(row.values()))
         self.size += ROW_BYTES + PARTITION_BYTES * (len(row["topics"]) + len(row["partitions"]))
         for name in _LONG:
             value = row[name]
@@ -247,10 +245,10 @@ class ExchangeRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch of the staged schema and forget them."""
-        count, schema = len(self._rows), self._schema
+        count, schema = len(self._rows), STAGED["exchanges"]
         columns: Iterable[Iterable[Any]] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
         arrays = [
-            pa.nulls(count) if pa.types.is_null(field.type) else pa.array(column, field.type)
+            pa.array(column, field.type) if field.name in self._columns else unread(field, count)
             for column, field in zip(columns, schema, strict=True)
         ]
         self._rows = []
