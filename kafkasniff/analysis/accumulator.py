@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.columns import BROKER, MEANINGS, broker_endpoint, column, integers, only
+from kafkasniff.analysis.columns import BROKER, MEANINGS, for_readers, in_any, only
 from kafkasniff.analysis.partials import Partials, Shape
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR
 from kafkasniff.enrich.hosts import Hosts
@@ -257,7 +257,7 @@ def _missing(part: Partials, counts: str) -> list[str]:
 
 _MORE: Final = (BROKER, "_endpoints", "_pending")
 """Columns that nobody asks for: the broker's endpoint, made once for all, and those of staged rows alone."""
-_Sharing = list[tuple[TableReading, list[tuple[Accumulator[Any], tuple[str, ...]]]]]
+_Sharing = list[tuple[tuple[str, ...] | None, list[tuple[Accumulator[Any], tuple[str, ...]]]]]
 
 
 class TableReaders:
@@ -266,62 +266,34 @@ class TableReaders:
     def __init__(self, readers: Iterable[Accumulator[Any]]) -> None:
         readers = tuple(readers)
         needed = united(*(accumulator.reads() for accumulator in readers))
-        self._sharing = {table: sharing(readers, table) for table in needed}
+        self._sharing = {table: _sharing(readers, table) for table in needed}
         # Their rows are selected by API.
         by_api = {
             table: TableReading(("api",), needed[table].apis, needed[table].optional)
             for table, some in self._sharing.items()
-            if any(reading.apis is not None for reading, _ in some)
+            if any(apis is not None for apis, _ in some)
         }
         self.reads = united(needed, by_api)
         """Tables with the columns that `update` needs."""
 
     def update(self, batch: pa.RecordBatch, table: str) -> None:
         """Take rows of a table."""
-        if "broker_ip" in batch.schema.names:
-            batch = batch.append_column(BROKER, broker_endpoint(batch))
-        more = [name for name in _MORE if name in batch.schema.names]
-        groups = self._sharing.get(table, ())
-        by_api = _by_api(batch, [reading for reading, _ in groups if reading.apis is not None], more)
-        for reading, readers in groups:
-            rows = batch
-            if reading.apis is not None:
-                some = [by_api[api].select([*reading.columns, *more]) for api in reading.apis if api in by_api]
-                rows = some[0] if len(some) == 1 else pa.concat_batches(some) if some else batch.slice(0, 0)
+        whole = for_readers(batch)
+        more = [name for name in _MORE if name in whole.column_names]
+        for apis, readers in self._sharing.get(table, ()):
+            rows = whole if apis is None else only(whole, in_any(whole, "api", apis))
             for accumulator, columns in readers if rows.num_rows else ():
-                # Each selects rows again, which would copy the columns of all others.
                 accumulator.update(rows.select([*columns, *more]), table)
 
 
-def _by_api(batch: pa.RecordBatch, readings: Sequence[TableReading], more: Iterable[str]) -> dict[str, pa.RecordBatch]:
-    """The rows and columns that some readers want, by API: each row is copied once, however many readers want it."""
-    if not readings:
-        return {}
-    apis = column(batch, "api").dictionary_encode()
-    number = integers(apis.indices, null=-1)
-    batch = batch.select(list(dict.fromkeys([*(name for reading in readings for name in reading.columns), *more])))
-    wanted = {api for reading in readings for api in reading.apis or ()}
-    return {
-        api: only(batch, pa.array(number == index))
-        for index, api in enumerate(apis.dictionary.to_pylist())
-        if api in wanted
-    }
-
-
-def sharing(readers: Iterable[Accumulator[Any]], table: str) -> _Sharing:
-    """Those that look at the same rows of a table, each with its columns, and what they read of it together."""
-    by_apis: dict[tuple[str, ...] | None, list[tuple[Accumulator[Any], TableReading]]] = {}
+def _sharing(readers: Iterable[Accumulator[Any]], table: str) -> _Sharing:
+    """Those that look at the same rows of a table, by the APIs of these rows, each with its columns."""
+    found: dict[tuple[str, ...] | None, list[tuple[Accumulator[Any], tuple[str, ...]]]] = {}
     for accumulator in readers:
         reading = accumulator.reads().get(table)
         if reading is not None:
-            by_apis.setdefault(reading.apis, []).append((accumulator, reading))
-    return [
-        (
-            united(*({table: reading} for _, reading in some))[table],
-            [(accumulator, reading.columns) for accumulator, reading in some],
-        )
-        for some in by_apis.values()
-    ]
+            found.setdefault(reading.apis, []).append((accumulator, reading.columns))
+    return list(found.items())
 
 
 def united(*readings: Mapping[str, TableReading]) -> dict[str, TableReading]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Known, Parameters, TableReading
-from kafkasniff.analysis.columns import broker_endpoint, column, in_any, only
+from kafkasniff.analysis.columns import brokers, column, encoded, in_any, matches, only
 from kafkasniff.analysis.partials import Shape
 from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.apis import dissectors
@@ -116,11 +116,11 @@ class Clusters(Accumulator[Parameters]):
         # A broker refuses a request for another cluster (INCONSISTENT_CLUSTER_ID, REBOOTSTRAP_REQUIRED).
         fine = pc.equal(pc.fill_null(column(batch, "error_code"), 0), 0)
         asks = pc.and_(in_any(batch, "api", _apis()["request"]), in_any(batch, "status", ["answered"]))
-        named = pc.match_substring(column(batch, "request_body"), f'"{FIELD}":"')
-        self._take(only(batch, pc.and_(pc.and_(asks, fine), named)), "request_body", asked=True)
+        asked = only(batch, pc.and_(asks, fine))
+        self._take(only(asked, matches(asked, "request_body", f'"{FIELD}":"')), "request_body", asked=True)
 
     def _take(self, batch: pa.RecordBatch, name: str, *, asked: bool) -> None:
-        rows = pa.table({"broker": broker_endpoint(batch), "body": column(batch, name)})
+        rows = pa.table({"broker": brokers(batch), "body": encoded(batch, name)})
         claims: dict[tuple[str, str, bool], int] = {}
         pairs: dict[tuple[str, str], int] = {}
         # Many requests get the same response, so each text is read only once.

@@ -1,7 +1,8 @@
 """Columns of the tables' record batches as questions need them: unnested, labelled, extracted from JSON bodies.
 
-Everything here works on whole columns. A body is searched with a regular expression only if its JSON comes from fields
-of fixed shape; it is parsed if names of topics or the like are needed.
+`Rows` selects rows without copying columns that nobody reads. Everything works on whole columns, and searches equal
+texts once. A body is searched with a regular expression only if its JSON comes from fields of fixed shape; it is parsed
+if names of topics or the like are needed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from kafkasniff.model import Endpoint
 
 BROKER: Final = "_broker"
 """Column with `broker_endpoint`, if it was made before, for several readers."""
@@ -54,17 +58,169 @@ ORDER: Final = ("time_ns", "connection_id", "exchange_id")
 """What "first" and "last" mean among exchanges: capture time, and for equal times the key of the table."""
 
 
+Integers = npt.NDArray[np.int64]
+
+
+class DistinctTexts:
+    """The distinct texts of a column."""
+
+    def __init__(self, texts: pa.Array) -> None:
+        self.texts = texts
+        self._made: dict[Any, pa.Array] = {}
+
+    def each(self, what: Any, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
+        """`make` of the texts, which happens once; `what` identifies it."""
+        if what not in self._made:
+            self._made[what] = make(self.texts)
+        return self._made[what]
+
+
+class Rows:
+    """Rows of a record batch, or some of them. A column is made when it is first read, once for all its readers.
+
+    It has those methods of `pa.RecordBatch` that analyses need: dozens of them select different rows of the same batch
+    and then look at one or two columns, so copying all columns of each selection would take most of their time.
+    """
+
+    def __init__(
+        self, num_rows: int, own: Mapping[str, Any], sources: Iterable[tuple[Rows, Integers | None, Iterable[str]]] = ()
+    ) -> None:
+        """`own`: columns by name. `sources`: others, places in them (None: the same rows), and their columns."""
+        self.num_rows = num_rows
+        self._made: dict[str, pa.Array] = dict(own)
+        self._sources: dict[str, tuple[Rows, Integers | None]] = {
+            name: (source, places) for source, places, names in sources for name in names
+        }
+        self.column_names: tuple[str, ...] = tuple(dict.fromkeys((*self._sources, *own)))
+        self._composed: dict[tuple[int, int], tuple[Integers, Integers, Integers]] = {}
+        self._codes: dict[str, tuple[Integers, DistinctTexts]] = {}
+        self._renamed: dict[str, str] = {}
+        self._unnested: tuple[Integers, Integers, Rows] | None = None
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch | Rows) -> Rows:
+        """The rows of a batch."""
+        if isinstance(batch, Rows):
+            return batch
+        return cls(batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True)))
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def column(self, name: str) -> pa.Array:
+        """A column, with dictionaries decoded and large strings converted. Raises KeyError if it does not exist."""
+        values, places = self._located(name)
+        if places is not None:
+            values = values.take(pa.array(places))
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if pa.types.is_large_string(values.type):
+            values = values.cast(pa.string())
+        self._made[name] = values
+        return values
+
+    def _located(self, name: str) -> tuple[pa.Array, Integers | None]:
+        """The nearest array that has a column, and the places of these rows in it."""
+        made = self._made.get(name)
+        if made is not None:
+            return made, None
+        source, places = self._sources[name]
+        values, above = source._located(self._renamed.get(name, name))
+        return values, self._through(above, places)
+
+    def _through(self, above: Integers | None, places: Integers | None) -> Integers | None:
+        if above is None or places is None:
+            return places if above is None else above
+        # The arrays are kept with the result, so their ids stay theirs.
+        key = (id(above), id(places))
+        if key not in self._composed:
+            self._composed[key] = (above, places, above[places])
+        return self._composed[key][2]
+
+    def codes(self, name: str) -> tuple[Integers, DistinctTexts]:
+        """A column of texts as places in its distinct texts: -1 for null."""
+        if name not in self._codes:
+            if name in self._sources:
+                source, places = self._sources[name]
+                codes, distinct = source.codes(self._renamed.get(name, name))
+                self._codes[name] = (codes if places is None else codes[places], distinct)
+            else:
+                encoded = self.column(name).dictionary_encode()
+                self._codes[name] = (integers(encoded.indices, null=-1), DistinctTexts(encoded.dictionary))
+        return self._codes[name]
+
+    def each(self, name: str, what: Any, make: Callable[[pa.Array], pa.Array]) -> pa.Array:
+        """`make` of a column of texts, once for each distinct text; `what` identifies it. Null stays null."""
+        codes, distinct = self.codes(name)
+        return distinct.each(what, make).take(pa.array(codes, mask=codes < 0))
+
+    def encoded(self, name: str) -> pa.DictionaryArray:
+        """A column of texts as dictionary."""
+        codes, distinct = self.codes(name)
+        return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=codes < 0), distinct.texts)
+
+    def unnested(self) -> tuple[Integers, Rows]:
+        """The partitions of these rows: the row of each, and their fields."""
+        lists, places = self._located("partitions")
+        holder = self
+        while "partitions" not in holder._made:
+            holder = holder._sources["partitions"][0]
+        if holder._unnested is None:
+            starts = lists.offsets.to_numpy().astype(np.int64)
+            counts = np.where(pc.is_null(lists).to_numpy(zero_copy_only=False), 0, np.diff(starts))
+            structs = lists.values
+            # `flatten` propagates the struct's own nulls to its fields.
+            fields = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
+            fields[_NAMED] = pc.coalesce(fields["topic"], fields["topic_id"])
+            holder._unnested = (starts[:-1], counts, Rows(len(structs), fields))
+        starts, counts, fields_ = holder._unnested
+        if places is not None:
+            starts, counts = starts[places], counts[places]
+        parents = np.repeat(np.arange(self.num_rows), counts)
+        within = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
+        at = np.repeat(starts, counts) + within
+        return parents, Rows(len(at), {}, [(fields_, at, fields_.column_names)])
+
+    def at(self, places: Integers) -> Rows:
+        """The rows at these places."""
+        return Rows(len(places), {}, [(self, places, self.column_names)])
+
+    def take(self, places: pa.Array) -> Rows:
+        """The rows at these places."""
+        return self.at(integers(places))
+
+    def slice(self, start: int, count: int) -> Rows:
+        """`count` rows from `start` on."""
+        return self.at(np.arange(start, min(start + count, self.num_rows)))
+
+    def select(self, names: Iterable[str]) -> Rows:
+        """These columns. Raises KeyError if one does not exist."""
+        names = tuple(names)
+        missing = next((name for name in names if name not in self.column_names), None)
+        if missing is not None:
+            raise KeyError(missing)
+        return Rows(self.num_rows, {}, [(self, None, names)])
+
+    def append_column(self, name: str, values: pa.Array) -> Rows:
+        """With another column, or one replaced."""
+        others = [one for one in self.column_names if one != name]
+        return Rows(self.num_rows, {name: values}, [(self, None, others)])
+
+    def replaced(self, name: str, by: str) -> Rows:
+        """With another column in place of one."""
+        rows = Rows(self.num_rows, {}, [(self, None, self.column_names)])
+        rows._renamed[name] = by
+        return rows
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """A dictionary for each row."""
+        columns = [self.column(name).to_pylist() for name in self.column_names]
+        return [dict(zip(self.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column by name, with dictionaries decoded and large strings converted. Raises KeyError if it does not exist."""
-    index = batch.schema.get_field_index(name)
-    if index < 0:
-        raise KeyError(name)
-    values = batch.column(index)
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if pa.types.is_large_string(values.type):
-        values = values.cast(pa.string())
-    return values
+    return Rows.of(batch).column(name)
 
 
 def with_client(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -77,16 +233,20 @@ def with_client(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
-    """Whether each row of a column has one of some values; false for null."""
-    return pc.is_in(column(batch, name), value_set=pa.array(list(values), pa.string()))
+    """Whether each row of a column of texts has one of some values; false for null."""
+    wanted = tuple(values)
+    codes, distinct = Rows.of(batch).codes(name)
+    # One more, since the code of null is -1.
+    found = distinct.each(wanted, lambda texts: np.array([*(one in wanted for one in texts.to_pylist()), False]))
+    return pa.array(found[codes])
 
 
-def only(batch: pa.RecordBatch, mask: pa.Array) -> pa.RecordBatch:
+def only(batch: pa.RecordBatch, mask: pa.Array) -> Rows:
     """The rows where `mask` is true (not false and not null)."""
-    kept = mask.true_count
-    if kept in (0, batch.num_rows):
-        return batch.slice(0, kept)
-    return batch.filter(mask, null_selection_behavior="drop")
+    rows = Rows.of(batch)
+    if mask.true_count == rows.num_rows:
+        return rows
+    return rows.at(np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)))
 
 
 def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -94,31 +254,29 @@ def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return {name: column(batch, name) for name in ORDER}
 
 
-def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
+def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> Rows:
     """One row for each partition of an exchange: the partition's fields, and the columns `kept` of its exchange.
 
     A field of the partition hides a kept column of the same name. `BROKER` is kept if it was made.
     """
-    lists = column(batch, "partitions")
-    parents = pc.list_parent_indices(lists)
-    structs = pc.list_flatten(lists)
-    fields = [structs.type.field(place).name for place in range(structs.type.num_fields)]
-    if BROKER in batch.schema.names:
+    rows = Rows.of(batch)
+    parents, fields = rows.unnested()
+    if BROKER in rows.column_names:
         kept = [*kept, BROKER]
-    arrays = {one: column(batch, one).take(parents) for one in kept if one not in fields}
-    # `flatten` propagates the struct's own nulls to its fields.
-    arrays |= dict(zip(fields, structs.flatten(), strict=True))
-    return pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays))
+    kept = [one for one in kept if one not in fields.column_names]
+    return Rows(len(parents), {}, [(rows, parents, kept), (fields, None, fields.column_names)])
 
 
-def partition_errors(
-    batch: pa.RecordBatch, kept: Sequence[str] = ()
-) -> tuple[pa.RecordBatch, np.ndarray[Any, np.dtype[np.int64]]]:
+_NAMED: Final = "_named"
+"""Column of partitions with the topic, or its id if only that is known."""
+
+
+def partition_errors(batch: pa.RecordBatch, kept: Sequence[str] = ()) -> tuple[Rows, Integers]:
     """Partitions with an error code, as `exploded`, each with the `row` of its exchange.
 
     And for each exchange, how many of its codes belong to something else.
     """
-    rows = batch.append_column("row", pa.array(np.arange(batch.num_rows)))
+    rows = Rows.of(batch).append_column("row", pa.array(np.arange(batch.num_rows)))
     parts = exploded(rows, ["row", *kept])
     parts = only(parts, pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0))
     known = np.bincount(column(parts, "row").to_numpy(), minlength=batch.num_rows)
@@ -127,13 +285,11 @@ def partition_errors(
 
 def failed_partitions(batch: pa.RecordBatch) -> list[list[dict[str, Any]]]:
     """For each exchange, its partitions with an error code: `topic`, `topic_id`, `partition` and `error_code`."""
-    lists = column(batch, "partitions")
-    structs = pc.list_flatten(lists)
-    failed = pc.not_equal(pc.fill_null(pc.struct_field(structs, "error_code"), 0), 0)
     names = ("topic", "topic_id", "partition", "error_code")
-    columns = (pc.struct_field(structs, name).filter(failed).to_pylist() for name in names)
+    parts, _ = partition_errors(batch)
+    columns = (column(parts, name).to_pylist() for name in names)
     found: list[list[dict[str, Any]]] = [[] for _ in range(batch.num_rows)]
-    for row, *values in zip(pc.list_parent_indices(lists).filter(failed).to_pylist(), *columns, strict=True):
+    for row, *values in zip(column(parts, "row").to_pylist(), *columns, strict=True):
         found[row].append(dict(zip(names, values, strict=True)))
     return found
 
@@ -147,41 +303,61 @@ def first_of_each(lists: pa.Array) -> pa.Array:
     return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))
 
 
-def named(partitions: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of partitions; topics known only by id are identified by it."""
-    topics = pc.coalesce(column(partitions, "topic"), column(partitions, "topic_id"))
-    return partitions.set_column(partitions.schema.get_field_index("topic"), "topic", topics)
+def named(batch: pa.RecordBatch) -> Rows:
+    """Rows of partitions or records; topics known only by id are identified by it."""
+    rows = Rows.of(batch)
+    if _NAMED in rows.column_names:
+        return rows.replaced("topic", _NAMED)
+    return rows.append_column("topic", pc.coalesce(column(rows, "topic"), column(rows, "topic_id")))
 
 
-def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> pa.RecordBatch:
+def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> Rows:
     """One row per topic of each row, in the column `topic`; a row without topics yields one with a null topic."""
     lists = column(batch, "topics")
     parents = pc.list_parent_indices(lists)
     missing = np.setdiff1d(np.arange(batch.num_rows), parents.to_numpy(zero_copy_only=False))
-    rows = pa.concat_arrays([parents.cast(pa.int64()), pa.array(missing, pa.int64())])
+    places = np.concatenate([parents.to_numpy(zero_copy_only=False), missing])
     topics = pa.concat_arrays([pc.list_flatten(lists).cast(pa.string()), pa.nulls(len(missing), pa.string())])
-    if BROKER in batch.schema.names:
+    if BROKER in batch.column_names:
         kept = [*kept, BROKER]
     names = [one for one in kept if one not in ("topic", "topics")]
-    arrays = [column(batch, name).take(rows) for name in names]
-    return pa.RecordBatch.from_arrays([*arrays, topics], names=[*names, "topic"])
+    return Rows(len(places), {"topic": topics}, [(Rows.of(batch), places, names)])
 
 
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
     """`address:port` of the broker, IPv6 in brackets; the column `BROKER` of rows that have it already."""
-    return column(batch, BROKER) if BROKER in batch.schema.names else endpoint_of(batch, "broker")
+    return column(batch, BROKER) if BROKER in batch.column_names else endpoint_of(batch, "broker")
 
 
 def endpoint_of(batch: pa.RecordBatch, side: Literal["client", "broker"]) -> pa.Array:
     """The same of the columns `SIDE_ip` and `SIDE_port`."""
-    address, port = column(batch, f"{side}_ip"), column(batch, f"{side}_port").cast(pa.string())
-    bracketed = pc.if_else(
-        pc.match_substring(address, ":"), pc.binary_join_element_wise("[", address, "]", ""), address
-    )
-    return pc.binary_join_element_wise(bracketed, port, ":")
+    codes, addresses = Rows.of(batch).codes(f"{side}_ip")
+    # One number for each pair; the column of ports has 32 bits.
+    ports = integers(column(batch, f"{side}_port"), null=_NO_PORT) + (1 << 31)
+    pairs, places = np.unique(codes << 34 | ports, return_inverse=True)
+    known = addresses.texts.to_pylist()
+    different = zip((pairs >> 34).tolist(), ((pairs & ((1 << 34) - 1)) - (1 << 31)).tolist(), strict=True)
+    names = [None if at < 0 or port == _NO_PORT else str(Endpoint(known[at], port)) for at, port in different]
+    return pa.array(names, pa.string()).take(pa.array(places))
 
 
-def integers(values: pa.Array | pa.ChunkedArray, null: int = 0) -> np.ndarray[Any, np.dtype[np.int64]]:
+_NO_PORT: Final = 1 << 32
+
+
+def for_readers(batch: pa.RecordBatch) -> Rows:
+    """Rows that several readers share: what one makes of a column, the others have, and all have `BROKER`."""
+    rows = Rows.of(batch)
+    if BROKER in rows.column_names or not {"broker_ip", "broker_port"} <= {*rows.column_names}:
+        return rows
+    return rows.append_column(BROKER, broker_endpoint(rows))
+
+
+def brokers(batch: pa.RecordBatch) -> pa.DictionaryArray:
+    """`broker_endpoint` as dictionary."""
+    return encoded(batch, BROKER) if BROKER in batch.column_names else broker_endpoint(batch).dictionary_encode()
+
+
+def integers(values: pa.Array | pa.ChunkedArray, null: int = 0) -> Integers:
     """The column as NumPy integers, with nulls as `null`."""
     return pc.fill_null(values.cast(pa.int64()), null).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
@@ -196,9 +372,7 @@ def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
     return floor_divided(nanoseconds, 1000).cast(pa.timestamp("us")).cast(TIME)
 
 
-def keys_of(
-    table: pa.Table | pa.RecordBatch, names: Sequence[str]
-) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+def keys_of(table: pa.Table | pa.RecordBatch | Rows, names: Sequence[str]) -> tuple[pa.Table, Integers]:
     """The distinct keys of a table in order, and for each of its rows the number of its key."""
     rows = pa.table({**{name: table.column(name) for name in names}, "__row": np.arange(table.num_rows)})
     groups = rows.group_by(list(names), use_threads=False).aggregate([("__row", "list")])
@@ -211,9 +385,17 @@ def keys_of(
     return groups.select(list(names)), number
 
 
-def repeated(
-    lists: Sequence[Sequence[Any]], number: np.ndarray[Any, np.dtype[np.int64]]
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
+def numbered(*columns: Integers) -> tuple[Integers, Integers]:
+    """The first row of each different combination of some numbers, and for each row the number of its combination."""
+    number = np.zeros(len(columns[0]), np.int64)
+    firsts = number[:1]
+    for values in columns:
+        _, own = np.unique(values, return_inverse=True)
+        _, firsts, number = np.unique(number * (len(values) + 1) + own, return_index=True, return_inverse=True)
+    return firsts, number
+
+
+def repeated(lists: Sequence[Sequence[Any]], number: Integers) -> tuple[Integers, Integers]:
     """For rows that have the lists with these numbers: the row of each element, and its place in all lists together."""
     sizes = np.array([len(one) for one in lists], np.int64)
     counts = sizes[number]
@@ -223,9 +405,30 @@ def repeated(
 
 def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
     """Applies `find` to the non-null texts of a column, once for each distinct text."""
-    encoded = column(batch, name).dictionary_encode()
-    found = pa.array([find(text) for text in encoded.dictionary.to_pylist()], kind)
-    return found.take(encoded.indices)
+    return Rows.of(batch).each(name, find, lambda texts: pa.array([find(text) for text in texts.to_pylist()], kind))
+
+
+def encoded(batch: pa.RecordBatch, name: str) -> pa.DictionaryArray:
+    """A column of texts as dictionary: as key of a partial answer it costs a fraction."""
+    return Rows.of(batch).encoded(name)
+
+
+def missing(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """Whether each text of a column is null."""
+    return pa.array(Rows.of(batch).codes(name)[0] < 0)
+
+
+def matches(batch: pa.RecordBatch, name: str, pattern: str) -> pa.Array:
+    """Whether each text of a column has a match of a regular expression; false for null."""
+    found = Rows.of(batch).each(name, ("has", pattern), lambda texts: pc.match_substring_regex(texts, pattern))
+    return pc.fill_null(found, False)
+
+
+def extracted(batch: pa.RecordBatch, name: str, pattern: str) -> pa.Array:
+    """What the only group of a regular expression matches in each text; null if there is no match."""
+    return Rows.of(batch).each(
+        name, ("part", pattern), lambda texts: pc.struct_field(pc.extract_regex(texts, pattern), [0])
+    )
 
 
 def ratio(above: pa.Array | pa.ChunkedArray, below: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.analysis.columns import column, failed_partitions, keys_of
+from kafkasniff.analysis.columns import Rows, column, failed_partitions, integers, numbered
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
@@ -140,11 +140,14 @@ def causes_of(batch: pa.RecordBatch) -> tuple[list[list[Cause]], np.ndarray[Any,
 
     Equal bodies are read once.
     """
-    names = ("api_key", "error_code", "error_count", "response_body")
-    bodies, number = keys_of(batch, names)
+    rows = Rows.of(batch)
+    numbers = (integers(column(rows, name), null=-1 << 31) for name in ("api_key", "error_code", "error_count"))
+    firsts, number = numbered(*numbers, rows.codes("response_body")[0])
+    bodies = rows.at(firsts)
     found: list[list[Cause]] = []
     whole: list[bool] = []
-    for api_key, _, count, body in zip(*(bodies.column(name).to_pylist() for name in names), strict=True):
+    names = ("api_key", "error_count", "response_body")
+    for api_key, count, body in zip(*(column(bodies, name).to_pylist() for name in names), strict=True):
         found.append([] if api_key is None or body is None else list(causes_in(api_key, body)))
         # The body may be truncated, or have more errors than are examined.
         whole.append(0 < count <= len(found[-1]))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, in_any, looked_up, only
+from kafkasniff.analysis.columns import ORDER, brokers, column, in_any, looked_up, only
 from kafkasniff.analysis.partials import Partials, Shape
 
 MEMBER_APIS: Final = (
@@ -200,7 +200,7 @@ def refused_heartbeats(batch: pa.RecordBatch) -> dict[str, pa.Array]:
         "done_ns": pc.add(column(batch, "time_ns"), lasted),
         "generation": looked_up(batch, "request_body", lambda text: _body(text).generation_id, pa.int64()),
         "instance": looked_up(batch, "request_body", lambda text: _instance(_body(text)), pa.string()),
-        "cluster": broker_endpoint(batch),
+        "cluster": brokers(batch),
     }
 
 

@@ -33,11 +33,15 @@ PENDING_ROWS: Final = 1 << 17
 """Number of rows that wait to be folded together: folding each small batch alone would have a fixed cost each time."""
 FEW_ROWS: Final = 1 << 12
 """Fewer rows than this wait unfolded: most batches bring a detector only a few."""
+ENCODED_ROWS: Final = 1 << 8
+"""From this number of rows on, dictionaries of texts are folded as numbers before they become texts."""
 MAX_SAMPLE_LEVEL: Final = 62
 MAX_COARSE_LEVEL: Final = 7
 """Buckets are merged until there is one for each power of two (`percentiles`)."""
 
 How = Literal["sum", "min", "max", "first", "last"]
+_LAST_PLACE: Final = (1 << 63) - 1
+"""In the place of null, which is last."""
 _LAST: Final = pc.ScalarAggregateOptions(skip_nulls=False)
 
 
@@ -94,6 +98,10 @@ class Partials:
         self._lost = Lost() if lost is None else Lost(*msgspec.structs.astuple(lost))
         self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
+        self._folds_encoded = bool(shape.keys) and not any(how in ("first", "last") for _, _, how in shape.measures)
+        """Only then are texts never sorted."""
+        self._reduces = True
+        """The last time, folding left half of the rows or fewer: otherwise rows wait until there are many."""
         self._pending: list[pa.Table] = []
         self._waiting = 0
         self._few: list[pa.Table] = []
@@ -107,16 +115,20 @@ class Partials:
 
     def add(self, columns: dict[str, Any]) -> None:
         """Fold in rows, given as one array for each column of the shape (Arrow, NumPy or a list), equally long."""
-        arrays = [_array(columns[field.name], field.type) for field in self._schema]
-        table = pa.Table.from_arrays(arrays, schema=self._schema)
-        if not table.num_rows:
+        count = len(columns[self._schema.names[0]])
+        if not count:
             return
+        encoded = self._reduces and count >= ENCODED_ROWS and self._folds_encoded
+        arrays = [_array(columns[field.name], field.type, encoded=encoded) for field in self._schema]
+        table = pa.Table.from_arrays(arrays, names=self._schema.names)
+        if table.schema != self._schema:
+            table = self._fold_if_useful(table).cast(self._schema)
         self._few.append(table)
         self._few_rows += table.num_rows
         if self._few_rows >= min(FEW_ROWS, self.shape.bound):
-            folded = self._fold(pa.concat_tables(self._few))
+            rows = pa.concat_tables(self._few)
             self._few, self._few_rows = [], 0
-            self._take(folded)
+            self._take(self._fold_if_useful(rows))
 
     def merge(self, other: Partials) -> None:
         """Fold in another's rows. Raises ValueError if the shapes differ."""
@@ -136,10 +148,19 @@ class Partials:
     def table(self) -> pa.Table:
         """All rows, folded, in no meaningful order."""
         if self._pending or self._few:
-            folded = self._fold(pa.concat_tables([self._folded, *self._pending, *self._few]))
+            rows = pa.concat_tables([self._folded, *self._pending, *self._few])
+            folded = self._fold(rows)
+            self._reduces = 2 * folded.num_rows <= rows.num_rows
             self._pending, self._waiting, self._few, self._few_rows = [], 0, [], 0
             self._folded = self._bounded(folded).combine_chunks()
         return self._folded
+
+    def _fold_if_useful(self, table: pa.Table) -> pa.Table:
+        if not self._reduces:
+            return table
+        folded = self._fold(table)
+        self._reduces = 2 * folded.num_rows <= table.num_rows
+        return folded
 
     def _take(self, table: pa.Table) -> None:
         if table.num_rows == 0:
@@ -169,7 +190,7 @@ class Partials:
         folded = table.group_by(names, use_threads=False).aggregate(wanted)
         columns = [folded.column(name) for name in names]
         columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
-        folded = pa.Table.from_arrays(columns, schema=self._schema)
+        folded = pa.Table.from_arrays(columns, names=self._schema.names)
         if shape.without_zero is not None:
             folded = folded.filter(pc.not_equal(folded.column(shape.without_zero), 0))
         return self._first_of_each(folded) if shape.each else folded
@@ -187,15 +208,22 @@ class Partials:
         """The first different rows of each group."""
         group = list(self.shape.group or [name for name, _ in self.shape.keys])
         rest = [name for name in self._places() if name not in group]
+        numbers = _numbers(table, group)
+        if rest and pa.types.is_integer(table.schema.field(rest[0]).type):
+            # Mostly, the first column of the order shows that a row is not among the first.
+            first = pc.fill_null(table[rest[0]].cast(pa.int64()), _LAST_PLACE).to_numpy()
+            order = np.lexsort((first, numbers))
+            few = order[_ranks(numbers[order], first[order]) < self.shape.each]
+            table, numbers = table.take(pa.array(few)), numbers[few]
         # Numbers are sorted and compared, not the texts of groups.
-        rows = pa.table({"__group": _numbers(table, group), **{name: table[name] for name in rest}}).combine_chunks()
-        order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names])
-        rows = rows.take(order)
+        rows = pa.table({"__group": numbers, **{name: table[name] for name in rest}}).combine_chunks()
+        places = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names])
+        rows = rows.take(places)
         begins = _differ(rows["__group"])
         different = np.logical_or.reduce([begins, *(_differ(rows[name]) for name in rest)])
-        order, begins = order.filter(pa.array(different)), begins[different]
+        places, begins = places.filter(pa.array(different)), begins[different]
         within = np.arange(len(begins)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
-        return table.take(order.filter(pa.array(within < self.shape.each)))
+        return table.take(places.filter(pa.array(within < self.shape.each)))
 
     def _by_order(self, table: pa.Table) -> pa.Array:
         """The places of rows by `Shape.order`."""
@@ -302,6 +330,16 @@ def _numbers(table: pa.Table, names: Sequence[str]) -> np.ndarray[Any, np.dtype[
     return numbers
 
 
+def _ranks(
+    groups: np.ndarray[Any, np.dtype[np.int64]], values: np.ndarray[Any, np.dtype[np.int64]]
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """How many different smaller values the group of each value has; both sorted, by group first."""
+    begins = np.append(True, groups[1:] != groups[:-1])
+    rank = np.cumsum(np.append(True, values[1:] != values[:-1]) | begins)
+    ranks: np.ndarray[Any, np.dtype[np.int64]] = rank - rank[begins][np.cumsum(begins) - 1]
+    return ranks
+
+
 def _differ(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Whether each value differs from the one before; nulls are equal."""
     after, before = values.slice(1), values.slice(0, max(len(values) - 1, 0))
@@ -313,7 +351,10 @@ def _differ(values: pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return differ
 
 
-def _array(values: Any, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def _array(values: Any, kind: pa.DataType, *, encoded: bool) -> pa.Array | pa.ChunkedArray:
+    """`encoded`: dictionaries stay."""
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         values = pa.array(values)
-    return values if values.type == kind else values.cast(kind)
+    if values.type == kind or (encoded and isinstance(values, pa.DictionaryArray)):
+        return values
+    return values.cast(kind)

@@ -9,6 +9,7 @@ import msgspec
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator, TableReaders, TableReading, united
+from kafkasniff.analysis.columns import for_readers
 from kafkasniff.analysis.detectors import Detectors, Finding
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.overview import Overview, OverviewAnswer
@@ -80,7 +81,10 @@ class Gathering:
         self._readers = TableReaders(self._own)
 
     def reads(self) -> dict[str, TableReading]:
-        """The tables with their needed columns, without those of detectors."""
+        """The tables with their needed columns."""
+        return united(self._reads(), self.detectors.reads())
+
+    def _reads(self) -> dict[str, TableReading]:
         return united(self.overview.reads(), self._readers.reads)
 
     @property
@@ -94,8 +98,9 @@ class Gathering:
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table, with the columns that detectors need as well."""
-        self._take(batch, table)
-        self.detectors.update(batch, table)
+        rows = for_readers(batch)
+        self._take(rows, table)
+        self.detectors.update(rows, table)
 
     def _take(self, batch: pa.RecordBatch, table: str) -> None:
         self.overview.update(batch, table)
@@ -103,7 +108,7 @@ class Gathering:
 
     def read(self, export: Export) -> None:
         """Take the rows of an export. Raises CaptureError and UsageError like `Export.batches`."""
-        for table, reading in self.reads().items():
+        for table, reading in self._reads().items():
             # Missing keys have no sizes, and hashes have wrong ones.
             if table in export.tables and (table != "records" or export.has_payload):
                 self.has(table)

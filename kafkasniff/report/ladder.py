@@ -239,7 +239,7 @@ def _rungs(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of `Rung`s."""
     lists = column(batch, "partitions")
     first = first_of_each(lists)
-    columns = {name: column(batch, name) for name in _RUNG if name in batch.schema.names}
+    columns = {name: column(batch, name) for name in _RUNG if name in batch.column_names}
     columns |= {name: pc.struct_field(first, name) for name in _FIRST_PARTITION}
     columns["api"] = api_labels(batch)
     columns["partition_count"] = pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64())
@@ -247,7 +247,7 @@ def _rungs(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _columns(rungs: pa.RecordBatch) -> dict[str, Any]:
-    return {name: rungs.column(name) for name in rungs.schema.names}
+    return {name: rungs.column(name) for name in rungs.column_names}
 
 
 MAX_NOTES: Final = 3

@@ -267,7 +267,7 @@ class Noting(Accumulator[Parameters]):
         return {}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        self.got.append((batch.schema.names, batch.num_rows))
+        self.got.append(([*batch.column_names], batch.num_rows))
 
     def result(self) -> pa.Table:
         return pa.table({})

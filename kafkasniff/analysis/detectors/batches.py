@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading, united
-from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.columns import ORDER, column, encoded, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.producers import ATTEMPT_COLUMNS, Attempts, add_attempts, attempt_shapes
@@ -32,7 +32,7 @@ def _produced(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _keys(parts: pa.RecordBatch) -> dict[str, pa.Array]:
-    return {**clients(parts), "topic": column(parts, "topic")}
+    return {**clients(parts), "topic": encoded(parts, "topic")}
 
 
 class SmallBatchThresholds(Parameters, frozen=True, kw_only=True):

@@ -23,7 +23,17 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.clusters import ListedBroker
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, floor_divided, in_any, only
+from kafkasniff.analysis.columns import (
+    ORDER,
+    broker_endpoint,
+    column,
+    encoded,
+    floor_divided,
+    in_any,
+    matches,
+    missing,
+    only,
+)
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -106,7 +116,7 @@ def add_facts(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 
 
 def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
-    batch = only(batch, pc.is_valid(column(batch, "response_body")))
+    batch = only(batch, pc.invert(missing(batch, "response_body")))
     if not batch.num_rows:
         return
     nodes: dict[str, list[Any]] = {name: [] for name in ("node", "broker", "count")}
@@ -119,7 +129,7 @@ def _metadata(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     }
     time = column(batch, "time_ns")
     second = floor_divided(time, 1_000_000_000)
-    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": column(batch, "response_body")})
+    rows = pa.table({**clusters(batch), "time": time, "second": second, "body": encoded(batch, "response_body")})
     # Many requests get the same answer, so each text is parsed only once.
     known: dict[str, _Metadata] = {}
     times = [("time", "min"), ("time", "max"), ([], "count_all")]
@@ -176,8 +186,7 @@ def _registrations(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
 
 def _replicas(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Epochs in fetches of replicas. Fetches of consumers, the vast majority, have none."""
-    text = column(batch, "request_body")
-    batch = only(batch, pc.fill_null(pc.match_substring_regex(text, _REPLICA), False))
+    batch = only(batch, matches(batch, "request_body", _REPLICA))
     if not batch.num_rows:
         return
     found = pc.extract_regex(column(batch, "request_body"), _REPLICA)

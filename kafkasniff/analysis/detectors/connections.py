@@ -60,7 +60,7 @@ def connections_shape() -> Shape:
 
 def add_connections(detector: Accumulator[Any], name: str, batch: pa.RecordBatch) -> None:
     """Add rows of the table `connections` to the partial answer of that name."""
-    columns = {key: column(batch, key) for key, _ in _KEYS if key in batch.schema.names}
+    columns = {key: column(batch, key) for key, _ in _KEYS if key in batch.column_names}
     client = pa.RecordBatch.from_arrays(
         [column(batch, "client_ip"), column(batch, "client_port")], names=["broker_ip", "broker_port"]
     )
@@ -108,7 +108,7 @@ def add_problems(detector: Accumulator[Any], batch: pa.RecordBatch, kinds: Seque
     """Add rows of the table `problems` of these kinds to the partial answer `problems`."""
     batch = only(batch, pc.and_(in_any(batch, "kind", tuple(kinds)), pc.is_valid(column(batch, "connection_id"))))
     ends = pa.nulls(batch.num_rows, pa.string())
-    if "_endpoints" in batch.schema.names:
+    if "_endpoints" in batch.column_names:
         ends = column(batch, "_endpoints")
     columns = {name: column(batch, name) for name, _ in _PROBLEM_KEYS if name not in ("ends", "detail")}
     detail = pc.utf8_slice_codeunits(column(batch, "detail"), 0, 2 * MAX_DETAIL)

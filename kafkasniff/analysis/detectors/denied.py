@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker, is_work
-from kafkasniff.analysis.columns import ORDER, column, only
+from kafkasniff.analysis.columns import ORDER, column, encoded, matches, missing, only
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import Evidence, Finding
 from kafkasniff.analysis.detectors.tally import CLIENT, CLIENT_COLUMNS, Tally, clients, in_all
@@ -91,7 +91,7 @@ class Denied(Detector[DeniedThresholds]):
             return
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         # A body is read only if it has the number of a denial somewhere: other errors come by the hundred thousand.
-        inside = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _NUMBERS), True)
+        inside = pc.or_(matches(batch, "response_body", _NUMBERS), missing(batch, "response_body"))
         first = pc.is_in(column(batch, "error_code"), value_set=pa.array(sorted(DENIED), pa.int16()))
         batch = only(batch, pc.or_(inside, first))
         found = list(_denials(batch))
@@ -99,7 +99,7 @@ class Denied(Detector[DeniedThresholds]):
         narrow = batch.select([*ORDER, "api", *CLIENT_COLUMNS])
         rows = narrow.take(pa.array([row for row, _, _ in found], pa.int64()))
         codes = pa.array([cause.code for _, cause, _ in found], pa.int64())
-        keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": column(rows, "api")}
+        keys = {**clients(rows), "connection": column(rows, "connection_id"), "api": encoded(rows, "api")}
         keys["error_code"] = codes
         resources = pa.array([name for _, _, name in found], pa.string())
         self.parts["resources"].add({**keys, "resource": resources, "count": [1] * len(found)})

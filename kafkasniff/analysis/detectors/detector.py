@@ -208,7 +208,7 @@ def evidence_columns(batch: pa.RecordBatch, keys: Mapping[str, Any], note: str |
     A row of the table `connections` stands for the whole connection. `note` must be safe to print.
     """
     notes = pa.array([note]).take(pa.array(np.zeros(batch.num_rows, np.int64))) if isinstance(note, str) else note
-    whole = "exchange_id" not in batch.schema.names
+    whole = "exchange_id" not in batch.column_names
     places = {name: column(batch, name) for name in ORDER if not (whole and name == "exchange_id")}
     if whole:
         places["exchange_id"] = pa.nulls(batch.num_rows, pa.int64())

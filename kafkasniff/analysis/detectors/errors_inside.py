@@ -19,6 +19,7 @@ from kafkasniff.analysis.between_brokers import is_between_brokers, is_broker, i
 from kafkasniff.analysis.columns import (
     ORDER,
     column,
+    encoded,
     exploded,
     in_any,
     keys_of,
@@ -225,8 +226,8 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
                 {
                     **clients(rows),
                     **clusters(rows),
-                    **{name: column(rows, name) for name in ("api", "name")},
-                    "topic": nothing if topic is None else column(rows, topic),
+                    **{name: encoded(rows, name) for name in ("api", "name")},
+                    "topic": nothing if topic is None else encoded(rows, topic),
                     "partition": nothing.cast(pa.int32()) if partition is None else column(rows, partition),
                     "count": np.ones(rows.num_rows, np.int64),
                     "last": column(rows, "time_ns"),
@@ -290,7 +291,7 @@ class HiddenErrors(Detector[HiddenErrorThresholds]):
             {
                 **_source_of(whole),
                 **columns,
-                "name": column(whole, "name"),
+                "name": encoded(whole, "name"),
                 "count": np.ones(len(wanted), np.int64),
                 "first": time,
                 "last": time,
@@ -607,7 +608,7 @@ def _kind(cause: Cause, group: str | None, transaction: str | None) -> str:
 
 def _source_of(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The key columns of `_SOURCE`."""
-    return {**clients(batch), **clusters(batch), "api": column(batch, "api")}
+    return {**clients(batch), **clusters(batch), "api": encoded(batch, "api")}
 
 
 def _said(causes: Sequence[Cause], group: str | None, transaction: str | None) -> dict[tuple[int, str, str], None]:

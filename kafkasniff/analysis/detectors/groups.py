@@ -15,7 +15,17 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, column, in_any, integers, only, order_columns
+from kafkasniff.analysis.columns import (
+    ORDER,
+    column,
+    encoded,
+    extracted,
+    in_any,
+    integers,
+    matches,
+    only,
+    order_columns,
+)
 from kafkasniff.analysis.detectors.connections import add_gaps, gap_shapes, gaps_of
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
@@ -129,16 +139,15 @@ class StillMembers(Detector[StillMembersThresholds]):
         mask = pc.and_(in_any(batch, "api", MEMBER_APIS), pc.is_valid(column(batch, "time_ns")))
         batch = only(batch, pc.and_(mask, pc.is_valid(column(batch, "group_id"))))
         api, end = column(batch, "api"), pc.multiply(column(batch, "latency_us"), 1000)
-        stays = pc.match_substring_regex(column(batch, "request_body"), _EPOCH)
-        newer = pc.and_(in_any(batch, "api", tuple(HEARTBEATS)), pc.invert(pc.fill_null(stays, False)))
-        asked = pc.extract_regex(column(batch, "response_body"), _INTERVAL)
+        stays = matches(batch, "request_body", _EPOCH)
+        newer = pc.and_(in_any(batch, "api", tuple(HEARTBEATS)), pc.invert(stays))
         self.parts["beats"].add(
             {
                 **clients(batch),
-                "group_id": column(batch, "group_id"),
+                "group_id": encoded(batch, "group_id"),
                 **order_columns(batch),
                 "end_ns": pc.add(column(batch, "time_ns"), end),
-                "asked_ms": pc.struct_field(asked, "ms").cast(pa.int64()),
+                "asked_ms": extracted(batch, "response_body", _INTERVAL).cast(pa.int64()),
                 "beats": pc.ends_with(api, "Heartbeat"),
                 "moves": pc.or_(in_any(batch, "api", _COMES_OR_GOES), newer),
             }
@@ -344,7 +353,7 @@ class RepeatedDeliveries(Detector[RepeatedDeliveryThresholds]):
         batch = batch.take(pa.array([row for row, _, _ in found], pa.int64()))
         keys = {
             **clusters(batch),
-            "group_id": column(batch, "group_id"),
+            "group_id": encoded(batch, "group_id"),
             "topic": pa.array([topic for _, topic, _ in found], pa.string()),
         }
         measures = {
@@ -519,7 +528,7 @@ class BlockedStreamsGroups(Detector[BlockedStreamsGroupThresholds]):
         self.parts["lists"].add(
             {
                 **clusters(batch),
-                "group_id": column(batch, "group_id"),
+                "group_id": encoded(batch, "group_id"),
                 "codes": pa.array([_codes(statuses) for statuses in lists], pa.string()),
                 "last": column(batch, "time_ns"),
             }
@@ -535,7 +544,7 @@ class BlockedStreamsGroups(Detector[BlockedStreamsGroupThresholds]):
         )
         keys = {
             **clusters(batch),
-            "group_id": column(batch, "group_id"),
+            "group_id": encoded(batch, "group_id"),
             "code": pa.array([status.status_code for _, status in found], pa.int64()),
             "detail": pa.array([_detail(status) for _, status in found], pa.string()),
         }

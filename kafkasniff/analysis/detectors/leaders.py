@@ -19,7 +19,18 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, exploded, floor_divided, in_any, named, only
+from kafkasniff.analysis.columns import (
+    ORDER,
+    broker_endpoint,
+    column,
+    encoded,
+    exploded,
+    floor_divided,
+    in_any,
+    matches,
+    named,
+    only,
+)
 from kafkasniff.analysis.detectors.detector import Detector
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -105,15 +116,15 @@ def terms_shapes() -> dict[str, Shape]:
 
 def add_terms(detector: Accumulator[Any], batch: pa.RecordBatch) -> None:
     """Add rows of the table `exchanges`, which have the bodies of Metadata responses and of those with errors."""
-    named = pc.fill_null(pc.match_substring(column(batch, "response_body"), '"leader_id":'), False)
-    batch = only(batch, pc.and_(in_any(batch, "api", APIS), named))
-    body, time = column(batch, "response_body"), column(batch, "time_ns")
-    dated = pc.match_substring(body, '"leader_epoch":')
+    batch = only(batch, in_any(batch, "api", APIS))
+    batch = only(batch, matches(batch, "response_body", '"leader_id":'))
+    time = column(batch, "time_ns")
+    dated = matches(batch, "response_body", '"leader_epoch":')
     unknown = pa.scalar("", pa.string())
     rows = pa.table(
         {
             **clusters(batch),
-            "body": body,
+            "body": encoded(batch, "response_body"),
             "view": pc.if_else(dated, unknown, broker_endpoint(batch)),
             "second": pc.if_else(dated, pa.scalar(0, pa.int64()), floor_divided(time, _SECOND)),
             "time": time,
@@ -255,7 +266,7 @@ class NotLeader(Detector[NotLeaderThresholds]):
         parts = only(parts, pc.is_in(column(parts, "error_code"), value_set=pa.array(_CODES, pa.int32())))
         if not parts.num_rows:
             return
-        self.parts["topics"].add({**clients(parts), **clusters(parts), "topic": column(parts, "topic")})
+        self.parts["topics"].add({**clients(parts), **clusters(parts), "topic": encoded(parts, "topic")})
         places, firsts = np.unique(column(parts, "row").to_numpy(), return_index=True)
         refused = batch.take(pa.array(places))
         codes = column(parts, "error_code").take(pa.array(firsts))

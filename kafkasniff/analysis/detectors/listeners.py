@@ -16,7 +16,19 @@ from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.between_brokers import is_broker
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, endpoint_of, in_any, looked_up, only
+from kafkasniff.analysis.columns import (
+    ORDER,
+    broker_endpoint,
+    column,
+    encoded,
+    endpoint_of,
+    extracted,
+    in_any,
+    looked_up,
+    matches,
+    missing,
+    only,
+)
 from kafkasniff.analysis.detectors.detector import Detector, Effect
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import BROKER, CLIENT, CLIENT_COLUMNS, PAIR, Tally, clients, in_all, pairs
@@ -53,7 +65,7 @@ _LED: Final = r'"leader_id":[0-9]'
 REGISTERING: Final = ("BrokerRegistration", "ControllerRegistration")
 """APIs whose requests name the addresses of their sender, for everybody."""
 _BROKERS: Final = re.compile(r'"(?:brokers|node_endpoints|listeners)":(\[[^\]]*\])')
-_NAMES_LEADERS: Final = '"node_endpoints":[{'
+_NAMES_LEADERS: Final = r'"node_endpoints":\[\{'
 _NOT_LEADER: Final = r'"error_code":6[,}]'
 WRONG_BROKER: Final = "wrong-broker"
 """What `trouble` of a finding leads clients to a broker that they do not mean."""
@@ -205,11 +217,11 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         other = only(batch, pc.invert(in_any(batch, "api", OPENING)))
         self.parts["others"].add({**clients(other), "count": _ones(other)})
         self._registered(only(batch, in_any(batch, "api", REGISTERING)))
-        names_leaders = pc.fill_null(pc.match_substring(column(batch, "response_body"), _NAMES_LEADERS), False)
+        names_leaders = matches(batch, "response_body", _NAMES_LEADERS)
         self._advertised(only(batch, pc.or_(names_leaders, in_any(batch, "api", NAMING))))
         self._add_misled(only(batch, pc.and_(names_leaders, in_any(batch, "api", ("Produce", "Fetch")))))
         batch = only(batch, in_any(batch, "api", NAMING))
-        led = pc.fill_null(pc.match_substring_regex(column(batch, "response_body"), _LED), False).cast(pa.int64())
+        led = matches(batch, "response_body", _LED).cast(pa.int64())
         self._asks.add(self, batch, clients(batch, broker=True), led=led)
 
     def _registered(self, batch: pa.RecordBatch) -> None:
@@ -219,8 +231,8 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 self.parts["registered"].add({"host": [host], "port": [port], "controller": [api == REGISTERING[1]]})
 
     def _advertised(self, batch: pa.RecordBatch) -> None:
-        batch = only(batch, pc.is_valid(column(batch, "response_body")))
-        rows = pa.table({**clients(batch), "body": column(batch, "response_body")})
+        batch = only(batch, pc.invert(missing(batch, "response_body")))
+        rows = pa.table({**clients(batch), "body": encoded(batch, "response_body")})
         found: dict[str, list[Any]] = {name: [] for name in (*CLIENT_COLUMNS, "host", "port", "count")}
         # Many requests get the same response, so each text is read only once.
         read: dict[str, list[tuple[str, int, int | None]]] = {}
@@ -710,7 +722,7 @@ class OtherClusters(Detector[OtherClusterThresholds]):
         return {"exchanges": TableReading((*ORDER, *own), NAMING)}
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
-        found = pc.struct_field(pc.extract_regex(column(batch, "response_body"), _ID), "id")
+        found = extracted(batch, "response_body", _ID)
         known = pc.is_valid(found)
         batch, found = only(batch, known), found.filter(known)
         notes = pc.binary_join_element_wise("cluster ", found, "")

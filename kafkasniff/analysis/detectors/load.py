@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading, united
-from kafkasniff.analysis.columns import ORDER, broker_endpoint, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.columns import ORDER, Rows, brokers, column, encoded, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -95,17 +95,16 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         # The numbers of brokers may become known late or halfway through, so brokers are identified by endpoint.
-        place = batch.schema.get_field_index("broker_id")
-        batch = batch.set_column(place, "broker_id", pa.nulls(batch.num_rows, pa.int32()))
+        batch = Rows.of(batch).append_column("broker_id", pa.nulls(batch.num_rows, pa.int32()))
         # A leader that waits for replicas is compared with others that do.
         waits = pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False)
         api = column(batch, "api")
         labels = pc.if_else(waits, pc.binary_join_element_wise(api, _REPLICAS, ""), api)
-        batch = batch.set_column(batch.schema.get_field_index("api"), "api", labels)
+        batch = batch.append_column("api", labels)
         self.asked["slow"].update(batch)
         known = pc.and_(pc.is_valid(column(batch, "latency_us")), pc.is_valid(column(batch, "api")))
         batch = only(batch, pc.and_(known, pc.invert(may_have_waited(batch))))
-        broker, time = broker_endpoint(batch), column(batch, "time_ns")
+        broker, time = brokers(batch), column(batch, "time_ns")
         self.parts["times"].add({"broker": broker, "first": time, "last": time})
         self.parts["slowest"].add(
             {
@@ -329,7 +328,7 @@ class ThrottledClients(Detector[ThrottledThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         batch = only(batch, pc.greater(column(batch, "throttle_time_ms"), 0))
         throttle = integers(column(batch, "throttle_time_ms"))
-        keys = {**clients(batch, broker=True), "api": column(batch, "api")}
+        keys = {**clients(batch, broker=True), "api": encoded(batch, "api")}
         notes = pa.array([f"throttled for {elapsed(int(one) * 1_000_000)}" for one in throttle], pa.string())
         self._throttled.add(self, batch, keys, notes, throttle_ms=throttle, worst_ms=throttle)
 

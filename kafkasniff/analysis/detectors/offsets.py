@@ -19,10 +19,12 @@ from kafkasniff.analysis.columns import (
     ORDER,
     broker_endpoint,
     column,
+    encoded,
     exploded,
     floor_divided,
     in_any,
     is_follower,
+    matches,
     named,
     only,
     with_client,
@@ -216,11 +218,11 @@ class OffsetsOutOfRange(Detector[OffsetOutOfRangeThresholds]):
         self._answered(only(rows, pc.and_(in_any(rows, "api", ["ListOffsets"]), known)), column(batch, "request_body"))
 
     def _is_member(self, batch: pa.RecordBatch) -> None:
-        body = pc.fill_null(pc.match_substring_regex(column(batch, "request_body"), _LEAVES), False)
+        body = matches(batch, "request_body", _LEAVES)
         leaves = pc.or_(in_any(batch, "api", ["LeaveGroup"]), body)
         left = pc.if_else(leaves, column(batch, "time_ns"), pa.scalar(None, pa.int64()))
         times = {"left": left, "joined": column(batch, "time_ns")}
-        self.parts["members"].add({**clients(batch), "group_id": column(batch, "group_id"), **times})
+        self.parts["members"].add({**clients(batch), "group_id": encoded(batch, "group_id"), **times})
 
     def _committed(self, batch: pa.RecordBatch) -> None:
         batch = only(batch, pc.and_(pc.is_valid(column(batch, "group_id")), pc.is_valid(column(batch, "time_ns"))))
@@ -465,7 +467,7 @@ _CLUSTER_GROUP: Final = (*CLUSTER, ("group_id", pa.string()))
 
 
 def _keys(batch: pa.RecordBatch) -> dict[str, Any]:
-    return {**clients(batch), **clusters(batch), "group_id": column(batch, "group_id")}
+    return {**clients(batch), **clusters(batch), "group_id": encoded(batch, "group_id")}
 
 
 class FrequentCommitThresholds(Parameters, frozen=True, kw_only=True):

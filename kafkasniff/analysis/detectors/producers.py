@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading, united
-from kafkasniff.analysis.columns import ORDER, column, exploded, in_any, integers, named, only
+from kafkasniff.analysis.columns import ORDER, column, encoded, exploded, in_any, integers, named, only
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import Evidence, Finding, Severity
 from kafkasniff.analysis.detectors.tally import (
@@ -409,7 +409,7 @@ class AcksZero(Detector[AcksZeroThresholds]):
         batch = only(batch, pc.and_(in_any(batch, "api", ["Produce"]), pc.equal(column(batch, "acks"), 0)))
         self._requests.add(self, batch, clients(batch), records=integers(column(batch, "record_count")))
         parts = named(exploded(batch, list(CLIENT_COLUMNS)))
-        self.parts["topics"].add({**clients(parts), "topic": column(parts, "topic")})
+        self.parts["topics"].add({**clients(parts), "topic": encoded(parts, "topic")})
 
     def findings(self) -> Iterator[Finding]:
         topics: dict[tuple[Any, ...], list[str]] = {}

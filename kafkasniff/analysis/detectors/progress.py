@@ -15,6 +15,7 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import (
     ORDER,
     column,
+    encoded,
     exploded,
     floor_divided,
     in_any,
@@ -364,7 +365,7 @@ class GrowingLag(Detector[GrowingLagThresholds]):
         self.parts["alive"].add(
             {
                 **clusters(alive),
-                "group_id": column(alive, "group_id"),
+                "group_id": encoded(alive, "group_id"),
                 "span": floor_divided(time, self.thresholds.every),
                 "member_ns": joined,
                 "left_ns": pc.if_else(may_leave, time, None),
@@ -384,7 +385,7 @@ class GrowingLag(Detector[GrowingLagThresholds]):
 
     def _add(self, part: str, rows: pa.RecordBatch, offset: pa.Array) -> None:
         known = pc.fill_null(pc.greater_equal(offset, 0), False)
-        rows, offset = rows.filter(known), offset.filter(known)
+        rows, offset = only(rows, known), offset.filter(known)
         shape = self.parts[part].shape
         when = floor_divided(column(rows, "time_ns"), self.thresholds.every)
         own = {"span": when, "offset": offset, "lowest": offset}

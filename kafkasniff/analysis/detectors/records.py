@@ -16,6 +16,7 @@ from kafkasniff.analysis.columns import (
     ORDER,
     broker_endpoint,
     column,
+    encoded,
     exploded,
     floor_divided,
     in_any,
@@ -167,7 +168,7 @@ class DamagedRecords(Detector[DamagedThresholds]):
         numbers, firsts = np.unique(column(parts, "row").to_numpy(), return_index=True)
         topics = np.full(batch.num_rows, None, object)
         topics[numbers] = np.array(column(parts, "topic").take(pa.array(firsts)).to_pylist(), object)
-        keys = {"api": column(batch, "api"), "topic": pa.array(topics, pa.string())}
+        keys = {"api": encoded(batch, "api"), "topic": pa.array(topics, pa.string())}
         self._damaged.add(self, batch, {**clients(batch, broker=True), **keys})
 
     def findings(self) -> Iterator[Finding]:
@@ -287,7 +288,7 @@ class LostRecords(Detector[LostRecordsThresholds]):
         measures = {name: integers(column(batch, name)) for name in ("record_count", "request_size")}
         self._silent.add(self, batch, keys, records=measures["record_count"], bytes=measures["request_size"])
         parts = named(exploded(batch, ["connection_id"]))
-        self.parts["topics"].add({"whole_id": column(parts, "connection_id"), "topic": column(parts, "topic")})
+        self.parts["topics"].add({"whole_id": column(parts, "connection_id"), "topic": encoded(parts, "topic")})
 
     def findings(self) -> list[Finding]:
         return [*self._closed_on(), *self._given_up()]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 import pyarrow as pa
 
-from kafkasniff.analysis.accumulator import ALONE, Accumulator, TableReaders, TableReading, sharing
+from kafkasniff.analysis.accumulator import ALONE, Accumulator, TableReaders, TableReading
 from kafkasniff.analysis.clusters import Clusters
 from kafkasniff.analysis.detectors.causes import combined, with_causes, without_effects
 from kafkasniff.analysis.detectors.detector import Detector
@@ -230,10 +230,9 @@ class Detectors:
             for table in self.clusters.reads():
                 wanted.setdefault(table, []).append(self.clusters)
         for table, accumulators in wanted.items():
-            for reading, readers in sharing(accumulators, table):
-                for batch in export.batches(table, reading, since_ns, until_ns):
-                    for reader, columns in readers:
-                        reader.update(batch.select(columns), table)
+            readers = TableReaders(accumulators)
+            for batch in export.batches(table, readers.reads[table], since_ns, until_ns):
+                readers.update(batch, table)
 
     def merge(self, other: Detectors) -> None:
         """Merge another's rows. Raises ValueError if it has other detectors or thresholds."""
@@ -355,6 +354,7 @@ def run(
             ExportOptions(tables=tables_for(detectors), ports=tuple(sorted(set(ports)))),
             detectors.update,
             bodies=detectors.bodies,
+            columns=detectors.reads()["exchanges"].columns,
             keys=keys,
             events=numbers.feed,
         )

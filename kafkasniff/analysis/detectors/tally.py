@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import Accumulator
-from kafkasniff.analysis.columns import broker_endpoint, column
+from kafkasniff.analysis.columns import brokers, column, encoded
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence
 from kafkasniff.analysis.partials import Shape
@@ -34,18 +34,18 @@ Row = dict[str, Any]
 
 def clients(batch: pa.RecordBatch, *, broker: bool = False) -> dict[str, pa.Array]:
     """The key columns of `CLIENT`, and with `broker` those of `BROKER`."""
-    found = {name: column(batch, name) for name in CLIENT_COLUMNS}
-    return {**found, "broker": broker_endpoint(batch)} if broker else found
+    found = {name: encoded(batch, name) for name in CLIENT_COLUMNS}
+    return {**found, "broker": brokers(batch)} if broker else found
 
 
 def pairs(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The key columns of `PAIR`."""
-    return {"client_ip": column(batch, "client_ip"), "broker": broker_endpoint(batch)}
+    return {"client_ip": encoded(batch, "client_ip"), "broker": brokers(batch)}
 
 
 def clusters(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     """The key column of `CLUSTER`."""
-    return {"cluster": broker_endpoint(batch)}
+    return {"cluster": brokers(batch)}
 
 
 def partition_of(row: Mapping[str, Any]) -> tuple[Any, ...]:

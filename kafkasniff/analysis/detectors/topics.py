@@ -15,6 +15,7 @@ from kafkasniff.analysis.between_brokers import is_broker
 from kafkasniff.analysis.columns import (
     ORDER,
     column,
+    encoded,
     exploded,
     first_of_each,
     in_any,
@@ -135,7 +136,7 @@ class MissingTopics(Detector[MissingTopicThresholds]):
         code = column(rows, "error_code")
         there = pc.invert(pc.is_in(code, value_set=pa.array(_CODES, code.type)))
         rows = only(rows, pc.and_(there, pc.and_(pc.is_valid(code), pc.is_valid(column(rows, "time_ns")))))
-        self.parts["there"].add({**clusters(rows), "topic": column(rows, "topic"), "last": column(rows, "time_ns")})
+        self.parts["there"].add({**clusters(rows), "topic": encoded(rows, "topic"), "last": column(rows, "time_ns")})
         rows = only(rows, pc.and_(pc.equal(column(rows, "error_code"), 0), pc.is_valid(column(rows, "topic_id"))))
         ids = {name: column(rows, name) for name in ("topic", "topic_id")}
         self.parts["ids"].add({**clusters(rows), **ids, "first": column(rows, "time_ns")})

@@ -13,6 +13,7 @@ from kafkasniff.analysis.accumulator import Parameters, TableReading
 from kafkasniff.analysis.columns import (
     ORDER,
     column,
+    encoded,
     exploded,
     floor_divided,
     in_any,
@@ -264,7 +265,7 @@ class FencedProducers(Detector[FencedThresholds]):
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         takes = only(batch, pc.and_(in_any(batch, "api", ["InitProducerId"]), pc.equal(column(batch, "error_code"), 0)))
         takes = only(takes, pc.is_valid(column(takes, "transactional_id")))
-        name = {"transactional_id": column(takes, "transactional_id")}
+        name = {"transactional_id": encoded(takes, "transactional_id")}
         self.parts["takers"].add({**name, **clients(takes), "last": column(takes, "time_ns")})
         batch = only(batch, pc.greater(column(batch, "error_count"), 0))
         found = error_codes(batch)
@@ -275,7 +276,7 @@ class FencedProducers(Detector[FencedThresholds]):
         batch = batch.take(found.column("row").combine_chunks())
         keys = {
             **clients(batch),
-            "transactional_id": column(batch, "transactional_id"),
+            "transactional_id": encoded(batch, "transactional_id"),
             "error_code": found.column("code"),
         }
         self._fenced.add(self, batch, keys, column(batch, "api"))

@@ -185,7 +185,7 @@ def has_keys(batch: pa.RecordBatch, *more: str) -> pa.Array:
 def in_partitions(batch: pa.RecordBatch, places: Collection[Partition]) -> pa.Array:
     """Which rows with `topic` (and `topic_id`) and `partition` are of some partitions."""
     topics = column(batch, "topic")
-    if "topic_id" in batch.schema.names:
+    if "topic_id" in batch.column_names:
         topics = pc.coalesce(topics, column(batch, "topic_id"))
     found = pa.array(np.zeros(batch.num_rows, np.bool_))
     for topic in {topic for topic, _ in places if topic is not None}:
@@ -205,7 +205,7 @@ def among(batch: pa.RecordBatch, exchanges: Collection[tuple[int, int]]) -> pa.A
 
 
 def _rows(batch: pa.RecordBatch, *, hidden: bool) -> Iterator[CarriedRecord]:
-    names = batch.schema.names
+    names = batch.column_names
     values = zip(*(column(batch, name).to_pylist() for name in names if name not in ("time", "timestamp")), strict=True)
     times, stamps = (column(batch, name).cast(pa.int64()).to_pylist() for name in ("time", "timestamp"))
     kept = [name for name in names if name not in ("time", "timestamp")]

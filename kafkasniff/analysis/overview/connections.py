@@ -121,7 +121,7 @@ class Problems(Accumulator[Parameters]):
         }
 
     def update(self, batch: pa.RecordBatch, table: str = "problems") -> None:
-        if "_endpoints" in batch.schema.names:
+        if "_endpoints" in batch.column_names:
             waits = pc.is_valid(column(batch, "_endpoints"))
             waiting = only(batch, waits)
             self.parts["waiting"].add({**_rows(waiting), "_endpoints": column(waiting, "_endpoints")})

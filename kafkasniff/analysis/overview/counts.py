@@ -24,7 +24,7 @@ TEXT: Final = pa.string()
 
 def is_staged(batch: pa.RecordBatch) -> bool:
     """Whether rows come from a capture that is still being read, and not from an export."""
-    return "_pending" in batch.schema.names
+    return "_pending" in batch.column_names
 
 
 def api_labels(batch: pa.RecordBatch) -> pa.Array:

@@ -11,16 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
-from kafkasniff.analysis.columns import (
-    broker_endpoint,
-    column,
-    exploded,
-    in_any,
-    is_follower,
-    looked_up,
-    only,
-    record_bytes,
-)
+from kafkasniff.analysis.columns import brokers, column, exploded, in_any, is_follower, looked_up, only, record_bytes
 from kafkasniff.analysis.group_history import HEARTBEATS
 from kafkasniff.analysis.overview.counts import TEXT, errors_of, folded, topic_names, where
 from kafkasniff.analysis.partials import Partials, Shape
@@ -74,7 +65,7 @@ class Topics(Accumulator[Parameters]):
         parts = exploded(batch, ["api", "client_id", *_BROKER])
         follower = is_follower(column(parts, "client_id"))
         flow = pc.if_else(in_any(parts, "api", ["Produce"]), FLOWS[0], pc.if_else(follower, FLOWS[2], FLOWS[1]))
-        keys = {"cluster": broker_endpoint(parts), **{name: column(parts, name) for name, _ in _TOPIC}}
+        keys = {"cluster": brokers(parts), **{name: column(parts, name) for name, _ in _TOPIC}}
         size, plain = column(parts, "bytes"), column(parts, "uncompressed_bytes")
         both = pc.and_(pc.is_valid(size), pc.is_valid(plain))
         self.parts["traffic"].add(
@@ -212,7 +203,7 @@ class Groups(Accumulator[Parameters]):
         number = pc.if_else(pc.greater_equal(number, 0), number, pa.scalar(None, pa.int64()))
         time = column(batch, "time_ns")
         # Endpoints of brokers, until their clusters are known.
-        keys = {"cluster": broker_endpoint(batch), "group_id": column(batch, "group_id")}
+        keys = {"cluster": brokers(batch), "group_id": column(batch, "group_id")}
         self.parts["groups"].add(
             {
                 **keys,

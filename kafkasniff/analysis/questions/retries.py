@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading
 from kafkasniff.analysis.columns import (
     TIME,
-    broker_endpoint,
+    brokers,
     column,
     datetimes,
     exploded,
@@ -126,7 +126,7 @@ class Retries(Accumulator[Parameters]):
         self.parts["clients"].add({name: column(batch, name) for name in ("connection_id", "client_id")})
         rows = named(exploded(batch, ["time_ns", "client_id", "broker_ip", "broker_port"]))
         rows = only(rows, pc.and_(pc.greater_equal(column(rows, "producer_id"), 0), _numbered(rows)))
-        keys = {"cluster": broker_endpoint(rows), **{name: column(rows, name) for name, _ in _PRODUCER}}
+        keys = {"cluster": brokers(rows), **{name: column(rows, name) for name, _ in _PRODUCER}}
         times, code = column(rows, "time_ns"), integers(column(rows, "error_code"))
         records = integers(column(rows, "record_count"))
         self.parts["producers"].add(

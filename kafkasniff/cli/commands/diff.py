@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -25,6 +25,7 @@ from kafkasniff.runtime.addresses import name_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafkasniff.analysis.accumulator import TableReading
     from kafkasniff.analysis.comparison.answer import ComparisonAnswer
     from kafkasniff.analysis.comparison.side import Side
     from kafkasniff.cli.running.sources import CountedCaptures
@@ -222,6 +223,10 @@ class _SideFeed:
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Add rows."""
         self._side.update(batch, table)
+
+    def reads(self) -> Mapping[str, TableReading]:
+        """The columns that are compared."""
+        return {"exchanges": self._side.reads()}
 
     @property
     def bodies(self) -> WantedBodies:

@@ -21,6 +21,7 @@ from kafkasniff.model import Connection, Exchange
 from kafkasniff.native.library import kernel
 from kafkasniff.tables.rows.column_rows import exchange_rows
 from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.tables.rows.schemas import EXCHANGES
 
 if TYPE_CHECKING:
     from kafkasniff.engine.inspector import Inspector
@@ -42,6 +43,7 @@ _SENT: Final = Shape(
     measures=(("requests", pa.int64(), "sum"), ("first", pa.int64(), "min"), ("last", pa.int64(), "max")),
     weight="requests",
 )
+_USED: Final = pa.schema([EXCHANGES.field(name) for name in (*(name for name, _ in _SENT.keys), "time_ns")])
 _OFFERED: Final = Shape(keys=(*_CLIENT, ("api_key", pa.int32())), measures=(("highest", pa.int32(), "min"),))
 
 
@@ -81,7 +83,7 @@ class CaptureUsage:
         return [f"{lost.weight:,} requests are not counted: too many clients were connected at the same time"]
 
     def _columns(self, pair_columns: PairColumns, captures: Sequence[str]) -> None:
-        rows = exchange_rows(pair_columns, captures)
+        rows = exchange_rows(pair_columns, captures, schema=_USED)
         times = rows.column("time_ns")
         columns = {name: rows.column(name) for name, _ in _SENT.keys}
         self._sent.add({**columns, "requests": pa.array([1] * len(rows), pa.int64()), "first": times, "last": times})

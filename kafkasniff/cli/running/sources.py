@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkasniff.analysis import Question
+    from kafkasniff.analysis.accumulator import TableReading
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.visibility import VisibleTraffic
     from kafkasniff.cli.running.progress import Progress
@@ -226,6 +227,7 @@ def exported(
                 keylog=options["keylog"],
                 memory=options["memory"],
                 values=values,
+                columns=columns.get("exchanges", ()),
             )
         finally:
             for progress in shown:
@@ -248,6 +250,9 @@ class Taker(Protocol):
     def update(self, batch: pa.RecordBatch, table: str = ...) -> None:
         """Take rows of a table."""
 
+    def reads(self) -> Mapping[str, TableReading]:
+        """The tables, and the columns that are needed of them."""
+
     @property
     def bodies(self) -> WantedBodies:
         """The bodies that are needed as JSON."""
@@ -266,8 +271,17 @@ class Together:
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         """Take rows of a table."""
+        from kafkasniff.analysis.columns import for_readers
+
+        rows = for_readers(batch)
         for taker in self._takers:
-            taker.update(batch, table)
+            taker.update(rows, table)
+
+    def reads(self) -> Mapping[str, TableReading]:
+        """The tables and columns that any of them needs."""
+        from kafkasniff.analysis.accumulator import united
+
+        return united(*(taker.reads() for taker in self._takers))
 
     @property
     def bodies(self) -> WantedBodies:
@@ -381,6 +395,7 @@ class CountedCaptures(CaptureRun):
             take,
             catalog=catalog,
             bodies=overview.bodies,
+            columns=reading.columns if (reading := overview.reads().get("exchanges")) is not None else (),
             predicate=predicate,
             keys=key_arguments(self._options).get("keys"),
             events=self._events,

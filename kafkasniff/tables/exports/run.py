@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
@@ -43,6 +43,7 @@ from kafkasniff.tables.exports.shard import (
 )
 from kafkasniff.tables.exports.staged import DamagedRunError
 from kafkasniff.tables.exports.target import RUN, ExportTarget, open_export
+from kafkasniff.tables.rows.staged import STAGED, staged_columns
 
 if TYPE_CHECKING:
     from kafkasniff.filters import Predicate
@@ -174,6 +175,7 @@ def export(
     memory: int | None = None,
     on_bad: OnBadCapture = "fail",
     values: DecodedValues | None = None,
+    columns: Collection[str] | None = None,
 ) -> Result:
     """Export the captures that are not in the export yet.
 
@@ -182,7 +184,8 @@ def export(
     captures and keeps its share of the connections (one process if a filter has to know all connections, or a capture
     can be read only once). `keylog`: a file with secrets of TLS, which are not stored in the folder. `memory`: budget
     in bytes, which the processes share. `hooks` are called here. `discard_state` and `on_bad`: as for `ExportRun`.
-    `values`: decodes keys and values of records.
+    `values`: decodes keys and values of records. `columns`: those of `exchanges` that will be read, for an export that
+    nobody else reads: others are null.
 
     Raises CaptureError, OutputError, and UsageError if it holds an export of another kind, with other options, or with
     a capture that has grown.
@@ -197,7 +200,14 @@ def export(
             if predicate is not None or any(capture.size is None for capture in run.captures):
                 jobs = 1
             hooks, budget = Hooks() if hooks is None else hooks, checked_memory(memory)
-            local = _LocalRun(run, hooks, checkpoint_seconds, given or {}, predicate, learn, keylog, budget, values)
+            wanted = frozenset(
+                STAGED["exchanges"].names
+                if columns is None
+                else staged_columns(columns, problems="problems" in options.tables)
+            )
+            local = _LocalRun(
+                run, hooks, checkpoint_seconds, given or {}, predicate, learn, keylog, budget, values, wanted
+            )
             return local.result(jobs)
         except BaseException:
             if not has_checkpoint(target):
@@ -232,6 +242,7 @@ class _LocalRun(msgspec.Struct):
     keylog: str | None
     memory: int
     values: DecodedValues | None
+    columns: frozenset[str]
     resumed: bool = False
 
     def result(self, shards: int) -> Result:
@@ -274,6 +285,7 @@ class _LocalRun(msgspec.Struct):
                 self.keylog,
                 self.memory,
                 tuple(run.problems) if number == 0 else (),
+                self.columns,
             )
             for number, state in enumerate(states)
         ]

@@ -33,6 +33,7 @@ from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import DamagedRunError, StagedFiles, check_staged
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_unfinished
+from kafkasniff.tables.rows.staged import STAGED
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -92,6 +93,8 @@ class ShardTask(msgspec.Struct, frozen=True):
     """The budget in bytes of all shards."""
     problems: tuple[Problem, ...] = ()
     """Problems of captures that are not among `paths`."""
+    columns: frozenset[str] = frozenset(STAGED["exchanges"].names)
+    """The columns of `exchanges` that are wanted; others are null."""
 
 
 class _Checkpoint(msgspec.Struct):
@@ -163,7 +166,7 @@ def run_shard(task: ShardTask, hooks: Hooks) -> ShardResult:
     unfinished = task.folder / _OPEN
     state = run.state
     del run  # with the room that the kernel writes columns to
-    stage_unfinished(state, task.options, task.predicate, unfinished)
+    stage_unfinished(state, task.options, task.predicate, unfinished, task.columns)
     learned_facts = state.enricher.catalog.learned_facts
     assert learned_facts is not None
     return ShardResult(
@@ -242,7 +245,8 @@ class _Run:
         folder = self._task.folder / _segment(self._segments)
         folder.remove_tree()
         self._files = StagedFiles(folder)
-        self._stager = new_stager(self._state, self._task.options, self._task.predicate, self._files)
+        task = self._task
+        self._stager = new_stager(self._state, task.options, task.predicate, self._files, columns=task.columns)
 
     @property
     def state(self) -> ShardState:

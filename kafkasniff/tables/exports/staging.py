@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -36,6 +36,7 @@ from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
 from kafkasniff.tables.rows.problems import ProblemRows
 from kafkasniff.tables.rows.records import RecordRows
 from kafkasniff.tables.rows.resolve import LearnedNames
+from kafkasniff.tables.rows.staged import STAGED
 from kafkasniff.tables.rows.transport import TransportRows
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Stager:
     The enricher's catalog needs `Catalog.learned_facts`, and the enricher the names that it missed (`notes_missed`).
     `selector`: selects exchanges, and the connections of selected exchanges. `bodies`: those that are wanted as JSON,
     if `options` want bodies. `memory`: the process's budget in bytes; rows wait within a part of it. `limits`: bounds
-    of each message. `logins`: the authentication of open connections, by default of none yet.
+    of each message. `logins`: the authentication of open connections, by default of none yet. `columns`: those of
+    `exchanges` that are wanted, others are null.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class Stager:
         memory: int = DEFAULT_MEMORY,
         limits: DecodeOptions = _DEFAULT,
         logins: Logins | None = None,
+        columns: Container[str] = STAGED["exchanges"].names,
     ) -> None:
         assert enricher.catalog.learned_facts is not None
         self._learned_facts = enricher.catalog.learned_facts
@@ -99,7 +102,10 @@ class Stager:
         self._bodies = bodies
         self._unnamed = False
         """The exchange whose row is being made has topics whose names are not known yet."""
-        self._exchanges = ExchangeRows(self._body_json if options.bodies else None, headers=options.headers)
+        self._wanted_columns = columns
+        self._exchanges = ExchangeRows(
+            self._body_json if options.bodies else None, headers=options.headers, columns=columns
+        )
         self._options = options
         self.in_columns = 0
         """Number of exchanges made as columns."""
@@ -169,7 +175,7 @@ class Stager:
         if not pair_columns.selected:
             return
         if "exchanges" in self._wanted:
-            rows = exchange_rows(pair_columns, captures, headers=self._options.headers)
+            rows = exchange_rows(pair_columns, captures, headers=self._options.headers, columns=self._wanted_columns)
             self._columns.append(rows)
             self._columns_rows += len(rows)
             self._columns_bytes += rows.nbytes
@@ -309,8 +315,9 @@ def new_stager(
     files: Staged,
     *,
     bodies: WantedBodies = EVERY_BODY,
+    columns: Container[str] = STAGED["exchanges"].names,
 ) -> Stager:
-    """The stager that continues with a state's selection; `bodies` as for `Stager`."""
+    """The stager that continues with a state's selection; `bodies` and `columns` as for `Stager`."""
     selector = None
     if predicate is not None:
         # Imported when there is something to select.
@@ -328,6 +335,7 @@ def new_stager(
         memory=state.inspector.memory,
         limits=state.inspector.decode_options,
         logins=state.logins,
+        columns=columns,
     )
 
 
@@ -426,7 +434,11 @@ def _take_rest(stager: Stager, rest: list[Output], events: Callable[[Sequence[Ou
 
 
 def stage_unfinished(
-    state: ShardState, options: ExportOptions, predicate: Predicate | None, folder: ConfinedPath
+    state: ShardState,
+    options: ExportOptions,
+    predicate: Predicate | None,
+    folder: ConfinedPath,
+    columns: Container[str] = STAGED["exchanges"].names,
 ) -> None:
     """Stage rows that end only with the captures: they are unfinished, and a run that continues replaces them.
 
@@ -434,12 +446,12 @@ def stage_unfinished(
     """
     folder.remove_tree()
     files = StagedFiles(folder)
-    stage_rest(state, new_stager(state, options, predicate, files), files)
+    stage_rest(state, new_stager(state, options, predicate, files, columns=columns), files)
 
 
 # -- rows for a consumer that counts them ------------------------------------------------------------------------------
 
-MANY_ROWS: Final = 1 << 14
+MANY_ROWS: Final = 1 << 16
 MANY_BYTES: Final = 32 << 20
 """Rows of a table, and their bytes, that are passed on together: each batch costs its consumers a fixed time."""
 
@@ -452,7 +464,8 @@ class CountedRows:
 
     `bodies`: those that are wanted as JSON, if `options` want bodies. `predicate`: selects exchanges; it may use names
     that `catalog` knows already. `keys`: secrets of TLS. `events` is called with the inspector's output, and with the
-    exchanges that are columns. `memory`: budget in bytes, as for `Inspector`.
+    exchanges that are columns. `memory`: budget in bytes, as for `Inspector`. `columns`: those of `exchanges` that the
+    consumer reads; others are null.
     """
 
     def __init__(
@@ -466,6 +479,7 @@ class CountedRows:
         keys: KeyLog | None = None,
         events: Callable[[Sequence[Output | PairColumns]], object] | None = None,
         memory: int | None = None,
+        columns: Container[str] = STAGED["exchanges"].names,
     ) -> None:
         catalog = Catalog() if catalog is None else catalog
         if catalog.learned_facts is None:
@@ -481,7 +495,14 @@ class CountedRows:
         self._state.limit_memory(budget)
         if keys is not None:
             self._state.inspector.follow_key_log(keys)
-        self._stager = new_stager(self._state, options, predicate, self, bodies=bodies)
+        self._stager = new_stager(
+            self._state,
+            options,
+            predicate,
+            self,
+            bodies=bodies,
+            columns=columns,
+        )
 
     @property
     def summary(self) -> Summary:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -41,7 +41,7 @@ from kafkasniff.tables.rows.exchanges import capture_name
 from kafkasniff.tables.rows.record_arrays import Batches
 from kafkasniff.tables.rows.schemas import PARTITION
 from kafkasniff.tables.rows.sessions import lasting
-from kafkasniff.tables.rows.staged import STAGED, StagedParts
+from kafkasniff.tables.rows.staged import STAGED, StagedParts, unread
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -113,10 +113,12 @@ def exchange_rows(
     *,
     headers: bool = False,
     schema: pa.Schema = STAGED["exchanges"],
+    columns: Container[str] = STAGED["exchanges"].names,
 ) -> pa.RecordBatch:
     """Answered exchanges as a record batch of the staged schema, or of some of its columns.
 
-    `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read.
+    `captures`: names by index; `headers`: columns from bodies are null, whether or not bodies were read; `columns`:
+    those that are wanted, others are `unread`.
     """
     asked, answered = pair_columns.asked, pair_columns.answered
     count = len(asked)
@@ -140,10 +142,6 @@ def exchange_rows(
         "latency_us": lambda kind: _microseconds(answered["latency"], kind),
         "duration_us": lambda kind: _microseconds(answered["duration"], kind),
         "retransmits": lambda kind: _plain(answered["retransmits"], kind),
-        **dict.fromkeys(
-            ("topics", "partitions", "problems"),
-            lambda kind: _lists(np.zeros(count), pa.nulls(0, kind.value_type), kind),
-        ),
     }
     connections = pa.array(asked["connection"])
     for name, values in pair_columns.ends.columns.items():
@@ -153,7 +151,10 @@ def exchange_rows(
         made["problems"] = lambda kind: _kinds_of(problems, count, kind)
     if pair_columns.facts is not None and not headers:
         made |= _of_bodies(pair_columns, pair_columns.facts, names)
-    arrays = [made[field.name](field.type) if field.name in made else pa.nulls(count, field.type) for field in schema]
+    arrays = [
+        made[field.name](field.type) if field.name in made and field.name in columns else unread(field, count)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -200,7 +201,19 @@ def _of_bodies(
         "muted_us": lambda kind: _microseconds(pair_columns.answered["muted"], kind),
         "wait_us": lambda kind: _microseconds(waits()[1], kind),
         "waits_for": lambda kind: pa.array(waits()[2], kind),
+        "_pending": lambda kind: pa.array(_pending(pair_columns, facts, is_named, row_of_topics, topics), kind),
     }
+    if facts.bodies:
+        made["request_body"] = lambda _: _bodies(columns.requests)
+        made["response_body"] = lambda _: _bodies(columns.responses)
+    return made
+
+
+def _pending(
+    pair_columns: PairColumns, facts: BodyFacts, is_named: Bools, row_of_topics: Ints, topics: Ints
+) -> list[bytes | None]:
+    """What each row waits for (`StagedParts`); `row_of_topics`, `topics`: the row of each topic, named ones of each."""
+    columns = facts.columns
     parts: dict[int, StagedParts] = {}
     if not is_named.all():
         # The topics before each one in its row.
@@ -212,14 +225,8 @@ def _of_bodies(
             part.unnamed[pair_columns.names[index]] = place
     if any(facts.kinds[code].session for code in distinct(pair_columns.asked["code"].astype(np.int64))):
         _add_session_steps(parts, pair_columns, facts)
-    if parts:
-        encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
-        pending = [encoded.get(row) for row in range(len(rows))]
-        made["_pending"] = lambda kind: pa.array(pending, kind)
-    if facts.bodies:
-        made["request_body"] = lambda _: _bodies(columns.requests)
-        made["response_body"] = lambda _: _bodies(columns.responses)
-    return made
+    encoded = {row: msgspec.msgpack.encode(part) for row, part in parts.items()}
+    return [encoded.get(row) for row in range(len(columns.rows))]
 
 
 _KINDS: Final = sorted({template.kind for template in NUMBERED})

@@ -6,7 +6,7 @@ column `_pending` says. Names that were known when a message was read are in the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -18,7 +18,7 @@ from kafkasniff.kafka.connection.waits import UNLIMITED_NS, Role, WaitReason, as
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.tables.rows.sessions import session_step
-from kafkasniff.tables.rows.staged import STAGED, StagedParts
+from kafkasniff.tables.rows.staged import STAGED, StagedParts, unread
 
 # -- the wait that a request asks for ----------------------------------------------------------------------------------
 
@@ -213,9 +213,17 @@ def _body(message: Message | None, body_json: Callable[[Message], str | None] | 
 class ExchangeRows:
     """Rows of `exchanges` that wait to become a record batch; `size` shows when it is time."""
 
-    def __init__(self, body_json: Callable[[Message], str | None] | None, *, headers: bool = False) -> None:
+    def __init__(
+        self,
+        body_json: Callable[[Message], str | None] | None,
+        *,
+        headers: bool = False,
+        columns: Container[str] = STAGED["exchanges"].names,
+    ) -> None:
+        """`columns`: those that are wanted, others are `unread`."""
         self._body_json = body_json
         self._headers = headers
+        self._columns = columns
         self._rows: list[tuple[Any, ...]] = []
         self.size = 0
         """Estimated bytes of the waiting rows: columns without a bound are counted, the rest is a constant."""
@@ -237,9 +245,12 @@ class ExchangeRows:
 
     def take(self) -> pa.RecordBatch:
         """Return the waiting rows as one record batch of the staged schema and forget them."""
-        schema = STAGED["exchanges"]
+        count, schema = len(self._rows), STAGED["exchanges"]
         columns: Iterable[Iterable[Any]] = zip(*self._rows, strict=True) if self._rows else ([] for _ in schema)
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        arrays = [
+            pa.array(column, field.type) if field.name in self._columns else unread(field, count)
+            for column, field in zip(columns, schema, strict=True)
+        ]
         self._rows = []
         self.size = 0
         return pa.RecordBatch.from_arrays(arrays, schema=schema)

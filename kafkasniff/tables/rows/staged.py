@@ -6,11 +6,13 @@ and so makes it if a table has none of its own.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from kafkasniff.enrich.sessions import SessionStep
@@ -62,6 +64,26 @@ STAGED: Final = {
 `_position`: ordinal of a record within its exchange. `_endpoints`: of the problem that a connection is not Kafka, both
 ends as `place_name` has them, with a space between: it is one only if one of them spoke Kafka before.
 """
+
+
+def unread(field: pa.Field, count: int) -> pa.Array:
+    """A column of `exchanges` that nobody reads: null, or empty lists."""
+    if pa.types.is_list(field.type):
+        borders = pa.array(np.zeros(count + 1, np.int32))
+        return pa.ListArray.from_arrays(borders, pa.nulls(0, field.type.value_type), type=field.type)
+    return pa.nulls(count, field.type)
+
+
+def staged_columns(columns: Collection[str], *, problems: bool) -> frozenset[str]:
+    """The staged columns of `exchanges` from which the second step makes these; `problems`: and rows of `problems`."""
+    waits = problems or not _WAITING.isdisjoint(columns)
+    return frozenset((*columns, *SORT_KEYS["exchanges"], *_RESOLVED, *(["_pending", "topics"] if waits else [])))
+
+
+_WAITING: Final = frozenset({"topics", "problems", "request_body", "response_body"})
+"""Columns that may wait for the whole run."""
+_RESOLVED: Final = ("capture", "broker_ip", "broker_port", "api_key", "api_version")
+"""Columns by which the second step finds names."""
 
 SORT_KEYS: Final = {
     "exchanges": ("api", "time_ns", "connection_id", "exchange_id"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -80,6 +81,13 @@ def test_only_what_is_wanted() -> None:
     assert not any(row["response_body"] for row in rows)
     assert len({row["api"] for row in rows}) > 2
     assert {row["api"] for row in exchanges(predicate=parse('api == "Produce"'))} == {"Produce"}
+    few = ("api", "latency_us", "topics")
+    for path in (contextlib.nullcontext(), by_python()):
+        with path:
+            assert exchanges(columns=few) == [
+                {name: value if name in few else [] if isinstance(value, list) else None for name, value in row.items()}
+                for row in exchanges()
+            ]
 
 
 def every_row(capture: Path, split: int | None) -> tuple[dict[str, list[dict[str, Any]]], Numbers, int]:

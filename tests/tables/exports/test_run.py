@@ -127,6 +127,21 @@ def test_one_pass_finds_what_two_find(name: str, records: bool, exports: Exports
     assert found == read_twice(CAPTURES / name, "full" if records else "columns")
 
 
+@pytest.mark.parametrize("columns", [("broker_id", "software_name"), ("topics",), ("request_body", "partitions")])
+def test_only_columns_that_will_be_read(columns: tuple[str, ...], tmp_path: Path) -> None:
+    """They are those of a whole export, also where names become known late."""
+    capture = tmp_path / "talk.pcap"
+    capture.write_bytes(pcap_bytes(talks.both()))
+    found = []
+    for name, wanted in (("whole", None), ("some", columns)):
+        run([capture], tmp_path / name, ExportOptions(tables=("exchanges",)), columns=wanted)
+        found.append(rows(tmp_path / name, "exchanges"))
+    whole, some = found
+    assert [[row[name] for name in columns] for row in some] == [[row[name] for name in columns] for row in whole]
+    assert any(row["response_size"] for row in whole)
+    assert not any(row["response_size"] for row in some)
+
+
 def test_names_that_become_known_late(tmp_path: Path) -> None:
     """Ids before their names, a session, and the brokers' own records whose topic gets its name later."""
     capture = tmp_path / "talk.pcap"
