@@ -527,7 +527,7 @@ class LineWindows:
             if isinstance(piece, Lines):
                 summary.problems += run.lacking(at, at + piece.count) + piece.problems
                 at += piece.count
-                if piece.count:
+                if piece.count or piece.held:
                     yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
             elif isinstance(piece, list):
                 others += len(piece)
