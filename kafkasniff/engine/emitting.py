@@ -448,6 +448,7 @@ class LineWindows:
             if ahead is None:
                 yield from self._emit(self._window(part))
                 continue
+            self._feeder.follow(part, ahead.following)
             if (window := ahead.due()) is not None:
                 yield from self._emit(window)
             # Requests kept for filters count towards the budget from when they are emitted.
