@@ -6,9 +6,14 @@ Sizes are bytes. Packet numbers are 1-based and count every packet of their capt
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, Self
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 import msgspec
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 NO_TIME: Final = -(2**63)
 """`time_ns` of a packet without a time in its capture (pcapng simple packet blocks)."""
@@ -163,6 +168,10 @@ class SaslToken(msgspec.Struct, frozen=True, gc=False):
     """The mechanism's message, and its fields that are not secret: `{"mechanism", "message", …}`; None if unknown."""
 
 
+HeldLines = tuple[int, int, int]
+"""Number of the exchange of a request that waits for a decision, and where its lines begin and end."""
+
+
 class Lines(msgspec.Struct, frozen=True, gc=False):
     """Rendered lines of messages, as written by a sink."""
 
@@ -174,8 +183,10 @@ class Lines(msgspec.Struct, frozen=True, gc=False):
     """Time of the last one."""
     problems: int = 0
     """Number of problems of their bodies."""
-    held: int | None = None
-    """Number of the exchange whose request this is, if a filter decides later whether it is shown."""
+    ends: NDArray[np.uint64] | None = None
+    """Where the lines of each message end, if that is known."""
+    held: Sequence[HeldLines] = ()
+    """Requests among them that a filter decides on later. They do not count as messages here."""
 
     def first(self, count: int) -> Self:
         """The lines of the first messages, one for each; `count`: at most this many."""

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector
+from kafkasniff.engine.inspector import Inspector, packed, shard_of_keys, share
 from kafkasniff.engine.message_table import Messages, Output, PairColumns, PairFinder
 from kafkasniff.engine.selection import Selection, asks_columns
-from kafkasniff.engine.shards import packed, shard_of_keys, share
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.filters import Predicate, Selector, needs_records
 from kafkasniff.kafka.schema.context import DecodeOptions

@@ -448,6 +448,7 @@ class LineWindows:
             if ahead is None:
                 yield from self._emit(self._window(part))
                 continue
+            self._feeder.follow(part, ahead.following)
             if (window := ahead.due()) is not None:
                 yield from self._emit(window)
             # Requests kept for filters count towards the budget from when they are emitted.
@@ -527,7 +528,7 @@ class LineWindows:
             if isinstance(piece, Lines):
                 summary.problems += run.lacking(at, at + piece.count) + piece.problems
                 at += piece.count
-                if piece.count:
+                if piece.count or piece.held:
                     yield [Lines(piece.data, piece.count, run.time_of(at - 1)) if piece.time_ns is None else piece]
             elif isinstance(piece, list):
                 others += len(piece)

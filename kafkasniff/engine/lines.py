@@ -18,7 +18,7 @@ from kafkasniff.engine.row_messages import RowMessages
 from kafkasniff.engine.stream_messages import HELD
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.connection.events import Detail
-from kafkasniff.model import DecidedRequest, Endpoint, Lines, Problem
+from kafkasniff.model import DecidedRequest, Endpoint, HeldLines, Lines, Problem
 from kafkasniff.native.feed import KEYS, NONE, REQUEST, VERSIONS, joined
 from kafkasniff.native.lines import AGAIN, LEFT, READ, WRITTEN, LineBatch
 from kafkasniff.native.names import Session
@@ -169,7 +169,6 @@ class SelectedMessages:
         assert messages.lines is not None
         rows = self._rows = messages.rows[: messages.here]
         self._requests = messages.rows[messages.here :]
-        self._owners = messages.owners
         is_request = self._is_request = (rows["flags"] & REQUEST) > 0
         known = self._answers = np.full(len(rows), UNDECIDED, np.uint8)
         known[messages.lines.places] = messages.lines.selected
@@ -191,8 +190,16 @@ class SelectedMessages:
         known[answers] = found
         here = asked < messages.here
         known[asked[here]] = found[here]
-        self._decided = held[known[held] != UNDECIDED].tolist()
+        decided = held[known[held] != UNDECIDED]
+        self._decided: list[int] = decided.tolist()
         """Responses that decide on requests of earlier batches."""
+        self._decisions = [
+            DecidedRequest(number, messages.owner(row).number, answer)
+            for number, row, answer in zip(
+                rows["number"][decided].tolist(), rows.take(decided), (known[decided] == SELECTED).tolist(), strict=True
+            )
+        ]
+        """What each of them decides."""
         deferred = np.flatnonzero(found == DEFERRED)
         order = self._order = _Order.of(len(rows), asked[deferred], answers[deferred])
         is_selected = (known == SELECTED) | (known == HELD) | ((known == DEFERRED) & ~is_request)
@@ -201,17 +208,23 @@ class SelectedMessages:
         self._is_copy = np.ones(len(shown), bool)
         self._is_copy[order.place] = False
         shown[self._is_copy] = AGAIN
-        is_native, held = (native & (state != LEFT))[order.source], np.zeros(len(shown), bool)
-        held[order.place[known == HELD]] = True
+        is_native = (native & (state != LEFT))[order.source]
+        waiting = np.flatnonzero(known == HELD)
+        self._waiting: list[int] = order.place[waiting].tolist()
+        """The places of requests on which a later response decides, in order."""
+        self._exchanges: list[int] = rows["number"][waiting].tolist()
+        """The numbers of their exchanges."""
         turns = np.ones(len(shown) + 1, bool)
-        turns[1:-1] = (is_native[1:] != is_native[:-1]) | held[1:] | held[:-1]
+        turns[1:-1] = is_native[1:] != is_native[:-1]
         self._turns: list[int] = np.flatnonzero(turns).tolist()
-        """Where the output is written otherwise than before; each held request is written alone."""
+        """Where the output is written otherwise than before."""
         self._is_native: list[bool] = is_native.tolist()
 
     def bind(self, batch: LineBatch) -> LineBatch:
         """All messages of the batch in the order of their lines."""
         order, rows = self._order, self._rows
+        if len(order.source) == len(rows):
+            return batch._replace(shown=self._shown)
         moved = rows.take(order.source)
         here, count = moved["pair"] < batch.here, len(moved)
         of_earlier = ~here & (moved["pair"] != NONE)
@@ -233,14 +246,7 @@ class SelectedMessages:
 
     def decided(self, first: int, last: int) -> list[DecidedRequest]:
         """The decisions of these responses on requests of earlier batches."""
-        begin, end = bisect_left(self._decided, first), bisect_left(self._decided, last)
-        decided_requests = []
-        for index in self._decided[begin:end]:
-            owner = self._owners[int(self._rows["connection"][index])]
-            assert owner is not None
-            number, answer = int(self._rows["number"][index]), self._answers[index] == SELECTED
-            decided_requests.append(DecidedRequest(number, owner.number, bool(answer)))
-        return decided_requests
+        return self._decisions[bisect_left(self._decided, first) : bisect_left(self._decided, last)]
 
     def write(
         self, first: int, last: int, take: Callable[[int, int], Iterator[Lines | int]]
@@ -265,11 +271,10 @@ class SelectedMessages:
             for piece in take(at, stop):
                 if isinstance(piece, Lines):
                     begin, at = at, at + piece.count
-                    count = int(np.count_nonzero(shown[begin:at] & WRITTEN))
-                    index = int(order.source[at - 1])
-                    time = int(self._rows["time"][index])
-                    number = int(self._rows["number"][index]) if self._answers[index] == HELD else None
-                    yield Lines(piece.data, count, time, piece.problems, number)
+                    held = self._held(begin, at, piece.ends)
+                    count = int(np.count_nonzero(shown[begin:at] & WRITTEN)) - len(held)
+                    time = int(self._rows["time"][order.source[at - 1]])
+                    yield Lines(piece.data, count, time, piece.problems, held=held)
                 else:
                     at = piece + 1
                     index = int(order.source[piece])
@@ -280,6 +285,16 @@ class SelectedMessages:
                         yield index
                     # Fewer messages may be native now.
                     break
+
+    def _held(self, first: int, last: int, ends: NDArray[np.uint64] | None) -> list[HeldLines]:
+        """The requests in this part of the order that wait for a decision, where its lines have these `ends`."""
+        assert ends is not None
+        begin, end = bisect_left(self._waiting, first), bisect_left(self._waiting, last)
+        places = [place - first for place in self._waiting[begin:end]]
+        return [
+            (number, int(ends[place - 1]) if place else 0, int(ends[place]))
+            for number, place in zip(self._exchanges[begin:end], places, strict=True)
+        ]
 
     def _undecide(self, index: int) -> None:
         """Leave a request that is shown with its response, and the response, to Python."""

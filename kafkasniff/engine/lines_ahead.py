@@ -115,10 +115,11 @@ class Window:
 
 
 class LinesAhead:
-    """Threads that make lines; the owner of `threads` closes them."""
+    """Threads that make lines, and one that follows the next packets meanwhile; their owner closes them."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: Threads, following: Threads) -> None:
         self._threads = threads
+        self.following = following
         self._windows: deque[Window] = deque()
         self.writers: list[RunWriter] = []
         """By thread number; the first one is for tasks that the requesting thread runs instead of waiting."""

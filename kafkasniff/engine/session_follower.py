@@ -8,10 +8,12 @@ of a list is kept by its topics and partitions, which the kernel copies from the
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from itertools import pairwise
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,7 @@ from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.definition import Struct
+from kafkasniff.kafka.schema.definition import FORMATS, Struct
 from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.model import Body, Direction, Endpoint
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, REQUEST, TAGS, VERSIONS
@@ -50,8 +52,10 @@ _REQUEST: Final = {
     **{"topics": _PARTITIONS, "forgotten_topics_data": _FORGOTTEN},
 }
 """The fields that `SessionStep.of_request` reads, in their order on the wire."""
-_IDENTITY: Final = struct.Struct(">ii")
+IDENTITY: Final = struct.Struct(">ii")
 """The first two of them."""
+_FULL: Final = frozenset({INITIAL_EPOCH, FINAL_EPOCH})
+"""Epochs of full requests."""
 _RESPONSE: Final = {"error_code": CHOSEN, "session_id": CHOSEN}
 _ANSWER: Final = struct.Struct(">hi")
 """The fields of a response that decide what becomes of the session."""
@@ -69,6 +73,8 @@ class SessionFollower:
         self._requests = _Fields(kernel, request_plan, _REQUEST, MAX_LIST)
         self._responses = _Fields(kernel, response_plan, _RESPONSE, _ANSWER.size)
         self._steps: dict[tuple[Version, bytes], SessionStep | None] = {}
+        self._places: dict[Version, int | None] = {}
+        """Where the bodies of requests have `IDENTITY`; at most one for each defined version of Fetch."""
 
     def apply(self, collected: Collected, detail: Detail) -> MessageSessions:
         """Apply the messages of the next packets, whose exchanges have their numbers."""
@@ -79,7 +85,8 @@ class SessionFollower:
         places: dict[int, int] = {}
         for index, message in _in_order(collected):
             if not message.is_request:
-                self._response(sessions, message)
+                if sessions.waits(message.exchange):
+                    self._response(sessions, message)
                 continue
             exchange = message.exchange
             step = self._step(sessions, message)
@@ -99,16 +106,19 @@ class SessionFollower:
 
     def _step(self, sessions: FetchSessions, message: _FetchMessage) -> SessionStep | None:
         """What a request does; None: it has no session, or one that nobody knows."""
+        identity = self._identity(message)
+        if identity is not None and identity[1] not in _FULL and (message.broker, identity[0]) not in sessions:
+            return None
         copied = self._requests.of(message)
         if copied is None:
             return _step_of(message.body())
-        number, epoch = _IDENTITY.unpack_from(copied)
+        number, epoch = IDENTITY.unpack_from(copied)
         # Full requests begin or end sessions, which is rare, and they read less of the lists.
-        if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
+        if epoch in _FULL:
             return None if number == 0 and epoch == FINAL_EPOCH else _step_of(message.body())
         if (message.broker, number) not in sessions:
             return None
-        key = message.version, copied[_IDENTITY.size :]
+        key = message.version, copied[IDENTITY.size :]
         if key not in self._steps:
             if len(self._steps) >= MAX_KEPT:
                 self._steps.clear()
@@ -117,9 +127,19 @@ class SessionFollower:
         # The lists of a request's step never change.
         return None if kept is None else SessionStep(number, epoch, kept.by_id, kept.added, kept.forgotten)
 
+    def _identity(self, message: _FetchMessage) -> tuple[int, int] | None:
+        """Session and epoch of a regular request, if they have a fixed place. Hot."""
+        version = message.version
+        if version not in self._places:
+            schema = request_plan(*version).schema
+            self._places[version] = None if schema is None else place_of_identity(schema.root)
+        place = self._places[version]
+        if place is None or not message.address or message.position + place + IDENTITY.size > message.end:
+            return None
+        number, epoch = IDENTITY.unpack_from(message.data, message.position + place)
+        return number, epoch
+
     def _response(self, sessions: FetchSessions, message: _FetchMessage) -> None:
-        if not sessions.waits(message.exchange):
-            return
         copied = self._responses.of(message)
         if copied is not None:
             error, number = _ANSWER.unpack(copied)
@@ -132,22 +152,22 @@ def _step_of(body: Body | None) -> SessionStep | None:
     return None if body is None else SessionStep.of_request(body)
 
 
-class _FetchMessage:
-    """A message that may belong to a session. `event`: set unless it is a regular message."""
+class _FetchMessage(NamedTuple):
+    """A message that may belong to a session."""
 
-    __slots__ = ("address", "broker", "data", "end", "event", "exchange", "is_request", "position", "start", "version")
-
-    def __init__(self, *, is_request: bool, version: Version, exchange: int, broker: Endpoint | None) -> None:
-        self.is_request = is_request
-        self.version = version
-        self.exchange = exchange
-        self.broker = broker
-        self.event: MessageEvent | None = None
-        self.data = b""
-        self.address = 0
-        """Address of `data`; 0: `position` is unknown."""
-        self.start = self.position = self.end = 0
-        """Places of the message, of its body and of its end."""
+    is_request: bool
+    version: Version
+    exchange: int
+    broker: Endpoint | None
+    event: MessageEvent | None
+    """Set unless it is a regular message."""
+    data: bytes = b""
+    address: int = 0
+    """Address of `data`; 0: `position` is unknown."""
+    start: int = 0
+    """Place of the message; the next two are those of its body and of its end."""
+    position: int = 0
+    end: int = 0
 
     def body(self) -> Body | None:
         """The body as far as it can be decoded, without records."""
@@ -175,11 +195,7 @@ def _in_order(collected: Collected) -> Iterator[tuple[int | None, _FetchMessage]
         assert key is not None
         assert version is not None
         number = connection.exchanges[event.ordinal].number
-        fetch_message = _FetchMessage(
-            is_request=event.is_request, version=(key, version), exchange=number, broker=connection.broker
-        )
-        fetch_message.event = event
-        yield None, fetch_message
+        yield None, _FetchMessage(event.is_request, (key, version), number, connection.broker, event)
     while row is not None:
         yield row
         row = next(rows, None)
@@ -190,29 +206,34 @@ def _rows(messages: Messages) -> Iterator[tuple[int, _FetchMessage]]:
     rows = messages.rows[: messages.here]
     codes = rows["code"].astype(np.int64)
     wanted = np.zeros(KEYS * VERSIONS, bool)
-    for code in distinct(codes) if len(codes) else ():
-        key, version = divmod(code, VERSIONS)
+    versions = {code: divmod(code, VERSIONS) for code in distinct(codes)} if len(codes) else {}
+    for code, (key, version) in versions.items():
         wanted[code] = uses_sessions(key, version) and request_plan(key, version).schema is not None
     index = np.flatnonzero(wanted[codes] & ((rows["flags"] & ENDED) == 0))
     if not len(index):
         return
     chosen = rows.take(index)
-    names = ("flags", "code", "number", "connection", "start", "body", "size")
+    flags, start = chosen["flags"], chosen["start"].astype(np.int64)
+    in_arena = (flags & ARENA) > 0
     kept: list[bytes] = []
-    stores = [(data, address_of(data, kept) if data else 0) for data in (messages.buffer, messages.arena)]
-    for at, flags, code, number, connection, start, body, size in zip(
-        index.tolist(), *(chosen[name].tolist() for name in names), strict=True
-    ):
-        owner = messages.owners[connection]
-        assert owner is not None
-        fetch_message = _FetchMessage(
-            is_request=flags & REQUEST > 0, version=divmod(code, VERSIONS), exchange=number, broker=owner.broker
-        )
-        fetch_message.data, address = stores[flags & ARENA > 0]
-        # The body is after the tagged fields of the header.
-        fetch_message.address = 0 if flags & TAGS else address
-        fetch_message.start, fetch_message.position, fetch_message.end = start, start + body, start + size
-        yield at, fetch_message
+    stores = messages.buffer, messages.arena
+    addresses = [address_of(data, kept) if data else 0 for data in stores]
+    brokers = [None if owner is None else owner.broker for owner in messages.owners]
+    # One tuple for each: there may be as many as messages. The body is after the tagged fields of the header.
+    fields = zip(
+        ((flags & REQUEST) > 0).tolist(),
+        map(versions.__getitem__, chosen["code"].tolist()),
+        chosen["number"].tolist(),
+        map(brokers.__getitem__, chosen["connection"].tolist()),
+        itertools.repeat(None),
+        map(stores.__getitem__, in_arena.tolist()),
+        np.where(flags & TAGS, 0, np.array(addresses, np.uint64)[in_arena.astype(np.intp)]).tolist(),
+        start.tolist(),
+        (start + chosen["body"]).tolist(),
+        (start + chosen["size"]).tolist(),
+        strict=False,
+    )
+    yield from zip(index.tolist(), map(_FetchMessage._make, fields), strict=True)
 
 
 class _Fields:
@@ -250,6 +271,18 @@ class _Fields:
         return ChosenFields(
             self._kernel, program_of(schema.root, roles=[0, *_roles(schema.root, self._wanted)]), self._most
         )
+
+
+def place_of_identity(layout: Struct) -> int | None:
+    """Bytes before `IDENTITY` in a request's body; None if they vary."""
+    place = 0
+    for field, following in pairwise(layout.fields):
+        if field.name == "session_id":
+            return place if following.name == "session_epoch" and field.type == following.type == "int32" else None
+        if field.array or field.type not in FORMATS:
+            return None
+        place += FORMATS[field.type][1]
+    return None
 
 
 def _roles(layout: Struct, wanted: Mapping[str, object]) -> Iterator[int]:

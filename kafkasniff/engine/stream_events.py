@@ -499,6 +499,8 @@ class StreamEvents:
         connection.asked.clear()
         connection.early_problems.clear()
         connection.ended = True
+        if self.ended is None and connection.account is None:
+            return
         decoded = int(ending["decoded"].sum())
         if self.ended is not None:
             self.ended(connection, decoded)

@@ -24,6 +24,7 @@ from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import EngineRows, Follows, Links, Networks
 from kafkasniff.packets import Key, PacketBatch, index_of
 from kafkasniff.runtime.memory_limits import in_proportion, size_text
+from kafkasniff.runtime.threads import Task, Threads
 
 MAX_REMEMBERED: Final = 1 << 22
 """Maximum number of retransmissions, late segments and closed windows whose times all connections together remember,
@@ -72,12 +73,11 @@ class StreamFeeder:
         """That of the exchanges that ended since the last batch, or among the last connections that ended."""
         self._before: dict[str, int] = {}
         """The engine's sums after the last call."""
+        self._ahead: tuple[list[Keyed], Task[EngineRows]] | None = None
+        """The packets that another thread follows: their notes, and the results."""
+        self.memory = 0
+        """Approximate bytes of memory of all connections after the last call."""
         memory.streams = self
-
-    @property
-    def memory(self) -> int:
-        """Approximate bytes of memory of all connections."""
-        return self._engine.memory + self._questions.memory
 
     def decide_by(self, pin: Callable[[int, bool], None]) -> None:
         """Pass a filter's decision on exchanges that Python reads from now on to `pin`."""
@@ -104,6 +104,18 @@ class StreamFeeder:
         while True:
             yield self._memory.rows_at_once, self._memory.bytes_at_once
 
+    def follow(self, batch: PacketBatch, threads: Threads) -> None:
+        """Let another thread follow the next packets; `collect` has to be called for them next."""
+        keyed = self._notes(batch)
+        self._ahead = keyed, threads.begin(lambda _: self._engine.take(batch))
+
+    def _notes(self, batch: PacketBatch) -> list[Keyed]:
+        """What accompanies the next packets, and precedes them."""
+        self._state.use_captures(batch)
+        keyed: list[Keyed] = []
+        self._state.take_notes(batch, keyed)
+        return keyed
+
     def collect(
         self, batch: PacketBatch, takes: Callable[[int], bool] | None = None, *, lines: bool = False
     ) -> Collected:
@@ -113,13 +125,16 @@ class StreamFeeder:
         lines are kept apart from the events.
         """
         state = self._state
-        state.use_captures(batch)
         self._networks.clear()
         state.summary.packets += batch.packets
         state.summary.tcp_packets += len(batch)
-        keyed: list[Keyed] = []
-        state.take_notes(batch, keyed)
-        taken = self._engine.take(batch)
+        if self._ahead is None:
+            keyed = self._notes(batch)
+            taken = self._engine.take(batch)
+        else:
+            keyed, task = self._ahead
+            self._ahead = None
+            taken = task.result()
         self._begin(taken, batch.buffer)
         messages = self._messages(keyed, takes, lines=lines)
         if lines:
@@ -132,7 +147,7 @@ class StreamFeeder:
 
     def _begin(self, taken: EngineRows, buffer: bytes) -> None:
         """Register the connections of a call, and count its sums."""
-        self._questions.recount()
+        self._weigh()
         if self.lines is not None:
             for slot in self._events.freed:
                 self.lines.forget(slot)
@@ -239,6 +254,7 @@ class StreamFeeder:
         """Continue connections that were saved; only for a fresh one. Raises ValueError if a state is unknown."""
         self._events.load(saved)
         self._engine.clocks = clocks
+        self._weigh()
         budget = self._memory
         budget.count_connections(len(self._events.connections))
         budget.recount_exchanges(connection.exchanges for connection in self._events.connections.values())
@@ -274,8 +290,7 @@ class StreamFeeder:
     def _relieve(self, batch: PacketBatch, keyed: list[Keyed]) -> None:
         """End connections if all of them together use too much memory."""
         budget = self._memory
-        self._engine.release()
-        budget.count_connections(len(self._engine))
+        self._release()
         if budget.used <= budget.limit:
             return
         left, target = budget.used, budget.target
@@ -302,8 +317,17 @@ class StreamFeeder:
         )
         keyed.append((batch.end_order, -1, -2, None, Problem("memory-bound", detail)))
         keyed += self._taken(self._engine.let_go(dropped), same_batch=True)
+        self._release()
+
+    def _release(self) -> None:
+        """Free what the results of a call refer to, and count the memory of the rest."""
         self._engine.release()
-        budget.count_connections(len(self._engine))
+        self._weigh()
+        self._memory.count_connections(len(self._engine))
+
+    def _weigh(self) -> None:
+        """Note the memory, which the engine may change later in another thread."""
+        self.memory = self._engine.memory + self._questions.items.memory
 
     def _holdings(self) -> Iterator[tuple[int, int, int, int, int]]:
         """Index, whether it is over, bytes, clock and first order of each connection."""

@@ -275,8 +275,6 @@ class StreamQuestions:
         self._kernel = kernel
         self._programs: dict[bytes, Program] = {}
         """Programs of pairing, which the engine refers to."""
-        self._memory: int | None = None
-        """None: to be counted."""
         self._answers = {
             QuestionKind.FACTS: self._facts,
             QuestionKind.HIGHEST_VERSIONS: self._highest_versions,
@@ -297,18 +295,6 @@ class StreamQuestions:
     def forget(self, connection: int) -> None:
         """A connection is over."""
         self.items.forget(connection)
-        self._memory = None
-
-    def recount(self) -> None:
-        """The engine may have asked questions: count the memory again."""
-        self._memory = None
-
-    @property
-    def memory(self) -> int:
-        """Approximate bytes of memory of TLS. Hot: asked for each request that is kept."""
-        if self._memory is None:
-            self._memory = self.items.memory
-        return self._memory
 
     def say(self, kind: str, detail: str, *, likely: bool = False) -> int:
         """The number of a text."""

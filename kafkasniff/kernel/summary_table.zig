@@ -162,12 +162,9 @@ pub const Head = extern struct {
     code: u32,
     code_end: u32,
     is_response: u32,
-    /// The slots for the partitions of a fetch session, for its number and, in requests, its epoch.
+    /// The slots for the partitions of a fetch session, and for its number.
     session: u32,
     session_id: u32,
-    session_epoch: u32,
-    /// The error code of a response that may belong to a fetch session.
-    session_error: u32,
     /// How long a response asks the client to wait.
     throttle: u32,
     subjects: u32,
@@ -249,10 +246,8 @@ const Check = struct {
     fn run(self: *const Check) bool {
         const head = self.table.head;
         if (head.root_slots > head.slots or head.root_lists > head.lists) return false;
-        if (!self.perhaps(head.session) or !self.perhaps(head.session_id) or !self.perhaps(head.session_epoch)) return false;
-        if (!self.perhaps(head.session_error) or !self.perhaps(head.throttle)) return false;
+        if (!self.perhaps(head.session) or !self.perhaps(head.session_id) or !self.perhaps(head.throttle)) return false;
         if (head.session_id == NOWHERE and head.session != NOWHERE) return false;
-        if (head.session_id != NOWHERE and head.is_response == 0 and head.session_epoch == NOWHERE) return false;
         for (self.table.fields) |*field| {
             if (@intFromEnum(field.kind) > @intFromEnum(Kind.structure)) return false;
             if (!self.perhaps(field.slot) or !self.perhaps(field.sum)) return false;

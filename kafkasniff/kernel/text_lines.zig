@@ -113,6 +113,10 @@ pub const TextLines = extern struct {
     data_size: u64,
     /// Bytes of lines so far.
     used: u64,
+    /// The end of the lines of each message, from `first` on.
+    ends: [*]u64,
+    ends_size: u64,
+    first: u64,
     /// Problems of bodies so far.
     problems: u64,
 };
@@ -131,6 +135,7 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
     const call = lines.call;
     const bytes = call.output[0..call.output_size];
     if (lines.last > lines.source.found.size or lines.used > bytes.len) return .misuse;
+    if (lines.next < lines.first or lines.last -| lines.first > lines.ends_size) return .misuse;
     walk.phrases.names = lines.summaries.names;
     walk.phrases.paint = lines.summaries.paint;
     walk.is_partial = false;
@@ -180,11 +185,8 @@ noinline fn write(lines: *TextLines, walk: *summary_of.Walk, frames: *tree.Frame
         };
         call.batches_given = 0;
         if (shown != .again) lines.problems += problems;
-        if (shown == .read) {
-            writer.at = lines.used;
-            continue;
-        }
-        lines.used = writer.at;
+        if (shown == .read) writer.at = lines.used else lines.used = writer.at;
+        lines.ends[lines.next - lines.first] = lines.used;
     }
     return .done;
 }

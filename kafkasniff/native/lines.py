@@ -102,6 +102,9 @@ _KIND: Final = np.dtype(
 )
 
 
+Offsets = NDArray[np.uint64]
+
+
 class LineBatch(NamedTuple):
     """Messages whose lines are written. All of it stays as it is until the last line is taken."""
 
@@ -283,8 +286,8 @@ class JsonLines:
         self._base = self._end = 0
         self._caller.shrink()
 
-    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, int, int] | int]:
-        """The lines of the messages from `first` up to `last`, in groups with their number and that of problems. Hot.
+    def take(self, first: int, last: int, *, only: bool = False) -> Iterator[tuple[memoryview, Offsets, int] | int]:
+        """The lines of the messages from `first` up to `last`, in groups with their ends and number of problems. Hot.
 
         A group is only valid until the next one is requested, unless `keep` returns True. For a message that is left to
         Python its index; the caller has processed it before it continues. `only`: later ones will not be requested.
@@ -303,7 +306,8 @@ class JsonLines:
             if stop > first:
                 begin = int(self._ends[first - base - 1]) if first > base else 0
                 problems = int(self._counts[first - base : stop - base].sum())
-                yield self._caller.view[begin : int(self._ends[stop - base - 1])], stop - first, problems
+                ends = self._ends[first - base : stop - base] - np.uint64(begin)
+                yield self._caller.view[begin : begin + int(ends[-1])], ends, problems
             if left >= 0:
                 yield stop
                 stop += 1

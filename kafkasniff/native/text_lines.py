@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafkasniff.native.caller import Caller, WantedBatch
 from kafkasniff.native.feed import KEYS, VERSIONS, grown
 from kafkasniff.native.library import Kernel, SummaryCall, address_of
 from kafkasniff.native.lines import (
+    AT_ONCE,
     CAREFUL,
     MAX_CAPTURES,
     USUAL_RATIO,
@@ -285,6 +287,9 @@ class _TextLines(ctypes.Structure):
         ("data", ctypes.c_void_p),
         ("data_size", ctypes.c_uint64),
         ("used", ctypes.c_uint64),
+        ("ends", ctypes.c_void_p),
+        ("ends_size", ctypes.c_uint64),
+        ("first", ctypes.c_uint64),
         ("problems", ctypes.c_uint64),
     )
 
@@ -351,6 +356,7 @@ class TextLines:
         self._labels = np.zeros(KEYS * VERSIONS, _TEXT)
         self._connections = np.zeros(0, _ENDS)
         self._captures = np.zeros(0, _TEXT)
+        self._line_ends = np.zeros(0, np.uint64)
         self._kept: list[bytes] = []
         """Texts of ends and labels whose addresses the kernel has."""
         self._kept_captures: list[bytes] = []
@@ -381,6 +387,11 @@ class TextLines:
         """Problems of the bodies whose lines were written by the last call."""
         return int(self._lines.problems)
 
+    @property
+    def line_ends(self) -> NDArray[np.uint64]:
+        """Where the lines of each message end that were written by the last call. Valid until the next one."""
+        return self._line_ends[: self._lines.next - self._lines.first]
+
     def forget(self) -> None:
         """Request all ends and labels again."""
         self._connections[:] = 0
@@ -407,6 +418,10 @@ class TextLines:
         """
         lines = self._lines
         lines.next, lines.last, lines.used, lines.problems = first, last, 0, 0
+        lines.first = first
+        if last - first > len(self._line_ends):
+            self._line_ends = np.zeros(max(2 * (last - first), AT_ONCE), np.uint64)
+            lines.ends, lines.ends_size = self._line_ends.ctypes.data, len(self._line_ends)
         self._caller.begin()
         if self._names is not None:
             self._names.changed()

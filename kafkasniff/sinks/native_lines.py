@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 import orjson
+from numpy.typing import NDArray
 
 from kafkasniff.enrich import Enricher
 from kafkasniff.enrich.plan import adds_names, teaches
@@ -108,6 +111,11 @@ JSON: Final = LineShape(
     error=lambda code: orjson.dumps(error_name(code)),
     capture=plain_text,
 )
+
+
+def _ends_of(lines: list[bytes]) -> NDArray[np.uint64]:
+    """Where each of these ends, if they are joined."""
+    return np.cumsum([len(line) for line in lines], dtype=np.uint64)
 
 
 class _DetailPlan(NamedTuple):
@@ -214,14 +222,18 @@ class NativeLines:
             if isinstance(piece, int):
                 yield piece
             else:
-                view, count, problems = piece
+                view, ends, problems = piece
+                count = len(ends)
                 # Copying large lines takes as long as a third of writing them. Without threads, they are written before
                 # the next ones are requested.
                 if not self._terminal and len(view) >= BLOCK_BYTES and (not self._ahead or lines.keep(len(view))):
-                    yield Lines(view, count, problems=problems)
-                else:
+                    yield Lines(view, count, problems=problems, ends=ends)
+                elif self._terminal:
                     data = bytes(view)
-                    yield Lines(visible_json(data) if self._terminal else data, count, problems=problems)
+                    shown = [visible_json(data[begin:end]) for begin, end in pairwise([0, *ends.tolist()])]
+                    yield Lines(b"".join(shown), count, problems=problems, ends=_ends_of(shown))
+                else:
+                    yield Lines(bytes(view), count, problems=problems, ends=ends)
 
     # -- facts for lines besides the messages' own bytes (`LineFacts`) -----------------------------------------------
 

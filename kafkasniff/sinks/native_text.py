@@ -229,7 +229,8 @@ class NativeText:
             stop = min(last, first + left) if left else last
             lines, at, is_pythons = self._lines.write(first, stop)
             if at > first:
-                yield Lines(b"" if left == 0 else lines, at - first, problems=self._lines.problems)
+                ends = self._lines.line_ends
+                yield Lines(b"" if left == 0 else lines, at - first, problems=self._lines.problems, ends=ends)
             first = at
             if is_pythons and at < stop:
                 yield at

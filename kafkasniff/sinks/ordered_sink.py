@@ -6,11 +6,11 @@ Without it, a request that only its response selects would be shown with it, aft
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from kafkasniff.model import DecidedRequest, Exchange, Lines, Message, Problem, SaslToken
+from kafkasniff.model import DecidedRequest, Exchange, HeldLines, Lines, Message, Problem, SaslToken
 from kafkasniff.sinks.lines import ByteOutput
 
 if TYPE_CHECKING:
@@ -32,16 +32,17 @@ MAX_PLACES: Final = 1 << 16
 class _Part:
     """Consecutive output. `count`: its messages."""
 
-    __slots__ = ("count", "data", "is_open")
+    __slots__ = ("count", "data", "is_open", "size")
 
     def __init__(self, *, is_open: bool = False) -> None:
         self.data: list[bytes] = []
+        self.size = 0
         self.count = 0
         self.is_open = is_open
 
-    @property
-    def size(self) -> int:
-        return sum(map(len, self.data))
+    def add(self, data: bytes) -> None:
+        self.data.append(data)
+        self.size += len(data)
 
 
 class OrderedOutput:
@@ -76,11 +77,24 @@ class OrderedOutput:
         if not self._parts:
             self._stream.write(data)
             return
-        part = self._parts[-1] if self._at is None else self._at
-        part.data.append(bytes(data))
+        (self._parts[-1] if self._at is None else self._at).add(bytes(data))
         self._held += len(data)
         if self._held > MAX_HELD:
             self._give_up()
+
+    def write_held(self, data: bytes, held: Sequence[HeldLines]) -> None:
+        """Take lines of which some have places of their own. Hot."""
+        at = 0
+        for key, begin, end in held:
+            if begin > at:
+                self.write(data[at:begin])
+            self._open(key).add(data[begin:end])
+            self._held += end - begin
+            if self._held > MAX_HELD or len(self._places) > MAX_PLACES:
+                self._give_up()
+            at = end
+        if at < len(data):
+            self.write(data[at:])
 
     def flush(self) -> None:
         """Flush what was passed on."""
@@ -90,12 +104,16 @@ class OrderedOutput:
     @contextmanager
     def at(self, key: int) -> Iterator[None]:
         """Open a place at the end, for the output written within."""
-        self._at = self._places[key] = _Part(is_open=True)
-        self._parts += (self._at, _Part())
+        self._at = self._open(key)
         yield
         self._at = None
         if len(self._places) > MAX_PLACES:
             self._give_up()
+
+    def _open(self, key: int) -> _Part:
+        part = self._places[key] = _Part(is_open=True)
+        self._parts += (part, _Part())
+        return part
 
     def decide(self, key: int, *, shown: bool) -> bool:
         """Show a place, or drop its content; returns whether it is shown."""
@@ -103,7 +121,7 @@ class OrderedOutput:
         if part is not None:
             if not shown:
                 self._held -= part.size
-                part.data, part.count = [], 0
+                part.data, part.size, part.count = [], 0, 0
             part.is_open = False
             self._release()
             return shown
@@ -140,7 +158,7 @@ class OrderedOutput:
                 break
             self._given_up[key] = late = _Part()
             part = self._places[key]
-            late.data, late.count = part.data, part.count
+            late.data, late.size, late.count = part.data, part.size, part.count
             self._held_late += late.size
             self.decide(key, shown=False)
         while self._held_late > MAX_HELD or len(self._given_up) > MAX_PLACES:
@@ -198,12 +216,12 @@ class OrderedSink:
 
     def write_lines(self, lines: Lines) -> None:
         """Write lines that the format's line maker made; without a limit only."""
-        if lines.held is None:
-            self.inner.write_lines(lines)
-            self._count += lines.count
+        if lines.held:
+            self._collect()
+            self._output.write_held(bytes(lines.data), lines.held)
         else:
-            with self._place(lines.held):
-                self.inner.write_lines(lines)
+            self.inner.write_lines(lines)
+        self._count += lines.count
 
     def hold(self, request: Message) -> None:
         """Write a request that is shown, or not, when `decide` is called."""

@@ -22,7 +22,7 @@ import zstandard
 from numpy.typing import NDArray
 
 from kafkasniff.capture.timeline.parts import Place
-from kafkasniff.engine.shards import shard_of_rows
+from kafkasniff.engine.inspector import shard_of_rows
 from kafkasniff.packets import COLUMNS, PACKET_BYTES, PacketBatch
 from kafkasniff.runtime.threads import ClosedAtExit, Task, Threads
 from kafkasniff.spark.options import arrow_schema

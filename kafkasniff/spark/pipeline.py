@@ -11,7 +11,7 @@ packets ─ shuffle by connection (pieces.py) ─ stage 1 (connections.py) ─ s
 ─ shuffle of the rows that need it (`plan_parts`) ─ stage 2 (table_rows.py) ─ rows
 
 The rows are those of `kafkasniff export`, whatever the number of tasks: both engines share the function that assigns
-connections to shards (`kafkasniff.engine.shards`), the inspector, and the code that makes rows.
+connections to shards (`kafkasniff.engine.inspector`), the inspector, and the code that makes rows.
 """
 
 from __future__ import annotations

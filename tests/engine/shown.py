@@ -78,7 +78,7 @@ def shown(  # noqa: PLR0917 - what a run is
     with ExitStack() as stack:
         ahead = None
         if threads is not None:
-            ahead = LinesAhead(stack.enter_context(Threads(threads, "test")))
+            ahead = LinesAhead(*(stack.enter_context(Threads(count, "test")) for count in (threads, 1)))
         run = _Run(form, Enricher() if enricher is None else enricher, expression, sink)
         run.start(kind, {"records": "metadata" if form == "text" and not levels else "full", **options})
         return run.lines(batches, levels, ahead, writes=writes)

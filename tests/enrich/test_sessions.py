@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkasniff.engine.session_follower import IDENTITY, place_of_identity
 from kafkasniff.enrich import Catalog, Enricher, sessions
 from kafkasniff.enrich.sessions import MAX_NAMED, FetchSession, FetchSessions, SessionStep, session_fields
+from kafkasniff.kafka.apis.dissectors import FETCH, api
 from kafkasniff.model import Endpoint
+from tests.craft.from_layout import encoded
 
 BROKER, OTHER = Endpoint("10.0.0.9", 9092), Endpoint("10.0.0.10", 9092)
 ORDERS, PAYMENTS = "3hvnHBaqQU2Y6pOqkwEIng", "kWPwuFi0TiCTnIpKhOP3lg"
@@ -242,3 +245,13 @@ def test_names_do_not_depend_on_when_they_were_asked_for() -> None:
         request(found, BROKER, 4, fetch(7, 3, {ORDERS: [1]}))
         seen.append((session.by_id, session.partitions, session.content.names(known)))
     assert seen == [(True, 2, ("orders",))] * 2
+
+
+def test_requests_of_each_version_have_their_session_at_a_fixed_place() -> None:
+    found = api(FETCH)
+    assert found is not None
+    for version in range(sessions.FIRST_VERSION, found.max_version + 1):
+        layout = found.request(version).root
+        place = place_of_identity(layout)
+        assert place is not None
+        assert IDENTITY.unpack_from(encoded(layout, {"session_id": 7, "session_epoch": 9}), place) == (7, 9)

@@ -10,8 +10,7 @@ from typing import Any
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.write.capture_writer import CaptureWriter, form_of
 from kafkasniff.capture.write.output_files import PatchedFile
-from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.shards import packed
+from kafkasniff.engine.inspector import Inspector, packed
 from kafkasniff.model import Connection
 from kafkasniff.redact.matching import Matching, WantedConnections, Written
 from kafkasniff.redact.message import Blanker

@@ -292,8 +292,8 @@ def _read_ahead(within: ExitStack, source: CaptureSource) -> ReadAhead:
 
 
 def _lines_ahead(within: ExitStack, count: int) -> LinesAhead:
-    """Threads that make lines."""
+    """Threads that follow connections and make lines."""
     from kafkasniff.engine.lines_ahead import LinesAhead
     from kafkasniff.runtime.threads import Threads
 
-    return LinesAhead(within.enter_context(Threads(count, "lines")))
+    return LinesAhead(*(within.enter_context(Threads(*one)) for one in ((count, "lines"), (1, "following"))))

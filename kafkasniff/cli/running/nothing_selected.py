@@ -153,7 +153,10 @@ def _read(
     arguments = decoding_arguments(options)
     if not scoped:
         arguments["ports"] = ()
-    inspector = Inspector(records=held.records, connections=True, network="links", **arguments)
+    if not (scoped and held.has_columns):
+        # Connections are the reason if there are no messages, and have what columns lack.
+        arguments |= {"connections": True, "network": "links"}
+    inspector = Inspector(records=held.records, **arguments)
     enricher = Enricher(Catalog() if catalog is None else catalog)
     enricher.limit_memory(inspector.memory)
     inspector.count_beside(enricher)

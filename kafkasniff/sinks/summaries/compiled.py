@@ -36,7 +36,6 @@ from kafkasniff.sinks.summaries.table import (
 from kafkasniff.sinks.summaries.templates import general_nodes, template
 
 SESSION: Final = "_session"
-SESSION_EPOCH: Final = "session_epoch"
 THROTTLE: Final = "throttle_time_ms"
 ERROR: Final = "error_code"
 FAILED: Final = (ERROR, "partition_error_code")
@@ -82,15 +81,15 @@ class _Compiler(FieldSlots):
         scope = Scope()
         place = StructScope(root, shape, (), scope)
         code = self._node(nodes, place)
-        number, epoch, error, throttle = (
+        number, throttle = (
             None if (field := field_of(root, name)) is None else self._slot(place, field)
-            for name in (SESSION_ID, SESSION_EPOCH, ERROR, THROTTLE)
+            for name in (SESSION_ID, THROTTLE)
         )
         if self._is_response:
             self._subjects(place)
         else:
-            error = throttle = None
-        return self._table.packed(root, self._uses, code, scope, (self._session, number, epoch, error, throttle))
+            throttle = None
+        return self._table.packed(root, self._uses, code, scope, (self._session, number, throttle))
 
     def _node(self, node: syntax.Node, place: StructScope) -> list[Word]:
         match node:

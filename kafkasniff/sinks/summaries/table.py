@@ -27,7 +27,7 @@ TEST_SIZE: Final = 4
 """Words of a condition."""
 
 _MAGIC: Final = int.from_bytes(b"KSS2", "little")
-_HEAD: Final = Packing("=19I")
+_HEAD: Final = Packing("=17I")
 _FIELD: Final = Packing("=BxHHHHHHHHxxII")
 _LIST: Final = Packing("=18I")
 _SUBJECT: Final = Packing("=9I")
@@ -168,7 +168,7 @@ class TemplateTable:
         """The bytes of the table; None if it exceeds the kernel's limits.
 
         `code`: the nodes of the message, whose slots and lists are in `scope`; `kept`: the slots for the partitions of
-        a fetch session, its number, its epoch and its error, and for the throttle time.
+        a fetch session, its number, and for the throttle time.
         """
         lists = _numbered(scope)
         slots = len(scope.slots) + sum(len(table_list.scope.slots) for table_list in lists)

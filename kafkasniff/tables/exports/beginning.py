@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.shards import number_from, reshard
+from kafkasniff.engine.inspector import Inspector, number_from, reshard
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from kafkasniff.capture.timeline.key_log_file import open_key_log
 from kafkasniff.capture.timeline.source import CaptureSource, noted, open_captures, with_pauses
-from kafkasniff.engine.shards import share
+from kafkasniff.engine.inspector import share
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Problem, Summary

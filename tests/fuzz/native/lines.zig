@@ -179,6 +179,8 @@ const Known = struct {
 };
 
 pub var known: Known = undefined;
+/// Where the lines of each message end.
+var line_ends: [MOST]u64 = undefined;
 
 fn text(comptime words: []const u8) lines.Text {
     return .{ .text = words.ptr, .size = words.len };
@@ -228,6 +230,9 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
         .last = batch.count,
         .wanted = 0,
         .used = 0,
+        .ends = &line_ends,
+        .ends_size = batch.count,
+        .first = 0,
         .problems = 0,
     };
     const shown = writer.source.shown;
@@ -243,8 +248,11 @@ fn texts(run: *Run, batch: *Batch, random: *fuzz.Random) void {
             const mark = if (shown) |marks| marks[index] else .written;
             if (mark == .left) @panic("a line that is Python's");
             written += @intFromBool(mark != .read);
+            const end = if (index > first) line_ends[index - 1] else before;
+            if ((line_ends[index] > end) != (mark != .read)) @panic("not the end of a line");
         }
         if (writer.used > call.output_size or (writer.used > before) != (written > 0)) @panic("not lines");
+        if (writer.next > first and line_ends[writer.next - 1] != writer.used) @panic("not the end of the lines");
         if (writer.used > before and call.output[writer.used - 1] != '\n') @panic("not a line");
         run.texts += written;
         if (has_trees) run.trees += written;

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.shards import NUMBERS, number_from, reshard, shard_of_keys, shard_of_rows, share
+from kafkasniff.engine.inspector import NUMBERS, Inspector, number_from, reshard, shard_of_keys, shard_of_rows, share
 from kafkasniff.model import Exchange
 from kafkasniff.tables.checkpoint import dump, load
 from tests.choice import one_in
