@@ -38,8 +38,7 @@ from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tasks import share
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES

@@ -15,8 +15,7 @@ from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.export_manifest import MAX_MANIFEST
 from kafkasniff.runtime.memory_limits import checked_memory
-from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
 from kafkasniff.tables.exports.beginning import check_continues, first_states, read_carried, total
 from kafkasniff.tables.exports.captures import (
     Exported,
