@@ -20,7 +20,7 @@ FAST = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.memory": "1g",
-    # As an export has it (`few_rows`).
+    # Queries are too small to be compiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -38,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     try:
         places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
-        session = ready_session("local[2]", few_rows=True, **FAST, **places)
+        session = ready_session("local[2]", **FAST, **places)
     except MissingPartError as error:
         missing(str(error))
     yield session

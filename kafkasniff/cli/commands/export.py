@@ -213,8 +213,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         if lake_name is None and (done := spark_export.unchanged(captures, output, wanted)) is not None:
             return _report(environment, done, output, registers, quiet=quiet)
         # The session ends with this process.
-        # Writing lakehouse tables shuffles many rows.
-        spark = ready_session(master, few_rows=lake_name is None, **properties)
+        spark = ready_session(master, **properties)
         lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables, lasting=True)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
