@@ -237,6 +237,8 @@ class Finished(msgspec.Struct):
     """A dumped `Carried`."""
     problems: list[Problem] = []
     """Problems found when rows were put into partitions; they are rows of the tables, too."""
+    schema_problems: list[str] = []
+    """Problems of schemas that tasks of Spark have found."""
 
     @property
     def files(self) -> list[WrittenFile]:

@@ -67,7 +67,7 @@ class Result(msgspec.Struct):
     skipped: tuple[str, ...] = ()
     """Why captures were skipped."""
     notices: tuple[str, ...] = ()
-    """Notices: why an interrupted run could not be used, and problems found when rows were put into partitions."""
+    """Notices: why an interrupted run could not be used, problems of partitions, and of schemas with Spark."""
 
 
 class ExportRun:
@@ -152,7 +152,7 @@ class ExportRun:
             table: sum(file.rows for found in (made.written, made.unfinished) for file in found[table])
             for table in self.options.tables
         }
-        notices = tuple(problem.detail for problem in made.problems)
+        notices = (*(problem.detail for problem in made.problems), *made.schema_problems)
         broken = broken or bool(self.problems)
         return Result(manifest, len(self.captures), rows, summary, broken, skipped=self._skipped, notices=notices)
 
