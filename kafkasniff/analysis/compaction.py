@@ -26,8 +26,7 @@ from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.sql.database import MEMORY, Database, SqlLimits
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.manifest import FileEntry, Manifest, TableEntry, WrittenFile
 from kafkasniff.tables.exports.run import has_checkpoint
 from kafkasniff.tables.exports.target import ExportTarget, open_export

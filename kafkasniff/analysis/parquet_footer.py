@@ -15,7 +15,6 @@ numbers of fields and enumerations.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 MAX_NESTING: Final = 32
@@ -25,25 +24,19 @@ MAX_STRUCTS: Final = 262_144
 groups with 60 columns has some 100,000.
 """
 
-_TRUE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = (1, *range(3, 13))
+_BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(3, 13)
 _BITS: Final = {_I16: 16, _I32: 32, _I64: 64}
 
-
-class FieldKind(Enum):
-    """Expected type of a field's value."""
-
-    NUMBER = 1
-    """An i16, i32 or i64, as an int."""
-    TEXT = 2
-    """Bytes."""
-    PLACES = 3
-    """A list of structures: the offset of each; the structures are skipped."""
-
-
-Shape: TypeAlias = "dict[int, FieldKind | Shape | tuple[Shape]]"
-"""The requested fields of a structure by id. A field that is a structure itself has its own shape. A list of structures
-has their shape in a tuple, and is read as `Element`s.
+Shape: TypeAlias = "dict[int, type[int] | type[bytes] | Shape | tuple[Shape]]"
+"""The requested fields of a structure by id: numbers (i16, i32 or i64), bytes, structures with a shape of their own,
+and lists of structures (their shape in a tuple), which are read as `Element`s.
 """
+_FITTING: Final[dict[object, frozenset[int]]] = {
+    int: frozenset(_BITS),
+    bytes: frozenset({_BINARY}),
+    dict: frozenset({_STRUCT}),
+    tuple: frozenset({_LIST}),
+}
 
 
 class Element(NamedTuple):
@@ -91,164 +84,93 @@ class CompactReader:
         value = self._data[self.at]
         if value < 0x80:
             self.at += 1
-            return (value >> 1) ^ -(value & 1)
-        value = self._varint()
-        if value >> bits:
-            raise ValueError(f"a number has more than {bits} bits")
+        else:
+            value = self._varint()
+            if value >> bits:
+                raise ValueError(f"a number has more than {bits} bits")
         return (value >> 1) ^ -(value & 1)
 
-    def _count(self, depth: int) -> None:
+    def _size(self) -> int:
+        """A number of bytes, or of elements, each of which takes at least one byte."""
+        size = self._varint()
+        if size > len(self._data) - self.at:
+            raise ValueError("it is truncated")
+        return size
+
+    def _struct(self, shape: Shape, depth: int) -> dict[int, Any]:
         self._structs += 1
         if depth > MAX_NESTING or self._structs > MAX_STRUCTS:
             raise ValueError(
                 f"it has more than {MAX_STRUCTS} structures, or is nested more than {MAX_NESTING} levels deep"
             )
-
-    def _struct(self, shape: Shape, depth: int) -> dict[int, Any]:
-        self._count(depth)
         found: dict[int, Any] = {}
         field = 0
-        while True:
-            head = self._data[self.at]
+        while head := self._data[self.at]:
             self.at += 1
-            if not head:
-                return found
             field = field + (head >> 4) if head >> 4 else self._number(16)
             if not 0 <= field < 1 << 15:
                 raise ValueError(f"there is no field {field}")
-            wanted = shape.get(field)
             kind = head & 15
-            if wanted is None:
-                # For a boolean, the type of a field is its value; an element of a list has a byte for it.
-                self.at = self.at if kind in {1, 2} else self._skip(self.at, kind, depth)
-            elif wanted is FieldKind.NUMBER and kind in _BITS:
-                found[field] = self._number(_BITS[kind])
-            else:
-                found[field] = self._wanted(field, wanted, kind, depth)
+            wanted = shape.get(field)
+            if wanted is not None:
+                if kind not in _FITTING[wanted if isinstance(wanted, type) else type(wanted)]:
+                    raise ValueError(f"its field {field} has type {kind}")
+                found[field] = self._value(kind, wanted, depth)
+            elif kind not in {1, 2}:  # for a boolean, the type of a field is its value
+                self._value(kind, None, depth)
+        self.at += 1
+        return found
 
-    def _wanted(self, field: int, wanted: FieldKind | Shape | tuple[Shape], kind: int, depth: int) -> Any:
-        if isinstance(wanted, tuple):
-            if kind == _LIST:
-                return self._elements(field, wanted[0], depth)
-        elif isinstance(wanted, dict):
-            if kind == _STRUCT:
-                return self._struct(wanted, depth + 1)
-        elif wanted is FieldKind.TEXT:
-            if kind == _BINARY:
-                size = self._varint()
-                self.at += size
-                if self.at > len(self._data):
-                    raise ValueError("it is truncated")
-                return self._data[self.at - size : self.at]
-        elif wanted is FieldKind.PLACES and kind == _LIST:
-            return self._places(field, depth)
-        raise ValueError(f"its field {field} has type {kind}")
+    def _value(self, kind: int, wanted: type | Shape | tuple[Shape] | None, depth: int) -> Any:
+        """Read a value, or skip it: None is not `wanted`."""
+        if kind in _BITS:
+            return self._number(_BITS[kind])
+        if kind == _BINARY:
+            size = self._size()
+            self.at += size
+            return None if wanted is None else self._data[self.at - size : self.at]
+        if kind == _STRUCT:
+            return self._struct(wanted if isinstance(wanted, dict) else {}, depth + 1)
+        if kind in {_LIST, _SET}:
+            return self._list(wanted, depth + 1)
+        if kind == _MAP:
+            size = self._size()
+            kinds = self._data[self.at] if size else 0
+            self.at += size > 0
+            self._skip(size, (kinds >> 4, kinds & 15), depth + 1)
+        elif 0 < kind <= _DOUBLE:
+            self.at += 8 if kind == _DOUBLE else 1  # as an element, a boolean takes a byte
+        else:
+            raise ValueError(f"there is no type {kind}")
+        return None
 
-    def _elements(self, field: int, shape: Shape, depth: int) -> list[Element]:
+    def _list(self, wanted: type | Shape | tuple[Shape] | None, depth: int) -> list[Element] | None:
+        head = self._data[self.at]
+        kind = head & 15
+        if head < 0xF0:
+            size = head >> 4
+            self.at += 1
+        else:
+            self.at += 1
+            size = self._size()
+        if not isinstance(wanted, tuple):
+            self._skip(size, (kind,), depth)
+            return None
+        if size and kind != _STRUCT:
+            raise ValueError(f"a list has elements of type {kind}")
         elements = []
-        for _ in range(self._structures(field)):
+        for _ in range(size):
             start = self.at
-            fields = self._struct(shape, depth + 2)
+            fields = self._struct(wanted[0], depth + 1)
             elements.append(Element(start, self.at, fields))
         return elements
 
-    def _places(self, field: int, depth: int) -> list[int]:
-        """Offset of each structure of a list."""
-        places = []
-        for _ in range(self._structures(field)):
-            places.append(self.at)
-            self.at = self._skip_struct(self.at, depth + 2)
-        return places
-
-    def _structures(self, field: int) -> int:
-        """Number of elements of the list that begins here."""
-        size, kind = self._list_head()
-        if size and kind != _STRUCT:
-            raise ValueError(f"its field {field} is a list of type {kind}")
-        return size
-
-    def _list_head(self) -> tuple[int, int]:
-        head = self._data[self.at]
-        self.at += 1
-        size = head >> 4 if head >> 4 < 15 else self._varint()
-        self._check_size(size)
-        return size, head & 15
-
-    def _check_size(self, size: int) -> None:
-        # Each element takes at least one byte.
-        if size > len(self._data) - self.at:
-            raise ValueError("it is truncated")
-
-    # -- skipping, as for most of a footer: offsets are passed along, which is faster
-
-    def _skip_struct(self, at: int, depth: int) -> int:
-        self._count(depth)
-        data = self._data
-        while True:
-            head = data[at]
-            at += 1
-            if not head:
-                return at
-            if head < 16:
-                at = _after_number(data, at)
-            kind = head & 15
-            if kind in _BITS:
-                while data[at] > 127:
-                    at += 1
-                at += 1
-            elif kind == _BINARY and data[at] < 128:
-                at += data[at] + 1
-            elif kind > 2 or not kind:
-                at = self._skip(at, kind, depth)
-
-    def _skip(self, at: int, kind: int, depth: int) -> int:
-        data = self._data
-        if kind == _LIST and data[at] < 0xF0 and data[at] & 15 in _BITS:
-            for _ in range(data[at] >> 4):
-                at += 1
-                while data[at] > 127:
-                    at += 1
-            return at + 1
-        if kind == _STRUCT:
-            return self._skip_struct(at, depth + 1)
-        if kind in _BITS:
-            return _after_number(data, at)
-        if kind == _BINARY:
-            self.at = at
-            size = self._varint()
-            return self.at + size
-        if kind in {1, 2, _BYTE}:
-            return at + 1
-        if kind == _DOUBLE:
-            return at + 8
-        self.at = at
-        if kind in {_LIST, _SET}:
-            size, element = self._list_head()
-            return self._skip_elements(size, (element,), depth)
-        if kind != _MAP:
-            raise ValueError(f"there is no type {kind}")
-        size = self._varint()
-        self._check_size(size)
-        if not size:
-            return self.at
-        kinds = self._data[self.at]
-        self.at += 1
-        return self._skip_elements(size, (kinds >> 4, kinds & 15), depth)
-
-    def _skip_elements(self, size: int, kinds: tuple[int, ...], depth: int) -> int:
+    def _skip(self, size: int, kinds: tuple[int, ...], depth: int) -> None:
         if depth > MAX_NESTING:
             raise ValueError(f"its lists are nested more than {MAX_NESTING} levels deep")
-        at = self.at
         for _ in range(size):
             for kind in kinds:
-                at = self._skip(at, kind, depth + 1)
-        return at
-
-
-def _after_number(data: bytes, at: int) -> int:
-    while data[at] > 127:
-        at += 1
-    return at + 1
+                self._value(kind, None, depth)
 
 
 # -- writing: a value is the type of a field and its bytes
@@ -313,11 +235,11 @@ _ENCODINGS: Final = (0, 3, 8)
 """PLAIN, RLE, RLE_DICTIONARY: pages declare which of them they use, and `table_file` checks there."""
 _LARGEST: Final = 1 << 62
 
-_ELEMENT: Final[Shape] = {1: FieldKind.NUMBER, 3: FieldKind.NUMBER, 4: FieldKind.TEXT, 5: FieldKind.NUMBER}
-_GROUP: Final[Shape] = {1: FieldKind.PLACES, 3: FieldKind.NUMBER}
+_ELEMENT: Final[Shape] = {1: int, 3: int, 4: bytes, 5: int}
+_GROUP: Final[Shape] = {1: ({},), 3: int}
 _FILE: Final[Shape] = {2: (_ELEMENT,), 4: (_GROUP,)}
-_STATISTICS: Final[Shape] = {5: FieldKind.TEXT, 6: FieldKind.TEXT}
-_CHUNK: Final[Shape] = {1: FieldKind.TEXT, 3: dict.fromkeys((1, 4, 5, 6, 7, 9, 11), FieldKind.NUMBER)}
+_STATISTICS: Final[Shape] = {5: bytes, 6: bytes}
+_CHUNK: Final[Shape] = {1: bytes, 3: dict.fromkeys((1, 4, 5, 6, 7, 9, 11), int)}
 _CHUNK_STATISTICS: Final[Shape] = {3: {12: _STATISTICS}}
 
 
@@ -437,7 +359,7 @@ class Footer:
         rows, chunks = found.get(3, -1), found.get(1, ())
         if not 0 <= rows < _LARGEST or len(chunks) != len(self.leaves):
             raise ValueError(f"row group {order} has {rows} rows and {len(chunks)} of {len(self.leaves)} columns")
-        return _Group(rows, chunks)
+        return _Group(rows, [chunk.start for chunk in chunks])
 
     @property
     def groups(self) -> int:

@@ -20,19 +20,16 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, CompactReader, FieldKind, Footer, Leaf, Shape
+from kafkasniff.analysis.parquet_footer import BYTE_ARRAY, MAX_ELEMENTS, CompactReader, Footer, Leaf, Shape
 from kafkasniff.runtime.object_store import RandomFile
 from kafkasniff.tables.rows import TABLES
-
-if TYPE_CHECKING:
-    from kafkasniff.analysis.parquet_footer import Footer
 
 
 class RowSelection(NamedTuple):
@@ -127,8 +124,8 @@ _DATA_PAGE_V2: Final = 3
 _HEADER_FIELDS: Final = {_DATA_PAGE: (5, 2), _DICTIONARY_PAGE: (7, 2), _DATA_PAGE_V2: (8, 4)}
 """By page type: the field of `PageHeader` with its header, and the encoding in that (parquet.thrift)."""
 _PAGE_HEADER: Final[Shape] = {
-    **dict.fromkeys((1, 2, 3), FieldKind.NUMBER),
-    **{field: {1: FieldKind.NUMBER, encoding: FieldKind.NUMBER} for field, encoding in _HEADER_FIELDS.values()},
+    **dict.fromkeys((1, 2, 3), int),
+    **{field: {1: int, encoding: int} for field, encoding in _HEADER_FIELDS.values()},
 }
 _ENCODINGS: Final = frozenset({0, 2, 3, 8})
 """PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY. Others can expand a few bytes enormously; exports do not use them."""

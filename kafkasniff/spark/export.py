@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 
     from kafkasniff.spark.lakehouse import LakeTables
     from kafkasniff.tls.keylog import KeyLog
+    from kafkasniff.values.stage import ValueSchemas
 
+SCHEMAS_NAMED: Final = 10
+"""Problems of schemas that a run reports."""
 _REPORT: Final = msgspec.msgpack.Decoder(TaskReport)
 
 
@@ -56,14 +59,16 @@ def export(
     discard_state: bool = False,
     on_bad: OnBadCapture = "fail",
     lake: LakeTables | None = None,
+    schemas: Callable[[], ValueSchemas] | None = None,
 ) -> Result:
     """Export the captures that are not in the export yet: paths, folders, patterns, remote addresses.
 
     `directory`: a folder, or an address in an object store (`open_export`). `given`: names by topic id; `keys`: TLS
     secrets, none of which are stored in the folder. `shards`: tasks of the first stage; `memory`: budget of each in
     bytes; `split_size`: bytes of captures that one task reads, by default those of `source.split_bytes`;
-    `discard_state` and `on_bad`: as for `ExportRun`; `lake`: tables that get the rows of all runs that they lack. The
-    executors need the captures, and the folder, under the same paths.
+    `discard_state` and `on_bad`: as for `ExportRun`; `lake`: tables that get the rows of all runs that they lack;
+    `schemas`: opens the schemas of keys and values, in each task. The executors need the captures, the folder, and
+    folders and files of schemas, under the same paths.
 
     Raises CaptureError, OutputError, UsageError if the folder holds an export with other options, or a capture that has
     grown, and MissingPartError if decryption is not available.
@@ -101,7 +106,7 @@ def export(
                     memory=memory,
                 ) as stages:
                     broken = any(problem.kind in BROKEN_KINDS for problem in stages.run_problems)
-                    made = write_files(target, output, stages)
+                    made = write_files(target, output, stages, schemas)
                     result = run.commit(made, stages.summary, broken=broken, engine="spark")
         finally:
             if begun:
@@ -138,13 +143,15 @@ def _new_output(target: ExportTarget, spark: SparkSession) -> TaskOutput:
     return output
 
 
-def write_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> Finished:
+def write_files(
+    target: ExportTarget, output: TaskOutput, run: SparkRun, schemas: Callable[[], ValueSchemas] | None = None
+) -> Finished:
     """Write the tables of a run, in tasks, to `output_of(target)`; they are to be committed."""
     options = run.options
     kinds = {kind for table in options.tables for kind in KINDS[table]}
 
     def made(decided: Mapping[bool, Decided] | None) -> list[TaskReport]:
-        write = WriteFiles(options, run.learned_facts, run.given, output, target.run, decided)
+        write = WriteFiles(options, run.learned_facts, run.given, output, target.run, decided, schemas)
         return [_REPORT.decode(row["data"]) for row in run.in_parts(kinds).mapInArrow(write, "data binary").collect()]
 
     reports = made(None)
@@ -164,7 +171,9 @@ def write_files(target: ExportTarget, output: TaskOutput, run: SparkRun) -> Fini
                 if not is_table_file(file.path, table) or run_of(file.path) != target.run:
                     raise OutputError(f"a task of Spark wrote {file.path}, which is not a file of run {target.run}")
             found[report.open][table] += files
-    return Finished(found[False], found[True], dump(run.carry()), problems)
+    # Tasks of different connections find the same ones.
+    said = dict.fromkeys(problem for report in reports for problem in report.schema_problems)
+    return Finished(found[False], found[True], dump(run.carry()), problems, [*said][:SCHEMAS_NAMED])
 
 
 def _decide(options: ExportOptions, reports: Sequence[TaskReport]) -> Decided:

@@ -54,8 +54,7 @@ from kafkasniff.spark.pieces import BEGIN_INDEX, PIECES, RowCutter
 from kafkasniff.spark.session import is_connect
 from kafkasniff.spark.source import PlannedCaptures
 from kafkasniff.spark.table_rows import KINDS, MakeRows
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.beginning import first_states, total
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES, TABLES

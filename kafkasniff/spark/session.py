@@ -80,40 +80,16 @@ DEFAULTS: Final = {
 }
 LOCAL: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 """A session on this machine alone need not be reachable from others."""
-ONE_PROCESS: Final = {
-    # Its workers have kafkasniff from their start, unlike those of other processes, to which it is shipped.
-    "spark.python.daemon.module": "kafkasniff.spark.tasks",
-    # Checksums over rows show that a task which was repeated returned others. Here no executor can be lost.
-    "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
-    "spark.sql.shuffle.orderIndependentChecksum.enableQueryLevelRollbackOnMismatch": "false",
-}
-"""For sessions without executors but the driver."""
+ONE_PROCESS: Final = {"spark.python.daemon.module": "kafkasniff.spark.tasks"}
+"""For sessions without executors but the driver, whose workers have kafkasniff from their start."""
 QUICK_START: Final = "-XX:TieredStopAtLevel=1"
 """Lets Java compile with the fast compiler only, for the session of a command: Java has little to do, since packets and
 rows pass through it in pieces, and its other compiler took more CPU time than that."""
 COLLECTOR: Final = "-XX:+UseParallelGC"
 """The garbage collector of local tasks. Java's default marks the whole heap again and again, since each piece of
 packets is large beside its regions: a seventh of Java's CPU time."""
-YOUNG_MB: Final = 128
-MOST_YOUNG_MB: Final = 512
-"""Java's heap for new objects, for each task at once and in total: pieces of packets, which are soon done with. By
-default a third of the heap is used before memory is reused: 3 to 4 s of CPU time for 8 GB."""
 JAVA_VARIABLES: Final = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 """Variables with options for Java."""
-FEW_ROWS: Final = {
-    # Processors compute it themselves.
-    "spark.shuffle.checksum.algorithm": "CRC32C",
-    # The other way to write few partitions writes everything twice.
-    "spark.shuffle.sort.bypassMergeThreshold": "0",
-    # There are too few rows, and jobs are too small, for plans that are compiled, and changed while they run.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
-"""For pieces of packets and blocks of staged rows, of which there are few large ones."""
-LONGEST_SOCKET_FOLDER: Final = 57
-"""Characters; Spark refuses longer ones, since sockets in them have names that may be too long for the system."""
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """A variable of programs that `spark-submit` has started: their Java knows the master."""
 CONNECT_SECONDS: Final = 20.0
@@ -131,9 +107,7 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*(\d+)
 """Number of workers, their cores and megabytes."""
 
 
-def get_session(
-    master: str | None = None, *, quick_start: bool = False, few_rows: bool = False, **conf: str
-) -> SparkSession:
+def get_session(master: str | None = None, *, quick_start: bool = False, **conf: str) -> SparkSession:
     """The active Spark session (also Spark Connect's), else a new one with settings that suit captures.
 
     `master` is Spark's (`local[4]`, `local-cluster[2,1,1024]`, `spark://host:7077`, `yarn`, `sc://host:15002`);
@@ -142,8 +116,7 @@ def get_session(
     has another master, or if a server's address is invalid. Raises MissingPartError if pyspark, a dependency of Spark
     Connect, or Java is missing, if no server or master answers, or if Spark does not start.
 
-    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries. `few_rows`:
-    queries have few, large rows.
+    `quick_start`: Java on this machine starts with less CPU time, but does not speed up in long queries.
 
     The workers of a cluster need kafkasniff; `kafkasniff.spark.shipping.ship` takes it there.
     """
@@ -171,18 +144,14 @@ def get_session(
             _check_standalone(master)
         local = master.startswith("local")
         _prepare_environment(local=local)
-        home: Path | None = None
         if local and os.name == "posix" and "SPARK_HOME" not in os.environ:  # elsewhere links may need privileges
-            home = make_home()
-            os.environ["SPARK_HOME"] = str(home)
-        own = {**ONE_PROCESS, **_sockets(home)} if _LOCAL.fullmatch(master) else {}
-        rows = FEW_ROWS if few_rows else {}
-        settings = {**DEFAULTS, **(LOCAL if local else {}), **own, **rows, **_memory(master), **conf}
+            os.environ["SPARK_HOME"] = str(make_home())
+        own = ONE_PROCESS if _LOCAL.fullmatch(master) else {}
+        settings = {**DEFAULTS, **(LOCAL if local else {}), **own, **_memory(master), **conf}
         if master:
             settings["spark.master"] = master
         given = conf.get("spark.driver.extraJavaOptions")
-        young = _young_mb(master) if quick_start and "spark.driver.memory" not in conf else None
-        if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local, young_mb=young):
+        if java := _java_options(given, quick_start=local and quick_start, runs_tasks=local):
             settings["spark.driver.extraJavaOptions"] = java
     for name, value in settings.items():
         builder = builder.config(name, value)
@@ -289,56 +258,16 @@ def _is_installed(root: str) -> bool:
     return Path(root).name in {"site-packages", "dist-packages"}
 
 
-def _java_options(
-    given: str | None, *, quick_start: bool, runs_tasks: bool = False, young_mb: int | None = None
-) -> str:
-    """Ours, and those that were given, which take precedence.
-
-    `runs_tasks`: this Java does; `young_mb`: size of its heap for new objects.
-    """
+def _java_options(given: str | None, *, quick_start: bool, runs_tasks: bool = False) -> str:
+    """Ours, and those that were given, which take precedence. `runs_tasks`: this Java does."""
     found = [QUICK_START] if quick_start else []
     # Java refuses to start with two collectors.
     others = [given or "", *(os.environ.get(name, "") for name in JAVA_VARIABLES)]
     if runs_tasks and not any(re.search(r"-XX:\+Use\w*GC\b", text) for text in others):
         found.append(COLLECTOR)
-        if young_mb is not None:
-            found.append(f"-Xmn{young_mb}m")
     if LOGGING.is_file():  # not within a zip
         found.append(f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     return " ".join([*found, *([given] if given else [])])
-
-
-def _young_mb(master: str) -> int | None:
-    """Megabytes of Java's heap for new objects; None: tasks do not run in the driver's Java, or not only ours."""
-    match = _LOCAL.fullmatch(master)
-    if match is None:
-        return None
-    cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
-    return min(YOUNG_MB * (cores or 1), MOST_YOUNG_MB)
-
-
-def _sockets(home: Path | None) -> dict[str, str]:
-    """Settings for sockets in our own SPARK_HOME, which only this user can enter.
-
-    Java and Python exchange rows there with less CPU time than by TCP.
-    """
-    if home is None or not _takes_sockets(home):
-        return {}
-    return {"spark.python.unix.domain.socket.enabled": "true", "spark.python.unix.domain.socket.dir": str(home)}
-
-
-def _takes_sockets(folder: Path) -> bool:
-    """Whether Unix sockets can be in a folder: some systems and file systems have none."""
-    if not hasattr(socket, "AF_UNIX") or len(str(folder)) > LONGEST_SOCKET_FOLDER:
-        return False
-    tried = folder / "tried.sock"
-    try:
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(str(tried))
-        tried.unlink()
-    except OSError:
-        return False
-    return True
 
 
 def _memory(master: str) -> dict[str, str]:

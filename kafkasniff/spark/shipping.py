@@ -73,9 +73,9 @@ def ship(spark: SparkSession, *, wheels: Iterable[str | Path] = ()) -> Path:
     return path
 
 
-def ready_session(master: str | None = None, *, few_rows: bool = False, **conf: str) -> SparkSession:
+def ready_session(master: str | None = None, **conf: str) -> SparkSession:
     """A session of a command (see `get_session`) whose workers have kafkasniff: it is shipped if it may be missing."""
-    spark = get_session(master, quick_start=True, few_rows=few_rows, **conf)
+    spark = get_session(master, quick_start=True, **conf)
     if runs_elsewhere(spark):
         ship(spark)
     return spark

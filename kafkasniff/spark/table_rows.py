@@ -7,8 +7,8 @@ and finalized as in `export`; memory holds a window, whatever the number of rows
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -32,6 +32,10 @@ from kafkasniff.tables.exports.staged import StagedFiles
 from kafkasniff.tables.exports.staging import new_stager, stage, stage_rest
 from kafkasniff.tables.rows.resolve import LearnedNames
 from kafkasniff.tables.rows.sessions import HeldSessions, Sessions
+
+if TYPE_CHECKING:
+    from kafkasniff.tables.rows.decoded_values import DecodedValues
+    from kafkasniff.values.stage import ValueSchemas
 
 OUTPUT_ROWS: Final = 10_000
 """Rows handed to Spark at a time."""
@@ -143,7 +147,8 @@ class Decided(msgspec.Struct, frozen=True):
 class WriteFiles(_Staging):
     """Staged rows to Parquet files in `output`, which all tasks have to reach.
 
-    `decided`: by whether rows are `open`; without it each task decides on its own.
+    `decided`: by whether rows are `open`; without it each task decides on its own. `schemas`: opens those of keys and
+    values in a task.
     """
 
     def __init__(  # noqa: PLR0917 - four of them are those of a run
@@ -154,11 +159,13 @@ class WriteFiles(_Staging):
         output: TaskOutput,
         run: int,
         decided: Mapping[bool, Decided] | None = None,
+        schemas: Callable[[], ValueSchemas] | None = None,
     ) -> None:
         super().__init__(options, learned_facts, given)
         self._output = output
         self._run = run
         self._decided = decided
+        self._schemas = schemas
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark, once per task."""
@@ -176,6 +183,7 @@ class WriteFiles(_Staging):
             into = self._output.open(folder)
             first = self._output.file_name(self._run)
             names, held = self._stage(batches, folder)
+            values = self._values()
             for open_, mark in ((False, ""), (True, "-open")):
                 partitions = self._partitions(part, open_=open_)
                 written = finalise(
@@ -187,9 +195,18 @@ class WriteFiles(_Staging):
                     sessions=held,
                     partitions=partitions,
                     rest=folder / REST,
+                    values=values,
                 )
                 self._output.deliver(into, [file for files in written.values() for file in files])
-                yield TaskReport(part, open_, written, {table: dict(days) for table, days in partitions.days.items()})
+                days = {table: dict(days) for table, days in partitions.days.items()}
+                yield TaskReport(part, open_, written, days, values.problems if values is not None and open_ else [])
+
+    def _values(self) -> DecodedValues | None:
+        if self._schemas is None:
+            return None
+        from kafkasniff.tables.rows.decoded_values import DecodedValues
+
+        return DecodedValues(self._schemas())
 
     def _partitions(self, part: int, *, open_: bool) -> TablePartitions:
         if self._decided is None:

@@ -227,6 +227,8 @@ class TaskReport(msgspec.Struct):
     """The files of each table."""
     days: dict[str, dict[int, int]]
     """Rows of each table by day (`TablePartitions`)."""
+    schema_problems: list[str] = []
+    """Why keys and values could not be decoded (`DecodedValues.problems`)."""
 
 
 @contextlib.contextmanager

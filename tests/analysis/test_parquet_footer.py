@@ -134,7 +134,7 @@ ROOT = element(b"schema", None, 1)
         (b"\x49\x1c\x36" + b"\xff" * 9 + b"\x7f\0\0", "too long"),
         (b"\x49\x1c\x35\x80\x80\x80\x80\x20\0\0", "more than 32 bits"),
         (b"\x49\x1c\x31\0\0", "field 3 has type 1"),
-        (b"\x15\2\x19\x25\2\4\0", "list of type 5"),
+        (b"\x15\2\x19\x25\2\4\0", "a list has elements of type 5"),
         (b"\x15\2\x58\xff\xff\xff\xff\x0f\0", "truncated"),
         (b"\x15\2\x59\xf5\xff\xff\xff\xff\x0f\0", "truncated"),
         (b"\x05\1\2\0", "no field -1"),

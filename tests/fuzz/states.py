@@ -17,8 +17,7 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
 from kafkasniff.model import Endpoint, Exchange, Message
-from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
 from kafkasniff.tables.checkpoint.layouts import layouts
 from kafkasniff.tables.rows.sessions import Sessions
 from tests.fuzz.corpus import Said, conversations, spread

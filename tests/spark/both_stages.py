@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pytest
 from pyarrow import parquet as pq
 
 from kafkasniff.capture.timeline.locations import find_captures, open_capture
@@ -18,7 +17,6 @@ from kafkasniff.capture.timeline.parts import CapturePlan, plan_captures, read_n
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.spark import connections, pieces
 from kafkasniff.spark.connections import (
     BEGIN_VALUES,
     END,
@@ -38,8 +36,7 @@ from kafkasniff.spark.pieces import BEGIN_INDEX, PIECE_SCHEMA, PacketCutter
 from kafkasniff.spark.source import packets_of, parts_of
 from kafkasniff.spark.table_rows import WriteFiles
 from kafkasniff.spark.tasks import share
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.rows import TABLE_NAMES
@@ -49,16 +46,6 @@ from tests.tables.exports.exported import Rows
 
 OPTIONS = ExportOptions()
 SPLIT = 64 << 10
-
-
-@pytest.fixture
-def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Captures of some kilobytes reach them: pieces go through the disk."""
-    for name in ("PIECE_BYTES", "CUT_BYTES", "MERGE_BYTES"):
-        monkeypatch.setattr(pieces, name, 3_000)
-    monkeypatch.setattr(pieces, "HELD_BYTES", 1_000)
-    monkeypatch.setattr(connections, "BLOCK_BYTES", 2_000)
-    monkeypatch.setattr(connections, "BATCH_BYTES", 10_000)
 
 
 def of_kinds(rows: pa.RecordBatch, *kinds: str) -> pa.RecordBatch:

@@ -1,18 +1,23 @@
-"""One Spark session for all tests of a run: starting it takes longer than they do."""
+"""What tests share: one Spark session for a run, since starting it takes longer than they do; rows of both engines."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkasniff.tables.rows import TABLE_NAMES
 from tests.conftest import missing
 from tests.spark.checks import JAVA
+from tests.tables.exports.exported import Rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from kafkasniff.spark.pipeline import SparkRun
 
 FAST = {
     "spark.driver.extraJavaOptions": JAVA,
@@ -20,7 +25,7 @@ FAST = {
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.driver.memory": "1g",
-    # As an export has it (`few_rows`).
+    # Queries are too small to be compiled.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.adaptive.enabled": "false",
@@ -38,8 +43,45 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     try:
         places = {"spark.sql.warehouse.dir": str(folder / "warehouse"), "spark.local.dir": str(folder / "local")}
-        session = ready_session("local[2]", few_rows=True, **FAST, **places)
+        session = ready_session("local[2]", **FAST, **places)
     except MissingPartError as error:
         missing(str(error))
     yield session
     session.stop()
+
+
+def plain(value: Any) -> Any:
+    """A value as Parquet's reader and Spark's both have it."""
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None)
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def of_spark(found: SparkRun, tables: Iterable[str] = TABLE_NAMES) -> dict[str, Rows]:
+    """All rows, in an order that does not depend on the tasks."""
+    return {
+        name: sorted((plain(row.asDict(recursive=True)) for row in found.table(name).collect()), key=repr)
+        for name in tables
+    }
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks of stage 2 that make rows of some kilobytes each, of blocks that are smaller still."""
+    monkeypatch.setattr("kafkasniff.spark.pipeline.SMALL_PART", 32 << 10)
+    monkeypatch.setattr("kafkasniff.spark.pipeline.LARGE_PART", 64 << 10)
+    monkeypatch.setattr("kafkasniff.spark.connections.BLOCK_BYTES", 8 << 10)
+
+
+@pytest.fixture
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures of some kilobytes reach them: pieces go through the disk."""
+    for name in ("PIECE_BYTES", "CUT_BYTES", "MERGE_BYTES"):
+        monkeypatch.setattr(f"kafkasniff.spark.pieces.{name}", 3_000)
+    monkeypatch.setattr("kafkasniff.spark.pieces.HELD_BYTES", 1_000)
+    monkeypatch.setattr("kafkasniff.spark.connections.BLOCK_BYTES", 2_000)
+    monkeypatch.setattr("kafkasniff.spark.connections.BATCH_BYTES", 10_000)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.console import kafkasniff
-from tests.tables.exports.exported import CAPTURES, manifest, run
+from tests.tables.exports.exported import CAPTURES, manifest, rows, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,6 +26,22 @@ def test_an_export_by_spark(tmp_path: Path) -> None:
     assert (done.code, done.out) == (4, b"")
     assert f"44 exchanges, 9 records, 7 connections, 1 problem in {out}: " in done.err
     assert manifest(out)["engine"] == "spark"
+
+
+@pytest.mark.extended
+@pytest.mark.usefixtures("spark")
+def test_keys_and_values_are_decoded_in_tasks(tmp_path: Path) -> None:
+    capture = CAPTURES / "java-registry.pcap"
+    for registry in (capture.with_suffix(".registry"), tmp_path):
+        found = []
+        for engine in ("local", "spark"):
+            out = tmp_path / f"{registry.name}-{engine}"
+            done = kafkasniff("export", "--engine", engine, "--registry", registry, capture, "-o", out)
+            assert done.code == 0, done.err
+            found.append((rows(out, "records"), "lacks ids with which keys or values seem to begin" in done.err))
+        assert found[0] == found[1]
+        decoded = [row["value_decoded"] for row in found[1][0]]
+        assert (any(decoded), found[1][1]) == (registry != tmp_path, registry == tmp_path)
 
 
 def test_nothing_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,12 +38,10 @@ from kafkasniff.tls.keylog import KeyLog
 from tests.choice import fewer, one_in
 from tests.craft.packet import Packet
 from tests.craft.write import pcapng_bytes
-from tests.spark.both_stages import by_stages, decode, small_bounds
+from tests.spark.both_stages import by_stages, decode
 from tests.tables.exports.exported import CAPTURES, Rows, cut, run, tables
 from tests.tls.endpoints import Pair, Talk, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets
-
-__all__ = ["small_bounds"]
 
 EVERY = sorted(path for path in CAPTURES.rglob("*.pcap*") if path.suffix in {".pcap", ".pcapng"})
 LONG = CAPTURES / "java-codecs.pcap"

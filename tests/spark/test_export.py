@@ -10,15 +10,12 @@ import pytest
 from kafkasniff.errors import CaptureError, OutputError, UsageError
 from kafkasniff.tables.exports.options import ExportOptions
 from tests.fuzz.costs.streams import dates_rows
-from tests.spark.tables import small_parts
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, rows, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from kafkasniff.tables.exports.run import Result
-
-__all__ = ["small_parts"]
 
 pytestmark = pytest.mark.extended
 

@@ -11,7 +11,7 @@ import pytest
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
 from tests.conftest import ROOT
-from tests.spark.tables import plain
+from tests.spark.conftest import plain
 from tests.tables.exports.exported import CAPTURES, run
 
 if TYPE_CHECKING:

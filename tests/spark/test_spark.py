@@ -13,13 +13,11 @@ import pytest
 from kafkasniff.analysis import find_question, make_parameters
 from kafkasniff.analysis.export import Export, answer
 from kafkasniff.tables.exports.options import ExportOptions
-from tests.spark.tables import of_spark, plain, small_parts
+from tests.spark.conftest import of_spark, plain
 from tests.tables.exports.exported import CAPTURES, by_partition, cut, files, manifest, named_files, run, tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-__all__ = ["small_parts"]
 
 OTHERS = [CAPTURES / "java-codecs.pcap", CAPTURES / "tls" / "tls13-kafka-python.pcapng"]
 

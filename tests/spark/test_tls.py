@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.craft.write import pcap_bytes, pcapng_bytes
-from tests.spark.tables import of_spark, plain
+from tests.spark.conftest import of_spark, plain
 from tests.tables.exports.exported import Rows, manifest, run, tables
 from tests.tls.endpoints import Pair, kafka_talk, packets_of
 from tests.tls.test_commands import many, with_secrets

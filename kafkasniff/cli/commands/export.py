@@ -31,6 +31,7 @@ from kafkasniff.cli.options.record_options import (
     registry_options,
     row_values,
     say_problems,
+    schemas_of_tasks,
     take_payload,
     take_schemas,
 )
@@ -159,6 +160,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         raise UsageError("name a capture")
     filters = take_filters(options)
     predicate = make_predicate(filters)
+    schemas_elsewhere = schemas_of_tasks(options["registry"], options["schemas"], environment.environ)
     schemas = take_schemas(options, environment.environ)
     if options.pop("form") == "otlp":
         refuse_options("applies to tables, not to --format otlp", among=OF_TABLES)
@@ -189,8 +191,6 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     registers = _registers(options, wanted.tables)
     values = row_values(schemas, predicate)
     if engine == "spark":
-        if schemas is not None:
-            raise UsageError("--engine spark does not support --registry and --schema")
         if predicate is not None:
             raise UsageError("--engine spark does not support filters: filter the tables")
         if jobs is not None:
@@ -213,8 +213,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         if lake_name is None and (done := spark_export.unchanged(captures, output, wanted)) is not None:
             return _report(environment, done, output, registers, quiet=quiet)
         # The session ends with this process.
-        # Writing lakehouse tables shuffles many rows.
-        spark = ready_session(master, few_rows=lake_name is None, **properties)
+        spark = ready_session(master, **properties)
         lake = None if lake_name is None else LakeTables(spark, lake_name, wanted.tables, lasting=True)
         watched = wants_progress(environment, to_terminal=False, quiet=quiet)
         with TaskProgress(environment, tracker_of(spark) if watched else None):
@@ -229,6 +228,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
                 discard_state=discard_state,
                 on_bad=on_bad,
                 lake=lake,
+                schemas=schemas_elsewhere,
             )
         return _report(environment, result, output, registers, quiet=quiet)
     if master is not None or conf or lake_name is not None:

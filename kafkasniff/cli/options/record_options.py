@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -112,13 +114,30 @@ def registry_options(command: Command) -> Command:
 def take_schemas(options: dict[str, Any], environ: Mapping[str, str]) -> ValueSchemas | None:
     """The schemas of the options, which are removed from `options`; None without any. Raises UsageError."""
     place, files = options.pop("registry"), options.pop("schemas")
-    if place is None and not files:
-        return None
+    return open_schemas(place, files, environ) if place is not None or files else None
+
+
+def open_schemas(place: str | None, files: Sequence[str], environ: Mapping[str, str]) -> ValueSchemas:
+    """The schemas of a registry, a URL or a folder, and of files (`TOPIC[/key]=FILE`). Raises UsageError."""
     from kafkasniff.values.registries import open_registry
     from kafkasniff.values.stage import ValueSchemas
 
-    return ValueSchemas(
-        None if place is None else open_registry(place, environ), dict(map(_local, files)) if files else {}
+    return ValueSchemas(None if place is None else open_registry(place, environ), dict(map(_local, files)))
+
+
+def schemas_of_tasks(
+    place: str | None, files: Sequence[str], environ: Mapping[str, str]
+) -> Callable[[], ValueSchemas] | None:
+    """The same for processes with another working directory, on this machine or others; None without schemas."""
+    if place is None and not files:
+        return None
+    from kafkasniff.values.registries import CA_FILE, TOKEN, USER_INFO
+
+    if place is not None and "://" not in place:
+        place = os.path.abspath(place)
+    files = [f"{topic}={os.path.abspath(path)}" for topic, _, path in (text.partition("=") for text in files)]
+    return partial(
+        open_schemas, place, files, {name: environ[name] for name in (USER_INFO, TOKEN, CA_FILE) if name in environ}
     )
 
 

@@ -1,7 +1,8 @@
-"""The state of an inspector between two runs, as bytes.
+"""The state that a run hands on to the next one, and the same as bytes.
 
 At the end of a run, or of a stream's micro-batch, the unfinished state of its connections is saved: segments held back,
-partial frames, requests without a response. A loaded state continues as if there had been no interruption.
+partial frames, requests without a response. The next run, or the same one if it is killed and resumed, continues as if
+there had been no interruption.
 
 The bytes may come from a folder that others can write to. They are data only (`graph`): MessagePack, of the types that
 `layouts` lists, checked field by field. They begin with a line:
@@ -18,14 +19,21 @@ import functools
 import re
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
+
 import kafkasniff
+from kafkasniff.engine.inspector import Inspector
+from kafkasniff.enrich import Enricher
+from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.tables.checkpoint.wire import DamagedError
+from kafkasniff.tables.rows.connections import Logins
+from kafkasniff.tables.rows.sessions import Sessions
 
 if TYPE_CHECKING:
     from kafkasniff.tables.checkpoint.graph import Graph
 
-__all__ = ["WAY_OUT", "dump", "load"]
+__all__ = ["WAY_OUT", "Carried", "ShardState", "dump", "load"]
 
 _Kind = TypeVar("_Kind")
 
@@ -36,6 +44,42 @@ WAY_OUT: Final = "start afresh with --discard-state"
 
 _MAGIC: Final = b"kafkasniff-state "
 _HEADER: Final = re.compile(rb"kafkasniff-state (\d{1,9}) ([0-9a-f]{16}) ([!-~]{1,40})\n")
+
+
+class ShardState(msgspec.Struct):
+    """The state of one process: the connections of its share."""
+
+    inspector: Inspector
+    enricher: Enricher
+    """Its catalog, and the names that it missed; its summary is the inspector's."""
+    selected: set[int]
+    start_ns: int | None = None
+    """Time of the first packet, for relative filters."""
+    logins: Logins | None = None
+    """The authentication of open connections, for the table `connections`; None without it."""
+
+    def limit_memory(self, size: int, processes: int = 1, whole: int | None = None) -> None:
+        """From here on keep at most about this many bytes in all of `processes`, which share them evenly.
+
+        `whole`: the run's budget, which bounds each message, if `size` is a part of it.
+        """
+        self.inspector.limit_memory(size // processes)
+        # The bounds of names and of a message must not depend on the number of processes.
+        self.inspector.limit_messages(size if whole is None else whole)
+        self.enricher.limit_memory(size)
+        self.inspector.count_beside(self.enricher)
+
+
+class Carried(msgspec.Struct):
+    """The state of all processes."""
+
+    shards: list[bytes]
+    """Dumped `ShardState`s."""
+    sessions: Sessions
+    learned_facts: LearnedFacts
+    """The summary of all shards."""
+    order: int = 0
+    """Number of packets so far; later packets are counted from there."""
 
 
 @functools.cache

@@ -25,7 +25,7 @@ from kafkasniff.kafka.messages import envelope
 from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, DecodeOptions, GroupProtocol
 from kafkasniff.model import Endpoint, Message, Summary
 from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import Carried, ShardState
 from kafkasniff.tables.checkpoint.graph import Layout
 from kafkasniff.tables.checkpoint.wire import DamagedError
 from kafkasniff.tables.rows.connections import MAX_OPEN, Login, Logins, Outcome

@@ -10,8 +10,7 @@ from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Summary
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
-from kafkasniff.tables.checkpoint import WAY_OUT, dump, load
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import WAY_OUT, Carried, ShardState, dump, load
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.target import ExportTarget
 from kafkasniff.tables.rows.connections import Logins

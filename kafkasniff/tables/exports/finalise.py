@@ -15,8 +15,7 @@ from kafkasniff.model import Body, Problem
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.sinks.jsonl import body_json
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried, dump
 from kafkasniff.tables.exports.manifest import WrittenFile
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.shard import ShardResult
@@ -238,6 +237,8 @@ class Finished(msgspec.Struct):
     """A dumped `Carried`."""
     problems: list[Problem] = []
     """Problems found when rows were put into partitions; they are rows of the tables, too."""
+    schema_problems: list[str] = []
+    """Problems of schemas that tasks of Spark have found."""
 
     @property
     def files(self) -> list[WrittenFile]:

@@ -32,8 +32,7 @@ from kafkasniff.packets import PacketBatch
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
 from kafkasniff.runtime.worker_processes import Background
-from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
 from kafkasniff.tables.exports.beginning import check_continues, load_state, new_state, read_carried
 from kafkasniff.tables.exports.captures import ManifestCapture
 from kafkasniff.tables.exports.finalise import Finished, finish

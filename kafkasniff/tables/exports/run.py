@@ -15,8 +15,7 @@ from kafkasniff.model import Problem, Summary
 from kafkasniff.runtime.addresses import is_remote
 from kafkasniff.runtime.export_manifest import MAX_MANIFEST
 from kafkasniff.runtime.memory_limits import checked_memory
-from kafkasniff.tables.checkpoint import dump, load
-from kafkasniff.tables.checkpoint.carried import Carried, ShardState
+from kafkasniff.tables.checkpoint import Carried, ShardState, dump, load
 from kafkasniff.tables.exports.beginning import check_continues, first_states, read_carried, total
 from kafkasniff.tables.exports.captures import (
     Exported,
@@ -69,7 +68,7 @@ class Result(msgspec.Struct):
     skipped: tuple[str, ...] = ()
     """Why captures were skipped."""
     notices: tuple[str, ...] = ()
-    """Notices: why an interrupted run could not be used, and problems found when rows were put into partitions."""
+    """Notices: why an interrupted run could not be used, problems of partitions, and of schemas with Spark."""
 
 
 class ExportRun:
@@ -154,7 +153,7 @@ class ExportRun:
             table: sum(file.rows for found in (made.written, made.unfinished) for file in found[table])
             for table in self.options.tables
         }
-        notices = tuple(problem.detail for problem in made.problems)
+        notices = (*(problem.detail for problem in made.problems), *made.schema_problems)
         broken = broken or bool(self.problems)
         return Result(manifest, len(self.captures), rows, summary, broken, skipped=self._skipped, notices=notices)
 

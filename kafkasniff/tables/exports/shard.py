@@ -26,8 +26,7 @@ from kafkasniff.packets import Note, PacketBatch
 from kafkasniff.runtime.addresses import name_of
 from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY
-from kafkasniff.tables.checkpoint import dump
-from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.checkpoint import ShardState, dump
 from kafkasniff.tables.exports.beginning import load_state
 from kafkasniff.tables.exports.manifest import MAX_COUNT
 from kafkasniff.tables.exports.options import ExportOptions

@@ -25,7 +25,7 @@ from kafkasniff.runtime.confined_files import ConfinedPath
 from kafkasniff.runtime.memory_limits import DEFAULT_MEMORY, checked_memory
 from kafkasniff.sinks.jsonl import body_json, json_default
 from kafkasniff.sinks.native_lines import AddedNames
-from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.checkpoint import ShardState
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staged import StagedFiles, together

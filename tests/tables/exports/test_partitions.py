@@ -19,8 +19,8 @@ from kafkasniff.tables.rows.staged import DAY_NS, STAGED, UNDATED, date_of
 from tests.fuzz.costs.streams import dates_rows
 from tests.tables.exports.exported import Rows, by_partition, files, named_files, rows, run, tables
 
-FEW = 5
-SIZE = 9 << 10
+FEW = 3
+SIZE = 3 << 10
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_the_days_with_most_rows_are_partitioned() -> None:
 @pytest.mark.usefixtures("few_dates")
 def test_partitions_are_bounded_and_no_row_is_lost(capture: Path, whole: dict[str, Rows], tmp_path: Path) -> None:
     dates = {date_of(row["time_ns"]) for row in whole["exchanges"]}
-    assert len(dates) > 10 * FEW
+    assert len(dates) > 5 * FEW
     result = run([capture], tmp_path / "out")
     assert without_bound(tables(tmp_path / "out")) == whole
     assert files(tmp_path / "out") == named_files(tmp_path / "out")

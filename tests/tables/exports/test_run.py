@@ -25,7 +25,8 @@ from kafkasniff.sinks.jsonl import body_json
 from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.run import Result
 from kafkasniff.tables.rows import SCHEMA_VERSION, TABLES, exchange_row
-from tests.choice import fewer, in_turn, one_in
+from tests.choice import DEEP, fewer, in_turn, one_in
+from tests.conftest import shipped_captures
 from tests.craft.samples import mixed
 from tests.craft.write import LINKS, link_bytes, pcap_bytes
 from tests.enrich import talks
@@ -278,3 +279,29 @@ def test_damaged_captures_are_exported_up_to_their_end(seed: int, tmp_path: Path
     columns, full = tables(tmp_path / "columns"), tables(tmp_path / "full")
     assert columns["records"] == full["records"]
     assert columns["problems"] == [row for row in full["problems"] if row["kind"] != "internal-record"]
+
+
+# -- header columns alone (`--no-bodies`) ------------------------------------------------------------------------------
+
+HEADERS = ExportOptions(tables=("exchanges", "problems"), bodies=False, headers=True)
+OF_BODIES = {
+    **dict.fromkeys(("throttle_time_ms", "error_code", "error", "error_count", "group_id", "member_id", "acks")),
+    **dict.fromkeys(("transactional_id", "record_count", "request_body", "response_body", "broker_id")),
+    **dict.fromkeys(("sender", "behind_us", "muted_us", "wait_us", "waits_for")),
+    "topics": [],
+    "partitions": [],
+}
+
+
+def key(row: dict[str, Any]) -> tuple[int, int]:
+    return row["connection_id"], row["exchange_id"]
+
+
+@pytest.mark.parametrize("capture", shipped_captures()[:: 1 if DEEP else fewer(19, 8)], ids=lambda path: path.name)
+def test_headers_are_those_of_any_export(capture: Path, tmp_path: Path) -> None:
+    run([capture], tmp_path / "headers", HEADERS)
+    run([capture], tmp_path / "all", ExportOptions(tables=("exchanges",)))
+    found, every = (sorted(rows(tmp_path / name, "exchanges"), key=key) for name in ("headers", "all"))
+    assert [{**row, "problems": None} for row in found] == [{**row, **OF_BODIES, "problems": None} for row in every]
+    for row, whole in zip(found, every, strict=True):
+        assert set(row["problems"]) <= set(whole["problems"])

@@ -13,7 +13,7 @@ import pytest
 from kafkasniff.enrich.catalog import LearnedFacts
 from kafkasniff.model import Problem
 from kafkasniff.runtime.confined_files import open_own_folder
-from kafkasniff.tables.checkpoint.carried import Carried
+from kafkasniff.tables.checkpoint import Carried
 from kafkasniff.tables.exports import shard as module
 from kafkasniff.tables.exports.beginning import first_states
 from kafkasniff.tables.exports.options import ExportOptions

@@ -13,7 +13,7 @@ from kafkasniff.enrich import Catalog
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.model import NO_TIME
 from kafkasniff.packets import PacketBatch
-from kafkasniff.tables.checkpoint.carried import ShardState
+from kafkasniff.tables.checkpoint import ShardState
 from kafkasniff.tables.exports import staging
 from kafkasniff.tables.exports.beginning import new_state
 from kafkasniff.tables.exports.options import ExportOptions

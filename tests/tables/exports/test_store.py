@@ -25,8 +25,8 @@ from tests.tables.exports.test_live import _at_once
 
 __all__ = ["_at_once", "bucket", "memory", "place"]
 
-CAPTURE = CAPTURES / "java-codecs.pcap"
-OTHER = CAPTURES / "sarama.pcap"
+CAPTURE = CAPTURES / "java-group-share.pcap"
+OTHER = CAPTURES / "kafkajs.pcap"
 
 
 def put(address: str, data: dict[str, bytes]) -> None:
@@ -37,7 +37,7 @@ def put(address: str, data: dict[str, bytes]) -> None:
 
 def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
     """Run by run, including connections that are open between runs."""
-    parts = cut(CAPTURES / "kraft-two-brokers.pcap", (0.3, 0.6), tmp_path)
+    parts = cut(CAPTURE, (0.3, 0.6), tmp_path)
     address = place.format("equal")
     for number in range(1, len(parts) + 1):
         stored, local = run(parts[:number], address), run(parts[:number], tmp_path / "local")
@@ -62,7 +62,7 @@ def test_the_rows_are_those_of_a_folder(place: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("answered", one_in(2, [True, False]))
 def test_killed_at_any_request(memory: str, answered: bool, tmp_path: Path) -> None:
     """Before the store has it, or before its answer is there."""
-    parts = cut(CAPTURES / "java-group-share.pcap", (0.5,), tmp_path)
+    parts = cut(CAPTURE, (0.5,), tmp_path)
     run(parts[:1], tmp_path / "first", TWO)
     run(parts, tmp_path / "both", TWO)
     wanted = tables(tmp_path / "first"), tables(tmp_path / "both")
