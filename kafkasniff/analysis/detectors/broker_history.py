@@ -582,6 +582,7 @@ def _synced(body: str) -> Iterator[tuple[str, int, int, bool]]:
         if name is None:
             continue
         for partition in topic.partitions:
+            synced = {*partition.isr_nodes}
             # Without a leader, nobody knows who is in sync.
-            for node in running.intersection(partition.replica_nodes) if partition.isr_nodes else ():
-                yield name, partition.partition_index, node, node in partition.isr_nodes
+            for node in running.intersection(partition.replica_nodes) if synced else ():
+                yield name, partition.partition_index, node, node in synced

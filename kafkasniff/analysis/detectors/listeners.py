@@ -514,6 +514,7 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
         *,
         quorum: bool = False,
     ) -> Finding:
+        refused = values.get("opening") == "refused"
         return self.finding(
             severity,
             title,
@@ -526,7 +527,9 @@ class UnreachedListeners(Detector[UnreachedThresholds]):
                 "clients use only these from then on. If an address cannot be resolved or reached from where the "
                 "client is, the client keeps asking forever."
             ),
-            advice=(
+            # A machine refuses connects if nothing listens: the node may just have stopped before the capture.
+            advice=(f"Check first that the {'controller' if quorum else 'broker'} runs. " if refused else "")
+            + (
                 "Set the CONTROLLER address in advertised.listeners of the controllers to one that all nodes can "
                 "reach, or open the port in the firewall between them."
                 if quorum
