@@ -239,7 +239,7 @@ class Partials:
     def _candidates(self, table: pa.Table) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
         """The rows that may be among the first of their groups, and the numbers of their groups.
 
-        Mostly, the first column of the order tells that a row is not.
+        Mostly, the first column of the order shows that a row is not.
         """
         numbers = _numbers(table, list(self.shape.group or [name for name, _ in self.shape.keys]))
         rest = self._places_in_group()
