@@ -70,8 +70,10 @@ class Known(msgspec.Struct, frozen=True):
         columns: dict[str, Any] = {}
         if names is not None and table.num_rows and "topic" in table.column_names:
             topics = table.column("topic").combine_chunks().dictionary_encode()
-            known = [names.topic(one) or one for one in topics.dictionary.to_pylist()]
-            columns["topic"] = pa.array(known, pa.string()).take(topics.indices)
+            topic_texts = topics.dictionary.to_pylist()
+            known = [names.topic(one) or one for one in topic_texts]
+            if known != topic_texts:
+                columns["topic"] = pa.array(known, pa.string()).take(topics.indices)
         if table.num_rows and "cluster" in table.column_names:
             columns["cluster"] = self.groups(table.column("cluster"))
         if not columns:

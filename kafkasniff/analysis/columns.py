@@ -1,8 +1,8 @@
 """Columns of the tables' record batches as questions need them: unnested, labelled, extracted from JSON bodies.
 
-`Rows` selects rows without copying columns that nobody reads. Everything works on whole columns, and searches equal
-texts once. A body is searched with a regular expression only if its JSON comes from fields of fixed shape; it is parsed
-if names of topics or the like are needed.
+`SelectedRows` copies no columns that nobody reads. Everything works on whole columns, and searches equal texts once. A
+body is searched with a regular expression only if its JSON comes from fields of fixed shape; it is parsed if names of
+topics or the like are needed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DistinctTexts:
         return self._made[what]
 
 
-class Rows:
+class SelectedRows:
     """Rows of a record batch, or some of them. A column is made when it is first read, once for all its readers.
 
     It has those methods of `pa.RecordBatch` that analyses need: dozens of them select different rows of the same batch
@@ -83,24 +83,27 @@ class Rows:
     """
 
     def __init__(
-        self, num_rows: int, own: Mapping[str, Any], sources: Iterable[tuple[Rows, Integers | None, Iterable[str]]] = ()
+        self,
+        num_rows: int,
+        own: Mapping[str, Any],
+        sources: Iterable[tuple[SelectedRows, Integers | None, Iterable[str]]] = (),
     ) -> None:
         """`own`: columns by name. `sources`: others, places in them (None: the same rows), and their columns."""
         self.num_rows = num_rows
         self._made: dict[str, pa.Array] = dict(own)
-        self._sources: dict[str, tuple[Rows, Integers | None]] = {
+        self._sources: dict[str, tuple[SelectedRows, Integers | None]] = {
             name: (source, places) for source, places, names in sources for name in names
         }
         self.column_names: tuple[str, ...] = tuple(dict.fromkeys((*self._sources, *own)))
         self._composed: dict[tuple[int, int], tuple[Integers, Integers, Integers]] = {}
         self._codes: dict[str, tuple[Integers, DistinctTexts]] = {}
         self._renamed: dict[str, str] = {}
-        self._unnested: tuple[Integers, Integers, Rows] | None = None
+        self._unnested: tuple[Integers, Integers, SelectedRows] | None = None
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch | Rows) -> Rows:
+    def of(cls, batch: pa.RecordBatch | SelectedRows) -> SelectedRows:
         """The rows of a batch."""
-        if isinstance(batch, Rows):
+        if isinstance(batch, SelectedRows):
             return batch
         return cls(batch.num_rows, dict(zip(batch.schema.names, batch.columns, strict=True)))
 
@@ -159,7 +162,7 @@ class Rows:
         codes, distinct = self.codes(name)
         return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=codes < 0), distinct.texts)
 
-    def unnested(self) -> tuple[Integers, Rows]:
+    def unnested(self) -> tuple[Integers, SelectedRows]:
         """The partitions of these rows: the row of each, and their fields."""
         lists, places = self._located("partitions")
         holder = self
@@ -172,43 +175,43 @@ class Rows:
             # `flatten` propagates the struct's own nulls to its fields.
             fields = dict(zip((field.name for field in structs.type), structs.flatten(), strict=True))
             fields[_NAMED] = pc.coalesce(fields["topic"], fields["topic_id"])
-            holder._unnested = (starts[:-1], counts, Rows(len(structs), fields))
+            holder._unnested = (starts[:-1], counts, SelectedRows(len(structs), fields))
         starts, counts, fields_ = holder._unnested
         if places is not None:
             starts, counts = starts[places], counts[places]
         parents = np.repeat(np.arange(self.num_rows), counts)
         within = np.arange(len(parents)) - np.repeat(np.cumsum(counts) - counts, counts)
         at = np.repeat(starts, counts) + within
-        return parents, Rows(len(at), {}, [(fields_, at, fields_.column_names)])
+        return parents, SelectedRows(len(at), {}, [(fields_, at, fields_.column_names)])
 
-    def at(self, places: Integers) -> Rows:
+    def at(self, places: Integers) -> SelectedRows:
         """The rows at these places."""
-        return Rows(len(places), {}, [(self, places, self.column_names)])
+        return SelectedRows(len(places), {}, [(self, places, self.column_names)])
 
-    def take(self, places: pa.Array) -> Rows:
+    def take(self, places: pa.Array) -> SelectedRows:
         """The rows at these places."""
         return self.at(integers(places))
 
-    def slice(self, start: int, count: int) -> Rows:
+    def slice(self, start: int, count: int) -> SelectedRows:
         """`count` rows from `start` on."""
         return self.at(np.arange(start, min(start + count, self.num_rows)))
 
-    def select(self, names: Iterable[str]) -> Rows:
+    def select(self, names: Iterable[str]) -> SelectedRows:
         """These columns. Raises KeyError if one does not exist."""
         names = tuple(names)
         missing = next((name for name in names if name not in self.column_names), None)
         if missing is not None:
             raise KeyError(missing)
-        return Rows(self.num_rows, {}, [(self, None, names)])
+        return SelectedRows(self.num_rows, {}, [(self, None, names)])
 
-    def append_column(self, name: str, values: pa.Array) -> Rows:
+    def append_column(self, name: str, values: pa.Array) -> SelectedRows:
         """With another column, or one replaced."""
         others = [one for one in self.column_names if one != name]
-        return Rows(self.num_rows, {name: values}, [(self, None, others)])
+        return SelectedRows(self.num_rows, {name: values}, [(self, None, others)])
 
-    def replaced(self, name: str, by: str) -> Rows:
+    def replaced(self, name: str, by: str) -> SelectedRows:
         """With another column in place of one."""
-        rows = Rows(self.num_rows, {}, [(self, None, self.column_names)])
+        rows = SelectedRows(self.num_rows, {}, [(self, None, self.column_names)])
         rows._renamed[name] = by
         return rows
 
@@ -220,7 +223,7 @@ class Rows:
 
 def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """A column by name, with dictionaries decoded and large strings converted. Raises KeyError if it does not exist."""
-    return Rows.of(batch).column(name)
+    return SelectedRows.of(batch).column(name)
 
 
 def with_client(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -235,15 +238,15 @@ def with_client(batch: pa.RecordBatch) -> pa.RecordBatch:
 def in_any(batch: pa.RecordBatch, name: str, values: Iterable[str]) -> pa.Array:
     """Whether each row of a column of texts has one of some values; false for null."""
     wanted = tuple(values)
-    codes, distinct = Rows.of(batch).codes(name)
+    codes, distinct = SelectedRows.of(batch).codes(name)
     # One more, since the code of null is -1.
     found = distinct.each(wanted, lambda texts: np.array([*(one in wanted for one in texts.to_pylist()), False]))
     return pa.array(found[codes])
 
 
-def only(batch: pa.RecordBatch, mask: pa.Array) -> Rows:
+def only(batch: pa.RecordBatch, mask: pa.Array) -> SelectedRows:
     """The rows where `mask` is true (not false and not null)."""
-    rows = Rows.of(batch)
+    rows = SelectedRows.of(batch)
     if mask.true_count == rows.num_rows:
         return rows
     return rows.at(np.flatnonzero(pc.fill_null(mask, False).to_numpy(zero_copy_only=False)))
@@ -254,29 +257,29 @@ def order_columns(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return {name: column(batch, name) for name in ORDER}
 
 
-def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> Rows:
+def exploded(batch: pa.RecordBatch, kept: Sequence[str]) -> SelectedRows:
     """One row for each partition of an exchange: the partition's fields, and the columns `kept` of its exchange.
 
     A field of the partition hides a kept column of the same name. `BROKER` is kept if it was made.
     """
-    rows = Rows.of(batch)
+    rows = SelectedRows.of(batch)
     parents, fields = rows.unnested()
     if BROKER in rows.column_names:
         kept = [*kept, BROKER]
     kept = [one for one in kept if one not in fields.column_names]
-    return Rows(len(parents), {}, [(rows, parents, kept), (fields, None, fields.column_names)])
+    return SelectedRows(len(parents), {}, [(rows, parents, kept), (fields, None, fields.column_names)])
 
 
 _NAMED: Final = "_named"
 """Column of partitions with the topic, or its id if only that is known."""
 
 
-def partition_errors(batch: pa.RecordBatch, kept: Sequence[str] = ()) -> tuple[Rows, Integers]:
+def partition_errors(batch: pa.RecordBatch, kept: Sequence[str] = ()) -> tuple[SelectedRows, Integers]:
     """Partitions with an error code, as `exploded`, each with the `row` of its exchange.
 
     And for each exchange, how many of its codes belong to something else.
     """
-    rows = Rows.of(batch).append_column("row", pa.array(np.arange(batch.num_rows)))
+    rows = SelectedRows.of(batch).append_column("row", pa.array(np.arange(batch.num_rows)))
     parts = exploded(rows, ["row", *kept])
     parts = only(parts, pc.not_equal(pc.fill_null(column(parts, "error_code"), 0), 0))
     known = np.bincount(column(parts, "row").to_numpy(), minlength=batch.num_rows)
@@ -303,15 +306,15 @@ def first_of_each(lists: pa.Array) -> pa.Array:
     return pc.list_flatten(lists).take(pa.array(indices, mask=indices < 0))
 
 
-def named(batch: pa.RecordBatch) -> Rows:
+def named(batch: pa.RecordBatch) -> SelectedRows:
     """Rows of partitions or records; topics known only by id are identified by it."""
-    rows = Rows.of(batch)
+    rows = SelectedRows.of(batch)
     if _NAMED in rows.column_names:
         return rows.replaced("topic", _NAMED)
     return rows.append_column("topic", pc.coalesce(column(rows, "topic"), column(rows, "topic_id")))
 
 
-def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> Rows:
+def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> SelectedRows:
     """One row per topic of each row, in the column `topic`; a row without topics yields one with a null topic."""
     lists = column(batch, "topics")
     parents = pc.list_parent_indices(lists)
@@ -321,7 +324,7 @@ def with_topics(batch: pa.RecordBatch, kept: Sequence[str]) -> Rows:
     if BROKER in batch.column_names:
         kept = [*kept, BROKER]
     names = [one for one in kept if one not in ("topic", "topics")]
-    return Rows(len(places), {"topic": topics}, [(Rows.of(batch), places, names)])
+    return SelectedRows(len(places), {"topic": topics}, [(SelectedRows.of(batch), places, names)])
 
 
 def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
@@ -331,7 +334,7 @@ def broker_endpoint(batch: pa.RecordBatch) -> pa.Array:
 
 def endpoint_of(batch: pa.RecordBatch, side: Literal["client", "broker"]) -> pa.Array:
     """The same of the columns `SIDE_ip` and `SIDE_port`."""
-    codes, addresses = Rows.of(batch).codes(f"{side}_ip")
+    codes, addresses = SelectedRows.of(batch).codes(f"{side}_ip")
     # One number for each pair; the column of ports has 32 bits.
     ports = integers(column(batch, f"{side}_port"), null=_NO_PORT) + (1 << 31)
     pairs, places = np.unique(codes << 34 | ports, return_inverse=True)
@@ -344,9 +347,9 @@ def endpoint_of(batch: pa.RecordBatch, side: Literal["client", "broker"]) -> pa.
 _NO_PORT: Final = 1 << 32
 
 
-def for_readers(batch: pa.RecordBatch) -> Rows:
+def for_readers(batch: pa.RecordBatch) -> SelectedRows:
     """Rows that several readers share: what one makes of a column, the others have, and all have `BROKER`."""
-    rows = Rows.of(batch)
+    rows = SelectedRows.of(batch)
     if BROKER in rows.column_names or not {"broker_ip", "broker_port"} <= {*rows.column_names}:
         return rows
     return rows.append_column(BROKER, broker_endpoint(rows))
@@ -372,7 +375,7 @@ def datetimes(nanoseconds: pa.Array | pa.ChunkedArray) -> pa.Array:
     return floor_divided(nanoseconds, 1000).cast(pa.timestamp("us")).cast(TIME)
 
 
-def keys_of(table: pa.Table | pa.RecordBatch | Rows, names: Sequence[str]) -> tuple[pa.Table, Integers]:
+def keys_of(table: pa.Table | pa.RecordBatch | SelectedRows, names: Sequence[str]) -> tuple[pa.Table, Integers]:
     """The distinct keys of a table in order, and for each of its rows the number of its key."""
     rows = pa.table({**{name: table.column(name) for name in names}, "__row": np.arange(table.num_rows)})
     groups = rows.group_by(list(names), use_threads=False).aggregate([("__row", "list")])
@@ -405,28 +408,30 @@ def repeated(lists: Sequence[Sequence[Any]], number: Integers) -> tuple[Integers
 
 def looked_up(batch: pa.RecordBatch, name: str, find: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
     """Applies `find` to the non-null texts of a column, once for each distinct text."""
-    return Rows.of(batch).each(name, find, lambda texts: pa.array([find(text) for text in texts.to_pylist()], kind))
+    return SelectedRows.of(batch).each(
+        name, find, lambda texts: pa.array([find(text) for text in texts.to_pylist()], kind)
+    )
 
 
 def encoded(batch: pa.RecordBatch, name: str) -> pa.DictionaryArray:
     """A column of texts as dictionary: as key of a partial answer it costs a fraction."""
-    return Rows.of(batch).encoded(name)
+    return SelectedRows.of(batch).encoded(name)
 
 
 def missing(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Whether each text of a column is null."""
-    return pa.array(Rows.of(batch).codes(name)[0] < 0)
+    return pa.array(SelectedRows.of(batch).codes(name)[0] < 0)
 
 
 def matches(batch: pa.RecordBatch, name: str, pattern: str) -> pa.Array:
     """Whether each text of a column has a match of a regular expression; false for null."""
-    found = Rows.of(batch).each(name, ("has", pattern), lambda texts: pc.match_substring_regex(texts, pattern))
+    found = SelectedRows.of(batch).each(name, ("has", pattern), lambda texts: pc.match_substring_regex(texts, pattern))
     return pc.fill_null(found, False)
 
 
 def extracted(batch: pa.RecordBatch, name: str, pattern: str) -> pa.Array:
     """What the only group of a regular expression matches in each text; null if there is no match."""
-    return Rows.of(batch).each(
+    return SelectedRows.of(batch).each(
         name, ("part", pattern), lambda texts: pc.struct_field(pc.extract_regex(texts, pattern), [0])
     )
 

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from kafkasniff.analysis.columns import Rows, column, failed_partitions, integers, numbered
+from kafkasniff.analysis.columns import SelectedRows, column, failed_partitions, integers, numbered
 from kafkasniff.kafka.apis import dissectors
 from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
 from kafkasniff.kafka.schema.definition import FieldDefinition
@@ -140,7 +140,7 @@ def causes_of(batch: pa.RecordBatch) -> tuple[list[list[Cause]], np.ndarray[Any,
 
     Equal bodies are read once.
     """
-    rows = Rows.of(batch)
+    rows = SelectedRows.of(batch)
     numbers = (integers(column(rows, name), null=-1 << 31) for name in ("api_key", "error_code", "error_count"))
     firsts, number = numbered(*numbers, rows.codes("response_body")[0])
     bodies = rows.at(firsts)

@@ -42,7 +42,8 @@ MAX_COARSE_LEVEL: Final = 7
 How = Literal["sum", "min", "max", "first", "last"]
 _LAST_PLACE: Final = (1 << 63) - 1
 """In the place of null, which is last."""
-_LAST: Final = pc.ScalarAggregateOptions(skip_nulls=False)
+_OF_ROWS: Final = {"first": "min", "last": "max"}
+"""What is taken from the row with the lowest or highest place in the order."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -98,7 +99,9 @@ class Partials:
         self._lost = Lost() if lost is None else Lost(*msgspec.structs.astuple(lost))
         self._folded = _empty(shape.keys, shape.measures)
         self._schema = shape.schema
-        self._folds_encoded = bool(shape.keys) and not any(how in ("first", "last") for _, _, how in shape.measures)
+        self._folds_encoded = bool(shape.keys) and (
+            not shape.measures or any(how != "first" for _, _, how in shape.measures)
+        )
         """Only then are texts never sorted."""
         self._reduces = True
         """The last time, folding left half of the rows or fewer: otherwise rows wait until there are many."""
@@ -119,7 +122,11 @@ class Partials:
         if not count:
             return
         encoded = self._reduces and count >= ENCODED_ROWS and self._folds_encoded
-        arrays = [_array(columns[field.name], field.type, encoded=encoded) for field in self._schema]
+        arrays = [
+            # Texts of the order are sorted.
+            _array(columns[field.name], field.type, encoded=encoded and field.name not in self.shape.order)
+            for field in self._schema
+        ]
         table = pa.Table.from_arrays(arrays, names=self._schema.names)
         if table.schema != self._schema:
             table = self._fold_if_useful(table).cast(self._schema)
@@ -181,15 +188,26 @@ class Partials:
         if shape.each and not shape.measures:
             return self._first_of_each(table)
         if shape.measures and all(how == "first" for _, _, how in shape.measures):
+            if shape.each and shape.order[0] in names:
+                table, _ = self._candidates(table)
             folded = self._firsts(table)
             return self._first_of_each(folded) if shape.each else folded
-        if any(how in ("first", "last") for _, _, how in shape.measures):
-            keys = [(name, "ascending") for name in shape.order]
-            table = table.take(pc.sort_indices(table, sort_keys=keys))
-        wanted = [(name, how, _LAST if how in ("first", "last") else None) for name, _, how in shape.measures]
-        folded = table.group_by(names, use_threads=False).aggregate(wanted)
-        columns = [folded.column(name) for name in names]
-        columns += [folded.column(f"{name}_{how}").cast(kind) for name, kind, how in shape.measures]
+        wanted: list[tuple[str, str]] = [(name, how) for name, _, how in shape.measures if how not in _OF_ROWS]
+        rows, order = table, None
+        if len(wanted) < len(shape.measures):
+            # Only the first or last row of each key is copied.
+            order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in shape.order])
+            rank = np.empty(table.num_rows, np.int64)
+            rank[order.to_numpy()] = np.arange(table.num_rows)
+            rows = table.append_column("__rank", pa.array(rank))
+            wanted += [("__rank", how) for how in _OF_ROWS.values()]
+        found = rows.group_by(names, use_threads=False).aggregate(wanted)
+        columns = [found.column(name) for name in names]
+        for name, kind, how in shape.measures:
+            if order is not None and how in _OF_ROWS:
+                columns.append(table.column(name).take(order.take(found.column(f"__rank_{_OF_ROWS[how]}"))))
+            else:
+                columns.append(found.column(f"{name}_{how}").cast(kind))
         folded = pa.Table.from_arrays(columns, names=self._schema.names)
         if shape.without_zero is not None:
             folded = folded.filter(pc.not_equal(folded.column(shape.without_zero), 0))
@@ -206,15 +224,8 @@ class Partials:
 
     def _first_of_each(self, table: pa.Table) -> pa.Table:
         """The first different rows of each group."""
-        group = list(self.shape.group or [name for name, _ in self.shape.keys])
-        rest = [name for name in self._places() if name not in group]
-        numbers = _numbers(table, group)
-        if rest and pa.types.is_integer(table.schema.field(rest[0]).type):
-            # Mostly, the first column of the order shows that a row is not among the first.
-            first = pc.fill_null(table[rest[0]].cast(pa.int64()), _LAST_PLACE).to_numpy()
-            order = np.lexsort((first, numbers))
-            few = order[_ranks(numbers[order], first[order]) < self.shape.each]
-            table, numbers = table.take(pa.array(few)), numbers[few]
+        table, numbers = self._candidates(table)
+        rest = self._places_in_group()
         # Numbers are sorted and compared, not the texts of groups.
         rows = pa.table({"__group": numbers, **{name: table[name] for name in rest}}).combine_chunks()
         places = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names])
@@ -224,6 +235,25 @@ class Partials:
         places, begins = places.filter(pa.array(different)), begins[different]
         within = np.arange(len(begins)) - np.flatnonzero(begins)[np.cumsum(begins) - 1]
         return table.take(places.filter(pa.array(within < self.shape.each)))
+
+    def _candidates(self, table: pa.Table) -> tuple[pa.Table, np.ndarray[Any, np.dtype[np.int64]]]:
+        """The rows that may be among the first of their groups, and the numbers of their groups.
+
+        Mostly, the first column of the order shows that a row is not.
+        """
+        numbers = _numbers(table, list(self.shape.group or [name for name, _ in self.shape.keys]))
+        rest = self._places_in_group()
+        if not rest or not pa.types.is_integer(table.schema.field(rest[0]).type):
+            return table, numbers
+        first = pc.fill_null(table[rest[0]].cast(pa.int64()), _LAST_PLACE).to_numpy()
+        order = np.lexsort((first, numbers))
+        few = order[_ranks(numbers[order], first[order]) < self.shape.each]
+        return table.take(pa.array(few)), numbers[few]
+
+    def _places_in_group(self) -> list[str]:
+        """`_places` without the keys of groups."""
+        group = self.shape.group or [name for name, _ in self.shape.keys]
+        return [name for name in self._places() if name not in group]
 
     def _by_order(self, table: pa.Table) -> pa.Array:
         """The places of rows by `Shape.order`."""

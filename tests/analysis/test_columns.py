@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from kafkasniff.analysis.columns import (
-    Rows,
+    SelectedRows,
     broker_endpoint,
     column,
     encoded,
@@ -67,7 +67,7 @@ def chosen(rows: Any, plain: pa.Table, seed: int) -> tuple[Any, pa.Table]:
 @pytest.mark.parametrize("seed", range(30))
 def test_selections_are_those_of_arrow(seed: int) -> None:
     whole = batch(seed % 3)
-    rows, plain = chosen(Rows.of(whole), pa.table(whole), seed)
+    rows, plain = chosen(SelectedRows.of(whole), pa.table(whole), seed)
     assert rows.to_pylist() == plain.to_pylist()
     ids = plain["client_id"].to_pylist()
     assert encoded(rows, "client_id").to_pylist() == ids
@@ -93,7 +93,7 @@ def test_endpoints() -> None:
 
 def test_a_column_that_was_not_selected() -> None:
     with pytest.raises(KeyError, match="api"):
-        Rows.of(batch(0)).select(["client_id"]).column("api")
+        SelectedRows.of(batch(0)).select(["client_id"]).column("api")
 
 
 def test_equal_numbers() -> None:

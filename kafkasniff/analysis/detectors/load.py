@@ -11,7 +11,18 @@ import pyarrow.compute as pc
 from msgspec import Meta
 
 from kafkasniff.analysis.accumulator import Accumulator, Parameters, TableReading, united
-from kafkasniff.analysis.columns import ORDER, Rows, brokers, column, encoded, exploded, in_any, integers, named, only
+from kafkasniff.analysis.columns import (
+    ORDER,
+    SelectedRows,
+    brokers,
+    column,
+    encoded,
+    exploded,
+    in_any,
+    integers,
+    named,
+    only,
+)
 from kafkasniff.analysis.detectors.detector import Detector, evidence_columns, evidence_shape
 from kafkasniff.analysis.detectors.finding import MAX_EVIDENCE, Evidence, Finding
 from kafkasniff.analysis.detectors.tally import (
@@ -95,7 +106,7 @@ class SlowBroker(Detector[SlowBrokerThresholds]):
 
     def update(self, batch: pa.RecordBatch, table: str = "exchanges") -> None:
         # The numbers of brokers may become known late or halfway through, so brokers are identified by endpoint.
-        batch = Rows.of(batch).append_column("broker_id", pa.nulls(batch.num_rows, pa.int32()))
+        batch = SelectedRows.of(batch).append_column("broker_id", pa.nulls(batch.num_rows, pa.int32()))
         # A leader that waits for replicas is compared with others that do.
         waits = pc.fill_null(in_any(batch, "waits_for", ["replicas"]), False)
         api = column(batch, "api")

@@ -27,9 +27,18 @@ from kafkasniff.analysis.overview.answer import (
     TopicStats,
     Traffic,
 )
-from kafkasniff.analysis.overview.connections import CONNECTION_COUNTS, Encrypted, FailedConnects, Problems
-from kafkasniff.analysis.overview.connections import Connections as ConnectionSums
-from kafkasniff.analysis.overview.counts import COUNTS, ApiLatencies, Apis, Brokers, Clients
+from kafkasniff.analysis.overview.counts import (
+    CONNECTION_COUNTS,
+    COUNTS,
+    ApiLatencies,
+    Apis,
+    Brokers,
+    Clients,
+    Encrypted,
+    FailedConnects,
+    Problems,
+)
+from kafkasniff.analysis.overview.counts import Connections as ConnectionSums
 from kafkasniff.analysis.overview.topics import FLOWS, GENERATION_APIS, Groups, Topics
 from kafkasniff.analysis.questions.errors import ErrorParameters, Errors
 from kafkasniff.analysis.questions.rebalances import Rebalances

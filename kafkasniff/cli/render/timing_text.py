@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafkasniff.analysis.detectors.finding import Numbers
 from kafkasniff.analysis.overview.answer import EncryptedStats
-from kafkasniff.analysis.overview.connections import Encrypted
+from kafkasniff.analysis.overview.counts import Encrypted
 from kafkasniff.analysis.timing import MEASURES, TROUBLE, Timing, timed_rows
 from kafkasniff.analysis.visibility import TLS
 from kafkasniff.cli.render.tables import screen_text

@@ -451,7 +451,7 @@ def stage_unfinished(
 
 # -- rows for a consumer that counts them ------------------------------------------------------------------------------
 
-MANY_ROWS: Final = 1 << 16
+MANY_ROWS: Final = 1 << 15
 MANY_BYTES: Final = 32 << 20
 """Rows of a table, and their bytes, that are passed on together: each batch costs its consumers a fixed time."""
 
