@@ -38,7 +38,8 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-EXECUTORS = 2
+EXECUTORS = 3
+TASKS = 2 * EXECUTORS
 FOUND = "found.json"
 
 
@@ -68,7 +69,7 @@ def where_workers_run(spark: SparkSession, folder: Path, captures: list[str]) ->
             }
             yield pyarrow.RecordBatch.from_pydict({name: [value] * len(batch) for name, value in columns.items()})
 
-    rows = spark.range(0, 4, 1, 4).mapInArrow(
+    rows = spark.range(0, TASKS, 1, TASKS).mapInArrow(
         reported, "python string, package string, executor string, api string, kernel string, kernel_decoded boolean"
     )
     return [row.asDict() for row in rows.collect()]
@@ -144,7 +145,7 @@ def executors(spark: SparkSession) -> set[int]:
             stat = Path(f"/proc/{os.getppid()}/stat").read_text()
             yield pyarrow.RecordBatch.from_pydict({"pid": [int(stat.rpartition(")")[2].split()[1])] * len(batch)})
 
-    return {row["pid"] for row in spark.range(0, 4, 1, 4).mapInArrow(parents, "pid bigint").collect()}
+    return {row["pid"] for row in spark.range(0, TASKS, 1, TASKS).mapInArrow(parents, "pid bigint").collect()}
 
 
 def settings(spark: SparkSession, folder: Path, captures: list[str]) -> Any:

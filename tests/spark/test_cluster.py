@@ -66,7 +66,7 @@ def found(folder: Path, python: str) -> dict[str, Any]:
     log, worker_log = folder / "master.log", folder / "worker.log"
     with started(daemon("master.Master"), log, {**environment, "PYTHONPATH": str(ROOT)}) as first:
         master = logged(log, r"spark://127\.0\.0\.1:\d+", first)
-        worker = daemon("worker.Worker", "-c", f"{EXECUTORS}", "-m", "1g", master)
+        worker = daemon("worker.Worker", "-c", f"{EXECUTORS}", "-m", f"{512 * EXECUTORS}m", master)
         with started(worker, worker_log, environment) as second:
             logged(worker_log, "Successfully registered with master", second)
             settings = {
