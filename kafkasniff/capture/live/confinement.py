@@ -13,7 +13,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from kafkasniff.kafka.schema.data_files import added_folders, data_folder
+from kafkasniff.kafka.schema.codes import added_folders, data_folder
 
 _CREATE_RULESET: Final = 444
 _ADD_RULE: Final = 445

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
+from kafkasniff.kafka.apis.entities import TOPIC_ID
 from kafkasniff.model import Body
 from kafkasniff.sinks.summaries.phrases import (
     address,
