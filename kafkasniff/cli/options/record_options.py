@@ -123,7 +123,7 @@ def take_schemas(options: dict[str, Any], environ: Mapping[str, str]) -> ValueSc
 
 
 def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
-    from kafkasniff.values.readers import file_reader
+    from kafkasniff.values.stage import file_reader
 
     topic, separator, path = text.partition("=")
     name, slash, field = topic.partition("/")
