@@ -27,7 +27,7 @@ from tests.oracle.inspector import ByPython
 
 A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
 GIVEN = bytes([5]) * 16
-LOG = uuid_bytes(entities.TOPIC_ID)
+LOG = uuid_bytes(entities.METADATA_TOPIC_ID)
 NAMED = {A: "orders", B: "pay ments", C: "größe", OWN: "__consumer_offsets"}
 
 

@@ -38,8 +38,8 @@ MAX_KEPT: Final = 1 << 11
 MAX_LIST: Final = 1 << 10
 """Bytes of the fields of a request that are copied. Requests with more are decoded every time."""
 
-METADATA_LOG: Final = entities.TOPIC_NAME.encode()
-METADATA_ID: Final = uuid_bytes(entities.TOPIC_ID)
+METADATA_LOG: Final = entities.METADATA_TOPIC.encode()
+METADATA_ID: Final = uuid_bytes(entities.METADATA_TOPIC_ID)
 """Bytes of messages whose records may name topics."""
 _OPTIONS: Final = DecodeOptions(records="skip")
 _PARTITIONS: Final = {"topic": CHOSEN, "topic_id": CHOSEN, "partitions": {"partition": CHOSEN}}

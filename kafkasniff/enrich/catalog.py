@@ -174,7 +174,7 @@ class Catalog:
         """Address → name, from the captures' name records, for brokers that are reported by name."""
         self.topics_learned = 0
         """Incremented for every topic learned: names that were unknown may be looked up again."""
-        self._given = {entities.TOPIC_ID: entities.TOPIC_NAME, **(topics or {})}
+        self._given = {entities.METADATA_TOPIC_ID: entities.METADATA_TOPIC, **(topics or {})}
         self._topics: dict[str, str] = {}
         self._brokers: OrderedDict[tuple[str, int], Broker] = OrderedDict()
         self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()

@@ -282,7 +282,7 @@ class Enricher:
 
     def _records(self, topic: str, records: object) -> None:
         """Read a `records` field of a topic that may be one of the brokers' own."""
-        if topic == entities.TOPIC_NAME:
+        if topic == entities.METADATA_TOPIC:
             self._metadata_log = True
         elif topic not in internal_topics().INTERNAL_TOPICS:
             return

@@ -20,7 +20,7 @@ from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.engine.roles import client_id_text
 from kafkasniff.engine.stream_messages import answers_alone
 from kafkasniff.engine.stream_questions import GAP, SEGMENT, StreamQuestions
-from kafkasniff.kafka.apis.entities import TOPIC_ID
+from kafkasniff.kafka.apis.entities import METADATA_TOPIC_ID
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.plausibility import is_gssapi_token
@@ -261,7 +261,7 @@ class StreamReading:
             kernel,
             self._program,
             marks=CONNECT_KEYS,
-            topics=[uuid_bytes(one) for one in {*own_topics, TOPIC_ID}],
+            topics=[uuid_bytes(one) for one in {*own_topics, METADATA_TOPIC_ID}],
             inflates=self._inflate,
             secrets=blanker.secrets,
             payload=blanker.payload,

@@ -23,13 +23,13 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.apis.dissectors import api, message_of
-from kafkasniff.kafka.schema.codes import error_name, uuid_bytes
+from kafkasniff.kafka.schema.codes import ZERO_UUID, error_name, uuid_bytes
 from kafkasniff.kafka.schema.context import RenderedRecords
 from kafkasniff.kafka.schema.definition import EntityChoice, FieldDefinition, Struct
 from kafkasniff.model import Body, Direction, Message
 
-TOPIC_NAME: Final = "__cluster_metadata"
-TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+METADATA_TOPIC: Final = "__cluster_metadata"
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class _TopicStruct(msgspec.Struct, frozen=True):
@@ -59,8 +59,8 @@ def secret_marks(api_key: int, direction: Direction, version: int) -> tuple[byte
         return any(version in field.versions for field in fields) or (bool(fields) and version not in message.versions)
 
     topics = _topics(api_key, direction)
-    marks = [TOPIC_NAME.encode()] if any(there(topic.names) for topic in topics) else []
-    return (*marks, uuid_bytes(TOPIC_ID)) if any(there(topic.ids) for topic in topics) else tuple(marks)
+    marks = [METADATA_TOPIC.encode()] if any(there(topic.names) for topic in topics) else []
+    return (*marks, uuid_bytes(METADATA_TOPIC_ID)) if any(there(topic.ids) for topic in topics) else tuple(marks)
 
 
 def metadata_test(api_key: int, direction: Direction) -> Callable[[Body], bool] | None:
@@ -83,8 +83,8 @@ def _quick_test(topic: _TopicStruct) -> Callable[[Body], bool]:
     topic_id = topic.ids[0].name if topic.ids else ""
 
     def test(body: Body) -> bool:
-        for one in body.get(array) or ():  # noqa: SIM110 - most have one topic
-            if one.get(name) == TOPIC_NAME or one.get(topic_id) == TOPIC_ID:
+        for one in body.get(array) or ():
+            if one.get(name) == METADATA_TOPIC or one.get(topic_id) == METADATA_TOPIC_ID:
                 return True
         return False
 
@@ -107,8 +107,8 @@ def _metadata_topics(topics: tuple[_TopicStruct, ...], body: Body) -> Iterator[t
     for topic in topics:
         for struct in _at(body, topic.path):
             if isinstance(struct, dict) and (
-                any(struct.get(field.name) == TOPIC_NAME for field in topic.names)
-                or any(struct.get(field.name) == TOPIC_ID for field in topic.ids)
+                any(struct.get(field.name) == METADATA_TOPIC for field in topic.names)
+                or any(struct.get(field.name) == METADATA_TOPIC_ID for field in topic.ids)
             ):
                 yield topic, struct
 
@@ -231,8 +231,6 @@ def each_whole(struct: Struct, body: Body) -> Iterator[tuple[Any, str, int | Non
                 yield from each_whole(field.struct, one)
 
 
-NO_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""The all-zero uuid, which means none."""
 BATCH_OVERHEAD: Final = 12
 """Bytes before those that `batch_length` counts: base offset and the length itself, alike in all three formats."""
 
@@ -430,7 +428,7 @@ def _collector(plan: EntityPlan, *, request: bool) -> _Collect:
             if named_by is None:
                 topic = None  # its id names another topic than the struct around it
             value = body.get(identified_by)
-            topic_id = value if isinstance(value, str) and value != NO_TOPIC_ID else None
+            topic_id = value if isinstance(value, str) and value != ZERO_UUID else None
             if topic is None and "_topic_name" in body:
                 topic = text(body["_topic_name"])
                 _name(named.topics, topic)

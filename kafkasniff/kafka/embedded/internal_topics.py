@@ -40,7 +40,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from kafkasniff.kafka.apis.entities import TOPIC_NAME, each_records, metadata_records, record_fields
+from kafkasniff.kafka.apis.entities import METADATA_TOPIC, each_records, metadata_records, record_fields
 from kafkasniff.kafka.record_facts import add_schema_ids
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, DecodeContext, DecodeOptions, GroupProtocol, Odd, varint_rest
 from kafkasniff.kafka.schema.definition import DataDefinition, Struct
@@ -536,11 +536,11 @@ def _interpret(record: dict[str, Any], context: DecodeContext) -> bool:
     """Decode one record; True if its value may not be shown."""
     value = record.get("value")
     if value is None:
-        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: it has no value")
+        context.problem(PROBLEM, f"record {record['offset']} of {METADATA_TOPIC}: it has no value")
         return False
     framed_record = read_framed(value, "metadata", context.options)
     for detail in framed_record.problems:
-        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
+        context.problem(PROBLEM, f"record {record['offset']} of {METADATA_TOPIC}: {detail}")
     if framed_record.value is not None:
         record["_value"] = framed_record.value
     return framed_record.secret
@@ -553,7 +553,7 @@ def _withhold(record: dict[str, Any], context: DecodeContext, *, value: bool, ot
             record[name] = redacted(record[name])
     if others and record.get("headers"):
         detail = f"it has {len(record['headers'])} headers, which Kafka never writes: they are withheld"
-        context.problem(PROBLEM, f"record {record['offset']} of {TOPIC_NAME}: {detail}")
+        context.problem(PROBLEM, f"record {record['offset']} of {METADATA_TOPIC}: {detail}")
         record["headers"] = []
         record.pop("_trace_ids", None)
 

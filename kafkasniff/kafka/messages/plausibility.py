@@ -21,7 +21,13 @@ from numpy.typing import NDArray
 
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE, api, api_keys
 from kafkasniff.kafka.apis.releases import dropped_in
-from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.messages.message import (
+    UNSUPPORTED_VERSION,
+    Decoded,
+    decode_request,
+    decode_response,
+    request_header,
+)
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Body, Problem
 
@@ -171,7 +177,8 @@ _HEADER: Final = Struct(">hhih")
 """API key, version, correlation id, length of the client id."""
 _CLIENT_ID: Final = 10
 """Bytes before the client id."""
-_SKIP_RECORDS: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
+"""Options for a message that may be another one."""
 
 
 def _highest_version(api_key: int) -> int:
@@ -196,7 +203,7 @@ def judge_request(data: bytes, start: int, end: int, *, strict: bool) -> Literal
     header = request_header(data, start, end, strict=strict)
     if header is None or header.api_key not in api_keys():
         return "no"
-    decoded = decode_request(data, start, end, _SKIP_RECORDS)
+    decoded = decode_request(data, start, end, TRIAL)
     kinds = {problem.kind for problem in decoded.problems}
     if "version-unknown" in kinds:
         return "plausible"
@@ -247,7 +254,7 @@ def is_answer(request: bytes, response: bytes) -> bool:
     header = request_header(request, 0, len(request), strict=True)
     if header is None:
         return False
-    decoded = decode_response(response, 0, len(response), header.api_key, header.api_version, _SKIP_RECORDS)
+    decoded = decode_response(response, 0, len(response), header.api_key, header.api_version, TRIAL)
     return bool(decoded.body) and not decoded.problems
 
 
@@ -293,8 +300,6 @@ def _is_cut_in_client_id(data: bytes, size: int) -> bool:
 
 TRUNCATED: Final = ("body-truncated", "array-too-long")
 """Problems of a body that ends too early and is valid until then."""
-TRIAL: Final = DecodeOptions(records="skip", show_secrets=True, inside=False)
-"""Options for a message that may be another one."""
 
 
 def does_not_fit(decoded: Decoded, *, cut: bool) -> bool:
@@ -332,7 +337,6 @@ AUTHENTICATION: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
 
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 ILLEGAL_SASL_STATE: Final = 34
-UNSUPPORTED_VERSION: Final = 35
 SASL_AUTHENTICATION_FAILED: Final = 58
 
 
