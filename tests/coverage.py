@@ -17,7 +17,7 @@ from kafkasniff.kafka.apis.releases import (
     spoken,
     version_ranges,
 )
-from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.codes import data_folder
 from kafkasniff.kafka.schema.definition import DataDefinition
 from kafkasniff.kafka.schema.schema import data_definitions
 from tests.vectors.reader import unproduced

@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema import data_files, schema
-from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema import codes, schema
+from kafkasniff.kafka.schema.codes import data_folder
 from tests.craft.conversation import START_NS, Conversation
 from tests.craft.from_layout import data_bytes, request_bytes, response_bytes
 from tests.craft.packet import Packet
@@ -227,7 +227,7 @@ def known(folder: Path, files: Mapping[str, str] | None = None) -> Iterator[None
     for name, text in (FILES if files is None else files).items():
         (copied / name).write_text(text)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (data_files, schema):
+        for module in (codes, schema):
             patch.setattr(module, "data_folder", lambda: copied)
         _forget()
         try:

@@ -18,11 +18,10 @@ NEGOTIATION = "the versions in ApiVersions responses"
 ALLOWED = {
     "kafka/apis/dissectors.py": "the numbers themselves",
     "kafka/messages/message.py": "ApiVersions refused in another version (KIP-511)",
-    "kafka/messages/plausibility.py": "zeros look like a Produce request",
+    "kafka/messages/plausibility.py": f"zeros look like a Produce request; {GREETING}",
     "engine/stream_questions.py": GREETING,
-    "kafka/connection/opening.py": GREETING,
     "engine/connection_stats.py": GREETING,
-    "kafka/embedded/interpreters.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",
+    "kafka/messages/message_plan.py": "readers of bytes whose form only code knows (group protocols, SASL, OTLP)",
     "enrich/sessions.py": SESSIONS,
     "enrich/enricher.py": SESSIONS,
     "tables/rows/exchanges.py": SESSIONS,

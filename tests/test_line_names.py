@@ -13,7 +13,7 @@ from kafkasniff.engine import lines_ahead, session_follower
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import message_plan
-from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.apis import entities
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.connection.events import Level
 from kafkasniff.kafka.schema.codes import uuid_bytes, uuid_text
@@ -27,7 +27,7 @@ from tests.oracle.inspector import ByPython
 
 A, B, C, OWN = (bytes([number]) * 16 for number in (1, 2, 3, 4))
 GIVEN = bytes([5]) * 16
-LOG = uuid_bytes(cluster_metadata.TOPIC_ID)
+LOG = uuid_bytes(entities.METADATA_TOPIC_ID)
 NAMED = {A: "orders", B: "pay ments", C: "größe", OWN: "__consumer_offsets"}
 
 

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from kafkasniff.analysis.columns import SelectedRows, column, failed_partitions, integers, numbered
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.apis.entities import NO_TOPIC_ID, EntityPlan, plan_of
+from kafkasniff.kafka.apis.entities import EntityPlan, plan_of
+from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.kafka.schema.definition import FieldDefinition
 
 CODE: Final = "error_code"
@@ -124,7 +125,7 @@ def _topic(node: dict[str, Any], plan: EntityPlan) -> str | None:
     named = node.get(plan.topic) if plan.topic else None
     if not isinstance(named, str) or not named:
         named = node.get("_topic_name") or (node.get(plan.topic_id) if plan.topic_id else None)
-    return named if isinstance(named, str) and named != NO_TOPIC_ID else None
+    return named if isinstance(named, str) and named != ZERO_UUID else None
 
 
 def _messages_below(node: dict[str, Any]) -> Iterator[Any]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 from kafkasniff.browse.commands import program
-from kafkasniff.runtime.signals import ENDS_WITH_STDIN
+from kafkasniff.runtime.threads import ENDS_WITH_STDIN
 from kafkasniff.text.printable import printable
 
 MAX_GROWN: Final = 2 << 30

@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 from typing import BinaryIO, Final, TextIO
 
-from kafkasniff.runtime.signals import HANGUP, honoured_signals
+from kafkasniff.runtime.threads import HANGUP, honoured_signals
 
 COMPLETION: Final = "_KAFKASNIFF_COMPLETE"
 """The environment variable by which a shell asks for completions. Click chose the name."""

@@ -14,9 +14,8 @@ import msgspec
 
 from kafkasniff.kafka.apis.dissectors import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import ExchangeEvent, MessageEvent, VerdictEvent
-from kafkasniff.kafka.connection.opening import Opening
 from kafkasniff.kafka.messages.message_plan import client_software
-from kafkasniff.kafka.messages.plausibility import protocol_in
+from kafkasniff.kafka.messages.plausibility import Opening, protocol_in
 from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.model import NO_TIME, PACKET_NUMBER, Connection, Endpoint, Message, StreamBytes, TlsHandshake
 from kafkasniff.tls.gate import TlsGate

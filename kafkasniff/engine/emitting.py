@@ -22,7 +22,6 @@ from kafkasniff.engine.message_table import LOSS, Address, Collected, Output, Ou
 from kafkasniff.engine.row_messages import MessageRow, RowMessages, decoded_message
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.engine.stream_messages import HeldExchange
-from kafkasniff.kafka.apis.weight import likely_bytes
 from kafkasniff.kafka.connection.events import (
     Event,
     ExchangeEvent,
@@ -32,13 +31,13 @@ from kafkasniff.kafka.connection.events import (
     VerdictEvent,
 )
 from kafkasniff.kafka.connection.waits import delays_without
+from kafkasniff.kafka.messages.message_plan import likely_bytes
 from kafkasniff.model import NO_TIME, PACKET_NUMBER, Direction, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.native.feed import MESSAGE, NONE
 from kafkasniff.packets import PacketBatch, end_index
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.packed_bodies import BodyMaker
-    from kafkasniff.kafka.messages.rendered import Renderer
+    from kafkasniff.kafka.messages.rendered import BodyMaker, Renderer
 
 
 SLICE: Final = 64

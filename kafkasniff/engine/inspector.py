@@ -25,7 +25,7 @@ from kafkasniff.engine.lines_ahead import LineOutput, LinesAhead
 from kafkasniff.engine.message_table import Output, PairColumns, PairFinder, Shown
 from kafkasniff.engine.stream_feeding import StreamFeeder
 from kafkasniff.kafka.connection.events import MAX_FRAME, Detail, LeftOut, Level
-from kafkasniff.kafka.messages.packed_bodies import PackedBodies
+from kafkasniff.kafka.messages.rendered import PackedBodies
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import Endpoint, Problem, Summary
 from kafkasniff.native.library import kernel
@@ -35,8 +35,7 @@ from kafkasniff.runtime.memory_limits import checked_memory
 from kafkasniff.tls.keylog import KeyLog
 
 if TYPE_CHECKING:
-    from kafkasniff.kafka.messages.packed_bodies import BodyMaker
-    from kafkasniff.kafka.messages.rendered import Renderer
+    from kafkasniff.kafka.messages.rendered import BodyMaker, Renderer
 
 
 class Inspector:

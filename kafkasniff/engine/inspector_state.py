@@ -12,8 +12,8 @@ import msgspec
 
 from kafkasniff.engine.connection_stats import FollowedConnection, MessageOwner, OpenExchange
 from kafkasniff.engine.message_table import Keyed
-from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, has_records, likely_bytes
 from kafkasniff.kafka.connection.events import Detail, VerdictEvent
+from kafkasniff.kafka.messages.message_plan import RECORD_BYTES, body_bytes, has_records, likely_bytes
 from kafkasniff.kafka.schema.context import MAX_DECOMPRESSED, MAX_RECORDS, RenderedBody
 from kafkasniff.model import NO_TIME, PACKET_SHIFT, Message, Problem, Summary
 from kafkasniff.native.streams import Follows

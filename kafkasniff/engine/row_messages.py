@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from kafkasniff.engine.message_table import HEADER, Messages
 from kafkasniff.engine.roles import client_id_text, distinct, version_of
 from kafkasniff.engine.stream_messages import HELD
-from kafkasniff.kafka.apis.weight import BODY_RATIO, likely_bytes
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
-from kafkasniff.kafka.messages.packed_bodies import Ahead, BodyMaker
+from kafkasniff.kafka.messages.message_plan import BODY_RATIO, likely_bytes
+from kafkasniff.kafka.messages.rendered import Ahead, BodyMaker
 from kafkasniff.kafka.schema.context import BodyWithErrors, DecodeOptions, RenderedBody
 from kafkasniff.model import PACKET_NUMBER, Direction, ErrorCode, Message, Problem
 from kafkasniff.native.feed import ARENA, KEYS, MESSAGE, NONE, REQUEST, TAGS, VERSIONS

@@ -23,14 +23,13 @@ from kafkasniff.engine.roles import distinct
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.plan import teaches_topics
 from kafkasniff.enrich.sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSessions, SessionStep, uses_sessions
-from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.apis import entities
 from kafkasniff.kafka.connection.events import Detail, MessageEvent
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
 from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.definition import FORMATS, Struct
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import FORMATS, Struct, program_of
 from kafkasniff.model import Body, Direction, Endpoint
 from kafkasniff.native.feed import ARENA, ENDED, KEYS, REQUEST, TAGS, VERSIONS
 from kafkasniff.native.library import Kernel, address_of
@@ -41,8 +40,8 @@ MAX_KEPT: Final = 1 << 11
 MAX_LIST: Final = 1 << 10
 """Bytes of the fields of a request that are copied. Requests with more are decoded every time."""
 
-METADATA_LOG: Final = cluster_metadata.TOPIC_NAME.encode()
-METADATA_ID: Final = uuid_bytes(cluster_metadata.TOPIC_ID)
+METADATA_LOG: Final = entities.METADATA_TOPIC.encode()
+METADATA_ID: Final = uuid_bytes(entities.METADATA_TOPIC_ID)
 """Bytes of messages whose records may name topics."""
 _OPTIONS: Final = DecodeOptions(records="skip")
 _PARTITIONS: Final = {"topic": CHOSEN, "topic_id": CHOSEN, "partitions": {"partition": CHOSEN}}

@@ -38,10 +38,9 @@ from kafkasniff.kafka.connection.events import (
     VerdictEvent,
     span_text,
 )
-from kafkasniff.kafka.connection.opening import AUTHENTICATION, MAX_SIZE, refusal, too_large
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.messages.plausibility import name_answer
+from kafkasniff.kafka.messages.plausibility import AUTHENTICATION, MAX_SIZE, name_answer, refusal, too_large
 from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem, Status
 from kafkasniff.native import feed
 from kafkasniff.native.feed import ARENA, ENDED, MESSAGE, REQUEST, VERSIONS

@@ -11,11 +11,11 @@ from typing import Any, Final, Protocol
 
 from kafkasniff.engine.connection_stats import REASONS
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS
-from kafkasniff.kafka.connection.opening import AUTHENTICATION
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.messages.message import Decoded, decode_response, request_header
 from kafkasniff.kafka.messages.message_plan import INHERITS, request_plan, response_plan
 from kafkasniff.kafka.messages.plausibility import (
+    AUTHENTICATION,
     NAMED,
     TRIAL,
     TRUNCATED,
@@ -30,7 +30,7 @@ from kafkasniff.kafka.messages.plausibility import (
     name_protocol,
     proxy_prologue,
 )
-from kafkasniff.kafka.schema.program import pairing_program
+from kafkasniff.kafka.schema.definition import pairing_program
 from kafkasniff.native.caller import Program
 from kafkasniff.native.library import Kernel
 from kafkasniff.native.streams import ENTER, NOTHING, PLAUSIBLE, QuestionKind, StreamEngine

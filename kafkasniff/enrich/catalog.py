@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.apis import entities
 from kafkasniff.kafka.schema.codes import ZERO_UUID
 from kafkasniff.model import Connection, Endpoint
 from kafkasniff.runtime.memory_limits import in_proportion
@@ -174,7 +174,7 @@ class Catalog:
         """Address → name, from the captures' name records, for brokers that are reported by name."""
         self.topics_learned = 0
         """Incremented for every topic learned: names that were unknown may be looked up again."""
-        self._given = {cluster_metadata.TOPIC_ID: cluster_metadata.TOPIC_NAME, **(topics or {})}
+        self._given = {entities.METADATA_TOPIC_ID: entities.METADATA_TOPIC, **(topics or {})}
         self._topics: dict[str, str] = {}
         self._brokers: OrderedDict[tuple[str, int], Broker] = OrderedDict()
         self._software: OrderedDict[int, tuple[str, str]] = OrderedDict()

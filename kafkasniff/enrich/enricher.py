@@ -17,7 +17,7 @@ from msgspec.structs import force_setattr
 from kafkasniff.enrich.catalog import Catalog
 from kafkasniff.enrich.plan import NamePlan, data_plan, message_plan, named_topics
 from kafkasniff.enrich.sessions import FetchSessions, SessionContent, SessionStep, session_fields, uses_sessions
-from kafkasniff.kafka.apis import cluster_metadata
+from kafkasniff.kafka.apis import entities
 from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import client_software
 from kafkasniff.kafka.schema.codes import ZERO_UUID
@@ -282,7 +282,7 @@ class Enricher:
 
     def _records(self, topic: str, records: object) -> None:
         """Read a `records` field of a topic that may be one of the brokers' own."""
-        if topic == cluster_metadata.TOPIC_NAME:
+        if topic == entities.METADATA_TOPIC:
             self._metadata_log = True
         elif topic not in internal_topics().INTERNAL_TOPICS:
             return

@@ -114,7 +114,7 @@ class _ProblemEntry:
 class TopModel:
     """Takes the events of a run and provides snapshots.
 
-    `processes`: finds the processes at ends of a connection (`capture.live.interfaces.socket_processes`).
+    `processes`: finds the processes at ends of a connection (`interface_socket.socket_processes`).
     """
 
     def __init__(

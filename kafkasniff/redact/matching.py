@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import RawPackets
+from kafkasniff.capture.formats.pcap import RawPackets
 from kafkasniff.capture.write.capture_writer import CaptureWriter
 from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.engine.connection_stats import connection_id

@@ -20,14 +20,14 @@ from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.engine.roles import client_id_text
 from kafkasniff.engine.stream_messages import answers_alone
 from kafkasniff.engine.stream_questions import GAP, SEGMENT, StreamQuestions
-from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
+from kafkasniff.kafka.apis.entities import METADATA_TOPIC_ID
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.messages.plausibility import is_gssapi_token
 from kafkasniff.kafka.messages.rendered import MAX_INFLATED, Inflate, program_for
 from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.context import ConnectionMemory
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.blanking import PIECE, PLACE, PREFIX, MessageBlanks, StreamPieces, patch
 from kafkasniff.native.caller import Program
@@ -261,7 +261,7 @@ class StreamReading:
             kernel,
             self._program,
             marks=CONNECT_KEYS,
-            topics=[uuid_bytes(one) for one in {*own_topics, TOPIC_ID}],
+            topics=[uuid_bytes(one) for one in {*own_topics, METADATA_TOPIC_ID}],
             inflates=self._inflate,
             secrets=blanker.secrets,
             payload=blanker.payload,

@@ -24,7 +24,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 from kafkasniff.errors import KafkasniffError, MissingKernelError, OutOfMemoryError, is_out_of_memory
 from kafkasniff.native.library import kernel
 from kafkasniff.runtime.memory_limits import keep_freed_memory
-from kafkasniff.runtime.signals import STOP_SIGNALS, left_to_parent
+from kafkasniff.runtime.threads import STOP_SIGNALS, left_to_parent
 
 COLLECTION: Final = (100_000, 50, 100)
 """Thresholds of the search for cycles in a process that decodes: messages hold none."""

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from kafkasniff.kafka.embedded.interpreters import may_have_floats
+from kafkasniff.kafka.messages.message_plan import may_have_floats
 from kafkasniff.kafka.schema.context import LargeBody, RenderedBody, RenderedRecords
 from kafkasniff.model import Body, Endpoint, Exchange, Lines, Message, Problem, SaslToken
 from kafkasniff.redact.payload import SHOWN, BesideRecords, Payload

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkasniff import errors
 from kafkasniff.errors import KafkasniffError, MissingExtraError, MissingPartError, UsageError
-from kafkasniff.runtime.signals import ignored_hangup
+from kafkasniff.runtime.threads import ignored_hangup
 
 if TYPE_CHECKING:
     from pyspark import StatusTracker

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kafkasniff.errors import UsageError
-from kafkasniff.kafka.schema.data_files import added_folders, data_folder, files_of
+from kafkasniff.kafka.schema.codes import added_folders, data_folder, files_of
 from kafkasniff.native.library import PLATFORM, library_path
 from kafkasniff.spark.session import get_session, is_connect, runs_elsewhere
 

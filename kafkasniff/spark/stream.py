@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 
 from kafkasniff.capture.formats.converters import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.formats.raw import NoteValue
+from kafkasniff.capture.formats.pcap import NoteValue
 from kafkasniff.capture.formats.reader import BROKEN_KINDS
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.locations import is_capture, listed, open_capture

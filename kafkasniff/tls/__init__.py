@@ -2,13 +2,11 @@
 
     gate.py        whether a connection is TLS, by the first bytes of its streams
     session.py     one TLS connection: items of its streams in, items of its clear streams out
-    negotiation.py its handshake: the keys that result, and why it failed
-    half.py        one stream of it: its keys, and the search for records after a loss
+    negotiation.py its handshake: the keys that result, why it failed, and what to do about that
+    half.py        one stream of it: its keys, clear bytes, and the search for records after a loss
     record.py      records, hellos and certificates
-    decrypt.py     records to clear bytes
     keylog.py      key logs: secrets by client random
     descriptions.py  what reports say of TLS connections
-    doctor.py      which connections were decrypted, and why others were not
 
 Sources: RFC 5246 (TLS 1.2), RFC 8446 (TLS 1.3), RFC 9850 (key logs). Nothing here does I/O.
 """

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.formats.pcap import Interface, RawPackets
 from kafkasniff.capture.formats.reader import CaptureReader, open_path
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.model import Problem

@@ -19,7 +19,7 @@ import zstandard
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.formats.converters import MAGIC_SIZE, inflater_for
-from kafkasniff.capture.formats.raw import Parsed
+from kafkasniff.capture.formats.pcap import Parsed
 from kafkasniff.capture.timeline.splits import open_split, open_whole, pieces, plan
 from kafkasniff.errors import CaptureError
 from kafkasniff.packets import COLUMNS, PacketBatch

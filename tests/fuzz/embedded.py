@@ -12,11 +12,10 @@ from typing import Any, Final
 import orjson
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from kafkasniff.kafka.embedded import group_protocol
+from kafkasniff.kafka.embedded import internal_topics
 from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS, interpret_metadata, interpret_topic, read_framed
-from kafkasniff.kafka.embedded.otlp import read_metrics
 from kafkasniff.kafka.embedded.sasl_messages import describe_message
-from kafkasniff.kafka.embedded.telemetry import push_telemetry_request
+from kafkasniff.kafka.embedded.telemetry import push_telemetry_request, read_metrics
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records.record_list import VALUE_SCHEMAS, control_record
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, GroupProtocol
@@ -80,7 +79,7 @@ def _sasl(way: int, intake: Intake) -> None:
 
 def _group(way: int, intake: Intake) -> None:
     context = DecodeContext(_OPTIONS[0])
-    read = group_protocol.assignment if way & 1 else group_protocol.metadata
+    read = internal_topics.assignment if way & 1 else internal_topics.metadata
     _writable(read(intake.rest(), _PROTOCOLS[(way >> 1) % len(_PROTOCOLS)], context, "field"))
 
 

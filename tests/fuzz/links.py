@@ -14,7 +14,7 @@ import numpy as np
 from scapy.layers.inet import fragment
 from scapy.layers.inet6 import fragment6
 
-from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
+from kafkasniff.capture.formats.pcap import UNDESCRIBED_LINK, Interface, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.link.layers import LINKS
 from tests.capture.link.test_decode import datagram, whole6

@@ -13,7 +13,7 @@ import random
 from typing import Any, Final
 
 from kafkasniff.kafka.records.record_list import control_types
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import control_rows
 from kafkasniff.native.library import Call, CompressedBatch

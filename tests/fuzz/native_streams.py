@@ -7,7 +7,7 @@ import ctypes
 from typing import Final
 
 from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
-from kafkasniff.kafka.schema.program import pairing_program
+from kafkasniff.kafka.schema.definition import pairing_program
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Program
 from tests.fuzz.compiled import Room, compiled, rounds

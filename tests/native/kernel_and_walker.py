@@ -14,9 +14,8 @@ from kafkasniff.kafka.record_facts import HEADERS as SCHEMA_HEADERS
 from kafkasniff.kafka.record_facts import TRACE_KINDS
 from kafkasniff.kafka.records import record_list, record_sets
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions, Ended, Odd
-from kafkasniff.kafka.schema.definition import Struct
+from kafkasniff.kafka.schema.definition import Struct, program_of
 from kafkasniff.kafka.schema.packed import Decoder, decoder_of
-from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.kafka.schema.walker import Walk, add_noted, walk, walk_ended

@@ -21,8 +21,7 @@ from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.records import record_sets
 from kafkasniff.kafka.schema import packed, schema, walker
 from kafkasniff.kafka.schema.context import MAX_PROBLEMS, MAX_UNKNOWN_TAGS, DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.definition import Struct
-from kafkasniff.kafka.schema.program import ops_of
+from kafkasniff.kafka.schema.definition import Struct, ops_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.kafka.schema.walker import NOT_TEXT, NUMBERED, Span, Template
 from kafkasniff.sinks.jsonl import BytesForm

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis.dissectors import FETCH
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.schema.definition import Struct
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import Struct, program_of
 from kafkasniff.native import kernel, names
 from kafkasniff.native.names import (
     CHOSEN,

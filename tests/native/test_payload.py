@@ -14,7 +14,7 @@ import pytest
 
 from kafkasniff.kafka.apis.dissectors import api, api_keys
 from kafkasniff.kafka.schema.context import DecodeOptions
-from kafkasniff.kafka.schema.program import ops_of
+from kafkasniff.kafka.schema.definition import ops_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
 from kafkasniff.redact.payload import SALT_BYTES, Payload

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from kafkasniff.runtime.signals import STOP_SIGNALS, honoured_signals, ignored_hangup, woken_by_signals
+from kafkasniff.runtime.threads import STOP_SIGNALS, honoured_signals, ignored_hangup, woken_by_signals
 
 PATIENCE = 60
 PROGRAM = """
@@ -29,7 +29,7 @@ wait({argument})
 @pytest.mark.parametrize(
     ("module", "name", "argument"),
     [
-        ("runtime.signals", "wait_readable", "0"),
+        ("runtime.threads", "wait_readable", "0"),
         ("capture.formats.reader", "open_path", "'/dev/stdin'"),
     ],
 )

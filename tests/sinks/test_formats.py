@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.embedded.interpreters import may_have_floats
+from kafkasniff.kafka.messages.message_plan import may_have_floats
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.csv import CsvSink
 from kafkasniff.sinks.jsonl import (

@@ -87,7 +87,7 @@ def test_it_works_from_the_zip(tmp_path: Path) -> None:
         "    except ImportError as error: failed[one.name] = str(error)\n"
         "from kafkasniff.spark import shipping; assert '.zip' in shipping.__file__\n"
         "digests = [hashlib.sha256(data).hexdigest() for data in (shipping.package_zip(), shipping.native_archive())]\n"
-        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.schema.data_files import read_data\n"
+        "from kafkasniff.errors import DefinitionError; from kafkasniff.kafka.schema.codes import read_data\n"
         "try: read_data('nothing.txt')\n"
         "except DefinitionError as error: print(json.dumps([failed, digests, str(error)]))"
     )

@@ -14,8 +14,8 @@ import pytest
 from kafkasniff.sinks.jsonl import json_default
 from kafkasniff.values.avro import AvroReader
 from kafkasniff.values.protobuf import ProtobufReader, descriptor_file
-from kafkasniff.values.readers import JsonReader
 from kafkasniff.values.schemas import MAX_DEPTH, MalformedValueError, MessagePlace, SchemaError, ValueReader
+from kafkasniff.values.stage import JsonReader
 from tests.choice import one_in
 from tests.values.avro_bytes import blocks, double, long, string, union
 from tests.values.test_protobuf import ORDER, Kinds, add, file_of, filled, order

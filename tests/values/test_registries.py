@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from kafkasniff.errors import CaptureError, OutputError, UsageError
-from kafkasniff.values.readers import MAX_GUESSES, MAX_IDS, MAX_REFERENCES, Readers
 from kafkasniff.values.registries import (
     CA_FILE,
     MAX_ANSWER,
@@ -26,6 +25,7 @@ from kafkasniff.values.registries import (
     open_registry,
     path_of,
 )
+from kafkasniff.values.stage import MAX_GUESSES, MAX_IDS, MAX_REFERENCES, Readers
 from tests.cli.console import kafkasniff
 from tests.values.registered import Served, put, served, write_folder
 

@@ -17,10 +17,9 @@ from kafkasniff.kafka.record_facts import MAX_ID, MAX_INDEXES, message_indexes
 from kafkasniff.model import Message, Problem, Summary
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.values import stage
-from kafkasniff.values.readers import file_reader
 from kafkasniff.values.registries import FolderRegistry
 from kafkasniff.values.schemas import MAX_VALUE, MalformedValueError, SchemaKind
-from kafkasniff.values.stage import ValueDecoder, ValueSchemas, data_of, framing_of
+from kafkasniff.values.stage import ValueDecoder, ValueSchemas, data_of, file_reader, framing_of
 from tests.values.avro_bytes import long
 from tests.values.registered import CAPTURE, put, write_folder
 

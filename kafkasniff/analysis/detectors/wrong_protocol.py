@@ -47,8 +47,7 @@ from kafkasniff.analysis.questions.versions import is_controller, offered_in
 from kafkasniff.engine.roles import Bodies
 from kafkasniff.kafka.apis.dissectors import api, api_by_name
 from kafkasniff.kafka.apis.releases import dropped_in, releases, spoken_by
-from kafkasniff.kafka.connection.opening import MAX_REFUSAL_NS
-from kafkasniff.kafka.messages.plausibility import NAMED
+from kafkasniff.kafka.messages.plausibility import MAX_REFUSAL_NS, NAMED
 from kafkasniff.tables.rows.transport import TABLE as TRANSPORT
 from kafkasniff.text.printable import word
 from kafkasniff.tls.descriptions import NO_ANSWER, is_about_tls

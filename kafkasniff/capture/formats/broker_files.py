@@ -41,17 +41,28 @@ class Converter(ABC):
     times: BrokerTimes | None = None
     """Those of a request log, at its end."""
 
-    @abstractmethod
+    def __init__(self) -> None:
+        self._input = bytearray()
+        self._begun = self._ended = False
+
     def push(self, data: bytes) -> None:
         """More bytes of the file."""
+        self._input += data
 
-    @abstractmethod
     def pull(self) -> bytes:
         """The next bytes of the capture; none: more of the file is needed, or it has ended."""
+        if not self._begun:
+            self._begun = True
+            return FILE_HEADER
+        return self._packets()
 
     @abstractmethod
+    def _packets(self) -> bytes:
+        """The next packets, likewise."""
+
     def finish(self) -> None:
         """The file has ended; what is left can be pulled."""
+        self._ended = True
 
 
 class Conversation(msgspec.Struct):
@@ -177,12 +188,11 @@ class SegmentPackets(Converter):
 
     def __init__(self, path: str) -> None:
         """`path`: of the segment; topic and partition are the name of its folder, else its own name."""
+        super().__init__()
         name, topic, partition, self._conversation = _place_of(path)
         self._topic, self._client_id = (_string(one.encode()) for one in (topic, name))
         self._partition = struct.pack(">i", partition)
-        self._input = bytearray()
         self._position = 0
-        self._begun = self._ended = False
         self._taken = self._damaged_bytes = self._next_whole = 0
         self._first_damaged: int | None = None
         self._fetches = 0
@@ -190,20 +200,12 @@ class SegmentPackets(Converter):
         self._time_ns = 0
 
     def push(self, data: bytes) -> None:
-        """More bytes of the segment."""
+        """See `Converter`."""
         del self._input[: self._position]
         self._position = 0
-        self._input += data
+        super().push(data)
 
-    def finish(self) -> None:
-        """The segment has ended; what is left can be pulled."""
-        self._ended = True
-
-    def pull(self) -> bytes:
-        """The next bytes of the capture; none: more of the segment is needed, or it has ended."""
-        if not self._begun:
-            self._begun = True
-            return FILE_HEADER
+    def _packets(self) -> bytes:
         while True:
             size = self._next_size()
             if not size:
@@ -359,24 +361,15 @@ class StatePackets(Converter):
 
     def __init__(self, path: str) -> None:
         """`path` as in `SegmentPackets`."""
+        super().__init__()
         self._name, self._topic, self._partition, self._conversation = _place_of(path)
-        self._input = bytearray()
-        self._ended = self._begun = False
 
     def push(self, data: bytes) -> None:
         """See `Converter`."""
         if len(self._input) <= MAX_STATE:
-            self._input += data
+            super().push(data)
 
-    def finish(self) -> None:
-        """See `Converter`."""
-        self._ended = True
-
-    def pull(self) -> bytes:
-        """See `Converter`."""
-        if not self._begun:
-            self._begun = True
-            return FILE_HEADER
+    def _packets(self) -> bytes:
         if not self._ended or not self._input:
             return b""
         data = bytes(self._input)
@@ -399,7 +392,7 @@ class StatePackets(Converter):
             topic: dict[str, Any] = {"topic_id": uuid_bytes(match[1].decode()), "name": self._topic}
             topic["topic_authorized_operations"] = _NO_OPERATIONS
             answer = {"topics": [topic], "controller_id": _UNKNOWN}
-            return self._packets(_METADATA, 12, {"topics": [topic]}, answer)
+            return self._stands_for(_METADATA, 12, {"topics": [topic]}, answer)
         if data[:1] == b"{":
             state = msgspec.json.decode(data, type=QuorumState)
             voters = [
@@ -410,7 +403,7 @@ class StatePackets(Converter):
             part |= {"partition_index": self._partition, "high_watermark": _UNKNOWN}
             topics = {"topics": [{"topic_name": self._topic, "partitions": [part]}]}
             self.omitted = "the response that stands for quorum-state has no vote, and quorum-state no offsets"
-            return self._packets(_DESCRIBE_QUORUM, 0, topics, topics)
+            return self._stands_for(_DESCRIBE_QUORUM, 0, topics, topics)
         if _CHECKPOINT.fullmatch(data) is None:
             raise ValueError("it is not a checkpoint: a line is not a place and an offset")
         return self._checkpoint(data.decode().splitlines())
@@ -433,7 +426,7 @@ class StatePackets(Converter):
         asked = {"topics": [{"name": self._topic, "partition_indexes": [self._partition]}]}
         part = {"partition_index": self._partition, "active_producers": producers}
         answer = {"topics": [{"name": self._topic, "partitions": [part]}]}
-        return self._packets(_DESCRIBE_PRODUCERS, 0, asked, answer, min(max(time_ms, 0) * 10**6, LATEST_NS))
+        return self._stands_for(_DESCRIBE_PRODUCERS, 0, asked, answer, min(max(time_ms, 0) * 10**6, LATEST_NS))
 
     def _checkpoint(self, lines: list[str]) -> bytes:
         """The lines after the version and the number of entries: `TOPIC PARTITION OFFSET`, or `EPOCH OFFSET`."""
@@ -447,9 +440,9 @@ class StatePackets(Converter):
             part["partition_index" if place else "leader_epoch"] = int(number)
             topics.setdefault(place[0] if place else self._topic, []).append(part)
         answer = {"topics": [{"name": name, "partitions": parts} for name, parts in topics.items()]}
-        return self._packets(_LIST_OFFSETS, 6, {"replica_id": _UNKNOWN, **answer}, answer)
+        return self._stands_for(_LIST_OFFSETS, 6, {"replica_id": _UNKNOWN, **answer}, answer)
 
-    def _packets(
+    def _stands_for(
         self, key: int, version: int, request: dict[str, Any], response: dict[str, Any], time_ns: int = 0
     ) -> bytes:
         from kafkasniff.kafka.apis.kafka_json import message_of

@@ -215,12 +215,13 @@ class _Inflated(Converter):
     """Decompresses a file, and converts what was compressed."""
 
     def __init__(self, inflater: Inflater, name: str) -> None:
+        super().__init__()
         self._inflater = inflater
         self._name = name
         self._head = b""
         """The first bytes, until they show what they are."""
         self._inner: Converter | None = None
-        self._decided = self._ended = self._inner_ended = False
+        self._decided = self._inner_ended = False
 
     def push(self, data: bytes) -> None:
         """See `Converter`."""
@@ -229,10 +230,13 @@ class _Inflated(Converter):
     def finish(self) -> None:
         """See `Converter`."""
         self._inflater.finish()
-        self._ended = True
+        super().finish()
 
     def pull(self) -> bytes:
-        """See `Converter`."""
+        """See `Converter`: what the compressed file is decides how the capture begins."""
+        return self._packets()
+
+    def _packets(self) -> bytes:
         while True:
             if self._inner is not None and (data := self._inner.pull()):
                 return data

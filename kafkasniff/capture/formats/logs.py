@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kafkasniff.capture.formats.broker_files import FILE_HEADER, LATEST_NS, Conversation, Converter
+from kafkasniff.capture.formats.broker_files import LATEST_NS, Conversation, Converter
 from kafkasniff.model import BROKER_TIMES, BrokerTimes
 
 # Request logs of brokers as captures: each line becomes the request and the response that it describes.
@@ -124,10 +124,10 @@ class LogLines(Converter):
     """Turns the lines of a log into the bytes of a pcap file. It is never cut: a log ends anywhere."""
 
     def __init__(self) -> None:
-        self._input = bytearray()
+        super().__init__()
         self._searched = 0
         """Bytes of the input without an end of line."""
-        self._begun = self._ended = self._skipping = False
+        self._skipping = False
         self._line = self._time_ns = 0
         self._first_bad = ""
         """The first line that cannot be read, with the reason."""
@@ -143,19 +143,7 @@ class LogLines(Converter):
     def _lacks(self, records: str) -> str:
         """What such a log does not have, beside `records`."""
 
-    def push(self, data: bytes) -> None:
-        """More bytes of the log."""
-        self._input += data
-
-    def finish(self) -> None:
-        """The log has ended; what is left can be pulled."""
-        self._ended = True
-
-    def pull(self) -> bytes:
-        """The next bytes of the capture; none: more of the log is needed, or it has ended."""
-        if not self._begun:
-            self._begun = True
-            return FILE_HEADER
+    def _packets(self) -> bytes:
         while (line := self._next_line()) is not None:
             packets = self._exchange(line)
             if packets:

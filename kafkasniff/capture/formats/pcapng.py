@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.pcap import IMPLAUSIBLE, UNFINISHED, FileParser
-from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, RawPackets
+from kafkasniff.capture.formats.pcap import IMPLAUSIBLE, UNDESCRIBED_LINK, UNFINISHED, FileParser, Interface, RawPackets
 from kafkasniff.model import NO_TIME, Problem
 from kafkasniff.native.headers import find_blocks
 from kafkasniff.native.library import kernel

@@ -14,12 +14,11 @@ import msgspec
 from kafkasniff.capture.formats.broker_files import is_segment, is_state_file
 from kafkasniff.capture.formats.converters import MAGIC_SIZE, Converter, converter_for, inflater_for, undecided
 from kafkasniff.capture.formats.logs import log_of
-from kafkasniff.capture.formats.pcap import HEADER_SIZE, PcapParser, PcapState, is_pcap
+from kafkasniff.capture.formats.pcap import HEADER_SIZE, Interface, Parsed, PcapParser, PcapState, is_pcap
 from kafkasniff.capture.formats.pcapng import PcapngParser, PcapngState, byte_order, is_pcapng
-from kafkasniff.capture.formats.raw import Interface, Parsed
 from kafkasniff.errors import CaptureError
 from kafkasniff.model import BrokerTimes, Problem
-from kafkasniff.runtime.signals import wait_readable
+from kafkasniff.runtime.threads import wait_readable
 
 # Sources of a capture's bytes: regular files, pipes, and converted ones of both; always in order, in pieces.
 

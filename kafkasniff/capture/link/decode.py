@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import IGNORED_LINK, UNDESCRIBED_LINK, Interface, RawPackets
+from kafkasniff.capture.formats.pcap import IGNORED_LINK, UNDESCRIBED_LINK, Interface, RawPackets
 from kafkasniff.capture.link.internet import ip
 from kafkasniff.capture.link.layers import (
     LINKS,

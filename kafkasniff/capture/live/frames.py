@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import RawPackets
+from kafkasniff.capture.formats.pcap import RawPackets
 from kafkasniff.model import NO_TIME
 from kafkasniff.native.library import kernel
 

@@ -11,12 +11,10 @@ import ctypes
 import os
 from typing import Any, Final
 
-from kafkasniff.capture.formats.pcap import HEADER_SIZE, PcapParser
-from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.formats.pcap import HEADER_SIZE, Interface, PcapParser
 from kafkasniff.capture.link.scapy_layers import libpcap
 from kafkasniff.capture.live.frames import RETIRE_MS, Frames
-from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, end_problems, fresh_loss
-from kafkasniff.capture.live.interfaces import ANY, interface_names
+from kafkasniff.capture.live.interface_socket import ANY, DEFAULT_SNAPLEN, end_problems, fresh_loss, interface_names
 from kafkasniff.capture.live.privileges import advice, process_rights
 from kafkasniff.errors import CaptureError, KafkasniffError, MissingPartError, UsageError
 from kafkasniff.model import Problem

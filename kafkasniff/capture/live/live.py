@@ -16,17 +16,15 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.formats.pcap import Interface, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.live.frames import RETIRE_MS, Frames, TimeMerge
-from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, MAX_BUFFER, InterfaceSocket
-from kafkasniff.capture.live.interfaces import interface_name
+from kafkasniff.capture.live.interface_socket import DEFAULT_SNAPLEN, MAX_BUFFER, InterfaceSocket, interface_name
 from kafkasniff.capture.live.ssh_interface import SshInterface, is_ssh
 from kafkasniff.errors import MissingPartError, UsageError
 from kafkasniff.model import Problem
 from kafkasniff.packets import Note, PacketBatch
-from kafkasniff.runtime.signals import woken_by_signals
-from kafkasniff.runtime.threads import ClosedAtExit
+from kafkasniff.runtime.threads import ClosedAtExit, woken_by_signals
 from kafkasniff.text.times import duration
 
 __all__ = ["DEFAULT_SNAPLEN", "MAX_BUFFER", "REOPEN_S", "CapturedInterface", "LiveSource", "open_live"]

@@ -16,8 +16,7 @@ import time
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from kafkasniff.capture.formats.pcap import HEADER_SIZE, PcapParser, is_pcap
-from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.formats.pcap import HEADER_SIZE, Interface, PcapParser, is_pcap
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.live.interface_socket import end_problems
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError

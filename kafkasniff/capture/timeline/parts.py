@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
+from kafkasniff.capture.formats.pcap import UNDESCRIBED_LINK, Interface, NoteValue, RawPackets
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.locations import CaptureFile
 from kafkasniff.capture.timeline.splits import (

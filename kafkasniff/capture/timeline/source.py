@@ -16,7 +16,7 @@ from typing import BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kafkasniff.capture.formats.raw import Interface, NoteValue, RawPackets
+from kafkasniff.capture.formats.pcap import Interface, NoteValue, RawPackets
 from kafkasniff.capture.formats.reader import BROKEN_KINDS, CaptureReader, open_path, open_pipe
 from kafkasniff.capture.link.decode import PacketDecoder
 from kafkasniff.capture.timeline.locations import capture_at, open_capture, with_folders

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kafkasniff.capture.formats.converters import converter_for
-from kafkasniff.capture.formats.pcap import HEADER_SIZE, TIME_REACH, PcapState
-from kafkasniff.capture.formats.raw import Interface, Parsed, RawPackets
+from kafkasniff.capture.formats.pcap import HEADER_SIZE, TIME_REACH, Interface, Parsed, PcapState, RawPackets
 from kafkasniff.capture.formats.reader import (
     EMPTY,
     ByteStream,

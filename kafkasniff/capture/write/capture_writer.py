@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import kafkasniff
-from kafkasniff.capture.formats.pcap import LARGEST_SNAPLEN, NANOSECONDS
+from kafkasniff.capture.formats.pcap import LARGEST_SNAPLEN, NANOSECONDS, Interface, RawPackets
 from kafkasniff.capture.formats.pcapng import (
     ENHANCED,
     INTERFACE,
@@ -27,7 +27,6 @@ from kafkasniff.capture.formats.pcapng import (
     STATISTICS,
     TLS_KEY_LOG,
 )
-from kafkasniff.capture.formats.raw import Interface, RawPackets
 from kafkasniff.capture.live.frames import FRONT_SIZE, Frames
 from kafkasniff.errors import OutputError
 from kafkasniff.model import NO_TIME

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.formats.pcap import Interface
 from kafkasniff.capture.write.capture_writer import WrittenBlocks, section, statistics_block
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.runtime.threads import ClosedAtExit

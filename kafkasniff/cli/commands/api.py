@@ -24,7 +24,7 @@ from kafkasniff.kafka.apis.releases import (
     removed_in,
     spoken_by,
 )
-from kafkasniff.kafka.schema.data_files import definition_folder, vendors
+from kafkasniff.kafka.schema.codes import definition_folder, vendors
 from kafkasniff.kafka.schema.definition import DataDefinition
 from kafkasniff.kafka.schema.schema import Schema, data_definitions, data_schema
 
@@ -207,7 +207,7 @@ class _ApiOutput:
         self.render(*version_page(found, version, schemas))
 
     def program(self, schemas: list[Schema]) -> None:
-        from kafkasniff.kafka.schema.program import listing, ops_of
+        from kafkasniff.kafka.schema.definition import listing, ops_of
 
         if self.json:
             ops = [[msgspec.structs.asdict(op) for op in ops_of(schema.root)] for schema in schemas]

@@ -65,7 +65,7 @@ from kafkasniff.cli.running.watching import (
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Exchange, Message
 from kafkasniff.runtime.addresses import is_remote
-from kafkasniff.runtime.signals import ENDS_WITH_STDIN
+from kafkasniff.runtime.threads import ENDS_WITH_STDIN
 
 if TYPE_CHECKING:
     from kafkasniff.capture.live.live import LiveSource

@@ -22,8 +22,8 @@ from kafkasniff.runtime.addresses import name_of
 
 if TYPE_CHECKING:
     from kafkasniff.enrich.hosts import Hosts
-    from kafkasniff.tls.doctor import Case
     from kafkasniff.tls.keylog import KeyLog
+    from kafkasniff.tls.negotiation import Case
 
 MAX_WIDTH: Final = 100
 """Longer lines of prose are hard to read."""
@@ -58,8 +58,8 @@ def tls_command(environment: Environment, /, captures: tuple[str, ...], **option
 
     from kafkasniff.cli.output import Output
     from kafkasniff.cli.render.captured_numbers import read_again
-    from kafkasniff.tls.doctor import Doctor
     from kafkasniff.tls.keylog import KeyLog
+    from kafkasniff.tls.negotiation import Doctor
 
     keys: KeyLog = key_arguments(options).get("keys") or KeyLog()
     arguments = {**framing_arguments(options), "keys": keys, "memory": options["memory"]}

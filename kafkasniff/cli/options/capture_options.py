@@ -120,7 +120,7 @@ class Writing(NamedTuple):
 
 def take_interfaces(options: dict[str, Any]) -> list[str]:
     """The names of the interfaces, removed from `options`. Raises UsageError, CaptureError."""
-    from kafkasniff.capture.live.interfaces import interface_name
+    from kafkasniff.capture.live.interface_socket import interface_name
 
     names = [interface_name(given) for given in options.pop("interfaces")]
     if not names:
@@ -172,7 +172,7 @@ def _size(text: str) -> int:
 
 def interface_table() -> str:
     """The output of `-D`: one line per interface."""
-    from kafkasniff.capture.live.interfaces import list_interfaces
+    from kafkasniff.capture.live.interface_socket import list_interfaces
     from kafkasniff.text.printable import printable
 
     rows = [

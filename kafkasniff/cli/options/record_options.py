@@ -142,7 +142,7 @@ def schemas_of_tasks(
 
 
 def _local(text: str) -> tuple[tuple[str | None, str], ValueReader]:
-    from kafkasniff.values.readers import file_reader
+    from kafkasniff.values.stage import file_reader
 
     topic, separator, path = text.partition("=")
     name, slash, field = topic.partition("/")

@@ -149,7 +149,7 @@ def _use_definitions(context: click.Context, _option: click.Parameter, names: Se
         return
     from kafkasniff.errors import UsageError
     from kafkasniff.kafka.apis.dissectors import api, check_definitions
-    from kafkasniff.kafka.schema.data_files import DEFINITIONS, api_files, definition_folder, vendors
+    from kafkasniff.kafka.schema.codes import DEFINITIONS, api_files, definition_folder, vendors
 
     for name in names:
         folder = definition_folder(name)

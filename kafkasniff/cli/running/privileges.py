@@ -80,8 +80,14 @@ class Rights:
         self._folders, self._ports = list(folders), list(ports)
         if self._stays is None:
             return
-        from kafkasniff.capture.live.confinement import own_files, unreadable
-        from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, lowered, mask
+        from kafkasniff.capture.live.privileges import (
+            CAP_DAC_OVERRIDE,
+            CAP_DAC_READ_SEARCH,
+            lowered,
+            mask,
+            own_files,
+            unreadable,
+        )
 
         paths = own_files()
         with lowered(0):
@@ -132,7 +138,7 @@ class Rights:
         """Become that user irrevocably, able to change only the run's files. Raises MissingPartError."""
         self.become()
         if self._drops:
-            from kafkasniff.capture.live.confinement import confine
+            from kafkasniff.capture.live.privileges import confine
 
             confine(self._folders, self._ports)
 
@@ -203,8 +209,7 @@ def take_rights(options: dict[str, Any], environment: Environment) -> Rights:
 
 def _unreadable_for(identity: Identity) -> str | None:
     """The part of kafkasniff, its packages or Python that the user may not read."""
-    from kafkasniff.capture.live.confinement import own_files, unreadable
-    from kafkasniff.capture.live.privileges import acting_as
+    from kafkasniff.capture.live.privileges import acting_as, own_files, unreadable
 
     paths = own_files()
     with acting_as(identity):

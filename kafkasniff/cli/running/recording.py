@@ -19,7 +19,7 @@ from kafkasniff.cli.running.browsing import words_of
 from kafkasniff.errors import OutputError, UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.capture.formats.raw import Interface
+    from kafkasniff.capture.formats.pcap import Interface
     from kafkasniff.live.findings import LiveFindings
     from kafkasniff.live.packet_filter import FlightRecorder
     from kafkasniff.packets import PacketBatch

@@ -340,7 +340,7 @@ class Watch:
             if self._options.top or self._options.examines:
                 self.findings = self._detectors()
             if self._options.top:
-                from kafkasniff.capture.live.interfaces import socket_processes
+                from kafkasniff.capture.live.interface_socket import socket_processes
                 from kafkasniff.capture.live.ssh_interface import is_ssh
                 from kafkasniff.cli.running.top import TopView
                 from kafkasniff.live.top import TopModel

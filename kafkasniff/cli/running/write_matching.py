@@ -274,7 +274,7 @@ def write_selected(
     `selected`: both ends and `connection_id` of connections; `framing`: which bytes are messages, as arguments of
     `Inspector`; `catalog`: names of topics; `secrets`, `payload`: what to show of these; `memory`: the budget in bytes.
     """
-    from kafkasniff.kafka.apis.cluster_metadata import TOPIC_NAME
+    from kafkasniff.kafka.apis.entities import METADATA_TOPIC
     from kafkasniff.kafka.embedded.internal_topics import INTERNAL_TOPICS
     from kafkasniff.redact.matching import Matching, WantedConnections
     from kafkasniff.redact.message import Blanker
@@ -290,7 +290,7 @@ def write_selected(
             CaptureWriter(file, form, source.interface),
             wanted,
             blanker=blanker,
-            own_topics=catalog.topics_named({*INTERNAL_TOPICS, TOPIC_NAME}),
+            own_topics=catalog.topics_named({*INTERNAL_TOPICS, METADATA_TOPIC}),
             memory=memory,
             **framing,
         )

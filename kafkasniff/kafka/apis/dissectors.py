@@ -15,11 +15,9 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkasniff.errors import DefinitionError, UsageError
-from kafkasniff.kafka.schema.codes import enum_by_name
-from kafkasniff.kafka.schema.data_files import api_files, files_of, read_text, sorted_files
-from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, with_inner
+from kafkasniff.kafka.schema.codes import api_files, enum_by_name, files_of, read_text, sorted_files
+from kafkasniff.kafka.schema.definition import ApiDefinition, MessageDefinition, program_of, with_inner
 from kafkasniff.kafka.schema.definition_parser import parse_api
-from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.model import Direction
 from kafkasniff.text.printable import suggestion

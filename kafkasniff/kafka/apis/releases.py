@@ -18,7 +18,7 @@ import msgspec
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis.dissectors import api, api_by_name, api_keys
-from kafkasniff.kafka.schema.data_files import data_folder, read_data
+from kafkasniff.kafka.schema.codes import data_folder, read_data
 from kafkasniff.kafka.schema.schema import data_definitions
 
 

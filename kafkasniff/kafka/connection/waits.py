@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from kafkasniff.kafka.apis import dissectors
+from kafkasniff.kafka.apis.entities import METADATA_TOPIC, METADATA_TOPIC_ID
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.model import Message
 
@@ -40,9 +41,6 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 REBALANCE_IN_PROGRESS: Final = 27
-METADATA_LOG: Final = "__cluster_metadata"
-METADATA_LOG_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""Uuid.METADATA_TOPIC_ID; the same in every cluster (KIP-595)."""
 ALL_REPLICAS: Final = -1
 """`acks` of a Produce request that waits for the replicas in sync."""
 UNLIMITED_NS: Final = 60_000_000_000
@@ -192,7 +190,7 @@ def _is_metadata_log(topics: object) -> bool:
     """Whether a fetch is one of KRaft's metadata log, by name or id."""
     if not isinstance(topics, list) or not topics or not isinstance(topics[0], dict):
         return False
-    return topics[0].get("topic") == METADATA_LOG or topics[0].get("topic_id") == METADATA_LOG_ID
+    return topics[0].get("topic") == METADATA_TOPIC or topics[0].get("topic_id") == METADATA_TOPIC_ID
 
 
 def role_of(api_key: int | None, request: Mapping[str, Any] | None) -> Role | None:

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from kafkasniff.kafka.schema.codes import enum_text
 from kafkasniff.kafka.schema.context import DecodeContext
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.kafka.schema.packed import read_record_list, with_header_facts
-from kafkasniff.kafka.schema.program import program_of
 from kafkasniff.kafka.schema.schema import data_definitions, data_schema
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS
 from kafkasniff.native.caller import ControlType, Program

@@ -24,8 +24,7 @@ from kafkasniff.kafka.schema.context import (
     RenderingOptions,
     add_error,
 )
-from kafkasniff.kafka.schema.definition import Struct
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import Struct, program_of
 from kafkasniff.kafka.schema.secrets import CONNECT_KEYS, redact_config
 from kafkasniff.kafka.schema.walker import add_noted, walk_ended
 from kafkasniff.native.caller import Caller, Program, read_notes

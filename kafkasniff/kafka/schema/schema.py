@@ -10,8 +10,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from kafkasniff.errors import DefinitionError
+from kafkasniff.kafka.schema.codes import data_folder, read_text, sorted_files
 from kafkasniff.kafka.schema.context import DecodeContext, Ended, Odd, RecordsReader
-from kafkasniff.kafka.schema.data_files import data_folder, read_text, sorted_files
 from kafkasniff.kafka.schema.definition import DataDefinition, MessageDefinition, Struct, cut
 from kafkasniff.kafka.schema.definition_parser import parse_data
 from kafkasniff.kafka.schema.walker import Span, Walk, walk

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.embedded.interpreters import names_only
-from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
+from kafkasniff.kafka.messages.message_plan import names_only, request_plan, response_plan
 from kafkasniff.kafka.schema.definition import Field, Struct, topic_fields
 from kafkasniff.model import Direction
 from kafkasniff.sinks.summaries import syntax

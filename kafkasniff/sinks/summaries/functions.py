@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from kafkasniff.kafka.apis.cluster_metadata import TOPIC_ID
+from kafkasniff.kafka.apis.entities import METADATA_TOPIC_ID
 from kafkasniff.model import Body
 from kafkasniff.sinks.summaries.phrases import (
     address,
@@ -105,7 +105,7 @@ METRICS_SHOWN: Final = 2
 _DULL: Final = "NoOpRecord"
 """A controller writes one every half a second."""
 
-INTERNAL: Final = ("__", TOPIC_ID)
+INTERNAL: Final = ("__", METADATA_TOPIC_ID)
 """Prefixes of the topics whose records have types."""
 
 

@@ -14,8 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kafkasniff.kafka.schema.codes import enum_by_name, enum_text
-from kafkasniff.kafka.schema.definition import FORMATS, Field, Struct, topic_fields
-from kafkasniff.kafka.schema.program import KINDS
+from kafkasniff.kafka.schema.definition import FORMATS, KINDS, Field, Struct, topic_fields
 from kafkasniff.sinks.summaries import syntax
 from kafkasniff.sinks.summaries.interpreter import Shape
 

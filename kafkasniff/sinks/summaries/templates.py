@@ -14,7 +14,7 @@ import msgspec
 
 from kafkasniff.errors import DefinitionError
 from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.schema.data_files import read_data
+from kafkasniff.kafka.schema.codes import read_data
 from kafkasniff.kafka.schema.definition import Struct
 from kafkasniff.model import Body, Direction, Message
 from kafkasniff.sinks.summaries import syntax

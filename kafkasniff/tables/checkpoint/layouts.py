@@ -19,9 +19,8 @@ from kafkasniff.enrich.catalog import MAX_BROKERS, MAX_FACTS, MAX_TOPICS, Broker
 from kafkasniff.enrich.catalog import MAX_CONNECTIONS as MAX_SOFTWARE
 from kafkasniff.enrich.enricher import MAX_UNKNOWN, Enricher
 from kafkasniff.enrich.sessions import MAX_PENDING, MAX_SESSIONS, FetchSession, FetchSessions
-from kafkasniff.kafka.connection import opening
 from kafkasniff.kafka.connection.events import Detail, LeftOut, Level, VerdictEvent
-from kafkasniff.kafka.messages import envelope
+from kafkasniff.kafka.messages import envelope, plausibility
 from kafkasniff.kafka.schema.context import MAX_GROUPS, ConnectionMemory, DecodeOptions, GroupProtocol
 from kafkasniff.model import Endpoint, Message, Summary
 from kafkasniff.packets import Key, end_index, index_of, indexed_end, indexed_key
@@ -217,7 +216,7 @@ CONNECTIONS: Final = (
             "side": Side | None,
             "asked": most(dict[int, connection_stats.Asked], connection_stats.MAX_ASKED),
             "memory": ConnectionMemory,
-            "opening": opening.Opening | None,
+            "opening": plausibility.Opening | None,
             "mechanism": str | None,
             "early_problems": list[connection_stats.EarlyProblem],
         },
@@ -275,10 +274,10 @@ EXCHANGES: Final = (
         },
     ),
     Layout(
-        opening.Opening,
+        plausibility.Opening,
         {
             "heard": bool,
-            "_versions": most(dict[int, tuple[int, int]], opening.MAX_APIS),
+            "_versions": most(dict[int, tuple[int, int]], plausibility.MAX_APIS),
             "_refused": bool,
             "_handshake": bool,
             "_authenticated": bool,

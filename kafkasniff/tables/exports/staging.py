@@ -15,7 +15,7 @@ from kafkasniff.engine.message_table import Output, PairColumns, PairFinder
 from kafkasniff.engine.roles import EVERY_BODY, WantedBodies
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.enrich.catalog import LearnedFacts
-from kafkasniff.kafka.embedded.interpreters import may_have_floats
+from kafkasniff.kafka.messages.message_plan import may_have_floats
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.model import NO_TIME, Connection, Exchange, Message, Problem, SaslToken, Summary
 from kafkasniff.native.library import kernel

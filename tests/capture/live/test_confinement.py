@@ -14,14 +14,23 @@ from pathlib import Path
 import numpy
 import pytest
 
-from kafkasniff.capture.live import confinement, privileges
-from kafkasniff.capture.live.confinement import PARTS, own_files, unreadable
-from kafkasniff.capture.live.privileges import CAP_DAC_OVERRIDE, CAP_SETUID, Identity, acting_as, effective, mask
+from kafkasniff.capture.live import privileges
+from kafkasniff.capture.live.privileges import (
+    CAP_DAC_OVERRIDE,
+    CAP_SETUID,
+    PARTS,
+    Identity,
+    acting_as,
+    effective,
+    mask,
+    own_files,
+    unreadable,
+)
 from tests.conftest import ROOT, missing
 
 PROGRAM = """
 import ctypes, json, os, socket, subprocess, sys
-from kafkasniff.capture.live.confinement import confine, version
+from kafkasniff.capture.live.privileges import confine, landlock_version
 from kafkasniff.cli.running.privileges import Rights
 place = sys.argv[1]
 before = open(f"{place}/before", "w")
@@ -73,7 +82,7 @@ ALLOWED = {"within", "open file", "read", "null"}
     ids=["alone", "as of live", "one port"],
 )
 def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp_path: Path) -> None:
-    if confinement.version() < 4:
+    if privileges.landlock_version() < 4:
         missing("this kernel's Landlock cannot confine files and TCP")
     (tmp_path / "out").mkdir()
     (tmp_path / "there").write_text("text")
@@ -91,8 +100,8 @@ def test_only_the_named_folders_are_writable_and_ports_reachable(setup: str, tmp
 
 def test_a_kernel_without_landlock(monkeypatch: pytest.MonkeyPatch) -> None:
     for found in (0, 1, 2):
-        monkeypatch.setattr(confinement, "version", lambda found=found: found)
-        assert not confinement.confine(["/"])
+        monkeypatch.setattr(privileges, "landlock_version", lambda found=found: found)
+        assert not privileges.confine(["/"])
     # Neither this process nor the file system has changed.
     with open(os.devnull, "w"):
         pass

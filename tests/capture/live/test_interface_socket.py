@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from kafkasniff.capture.formats.raw import IGNORED_LINK
+from kafkasniff.capture.formats.pcap import IGNORED_LINK
 from kafkasniff.capture.live import interface_socket as module
 from kafkasniff.capture.live.frames import COOKED_SIZE, HEADER, SOL_PACKET, Block
 from kafkasniff.capture.live.interface_socket import (

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkasniff.capture.live.interfaces import (
+from kafkasniff.capture.live.interface_socket import (
     _address,
     _family,
     hardware_type,
@@ -44,7 +44,7 @@ def test_interfaces_by_number() -> None:
 
 
 def test_an_interface_named_like_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.capture.live.interfaces.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
+    monkeypatch.setattr("kafkasniff.capture.live.interface_socket.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
     assert interface_name("2") == "2"
     assert interface_name("3") == "any"
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.formats.raw import Interface, RawPackets
+from kafkasniff.capture.formats.pcap import Interface, RawPackets
 from kafkasniff.capture.live.frames import HEADER, Frames
 from kafkasniff.capture.write import capture_writer
 from kafkasniff.capture.write.capture_writer import (

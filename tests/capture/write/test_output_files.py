@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkasniff.capture import open_captures
-from kafkasniff.capture.formats.raw import Interface
+from kafkasniff.capture.formats.pcap import Interface
 from kafkasniff.capture.live.frames import Frames
 from kafkasniff.capture.write.capture_writer import packet_blocks
 from kafkasniff.capture.write.output_files import CaptureFiles, Rotation

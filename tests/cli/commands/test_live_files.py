@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.capture.live.interfaces import list_interfaces
+from kafkasniff.capture.live.interface_socket import list_interfaces
 from kafkasniff.cli.environment import Exit
 from tests.capture.fake_interface import Captured, FakeInterface, captured
 from tests.cli.console import kafkasniff

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from kafkasniff.cli.environment import Exit
-from kafkasniff.kafka.schema.data_files import DEFINITIONS, api_files, data_folder, vendors
+from kafkasniff.kafka.schema.codes import DEFINITIONS, api_files, data_folder, vendors
 from kafkasniff.spark.shipping import package_zip
 from tests.cli.console import kafkasniff
 from tests.conftest import ROOT

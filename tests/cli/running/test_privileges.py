@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.capture.live import confinement
 from kafkasniff.capture.live import privileges as process_privileges
 from kafkasniff.capture.live.privileges import Identity
 from kafkasniff.cli.environment import Environment
@@ -64,9 +63,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
                 "become": lambda identity, *, keep: there.done.append(("become", identity, keep)),
             },
         ),
-        (confinement, {"own_files": list, "unreadable": lambda _: there.unreadable}),
+        (process_privileges, {"own_files": list, "unreadable": lambda _: there.unreadable}),
         (process_privileges, {"lowered": lowered}),
-        (confinement, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
+        (process_privileges, {"confine": lambda folders, ports: there.done.append(("confine", folders, ports))}),
     ):
         for name, function in replaced.items():
             monkeypatch.setattr(module, name, function)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from kafkasniff.kafka.apis.dissectors import Api, api, api_keys, snake_case
-from kafkasniff.kafka.schema.codes import enum_by_name
-from kafkasniff.kafka.schema.data_files import data_folder
+from kafkasniff.kafka.schema.codes import data_folder, enum_by_name
 from kafkasniff.kafka.schema.definition import FieldDefinition
 from kafkasniff.kafka.schema.schema import data_definition, data_definitions, data_schema
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka.embedded.group_protocol import (
+from kafkasniff.kafka.embedded.internal_topics import (
     assignment,
     join_group_request,
     join_group_response,

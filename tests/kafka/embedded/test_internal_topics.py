@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.kafka.apis.cluster_metadata import secret_marks
+from kafkasniff.kafka.apis.entities import secret_marks
 from kafkasniff.kafka.embedded.internal_topics import interpret_topic
 from kafkasniff.kafka.messages.message import decode_response
 from kafkasniff.kafka.records.record_sets import decode_records

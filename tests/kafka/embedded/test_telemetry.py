@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
-from kafkasniff.kafka.embedded import otlp
-from kafkasniff.kafka.embedded.otlp import read_metrics
-from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES
+from kafkasniff.kafka.embedded import telemetry
+from kafkasniff.kafka.embedded.telemetry import MAX_METRICS_BYTES, read_metrics
 from kafkasniff.kafka.messages.message import Decoded, decode_request
 from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.craft.kafka_bytes import NO_TAGS, int8, int16, int32
@@ -124,7 +123,7 @@ def test_every_kind_of_metric() -> None:
     assert no_value["points"] == [{"time_unix_nano": 1, "value": None}]
     # Unknown fields are skipped, and a temporality without a name is its number.
     newer = MetricsData().SerializeToString() + b"\xfa\x01\x03abc"
-    assert read_metrics(newer) == otlp.OtlpMetrics({"resources": []}, 0)
+    assert read_metrics(newer) == telemetry.OtlpMetrics({"resources": []}, 0)
     data = MetricsData()
     data.resource_metrics.add().scope_metrics.add().metrics.add(name="y").sum.aggregation_temporality = 99
     assert metrics_of(data)["resources"][0]["metrics"][0]["temporality"] == 99
@@ -157,7 +156,7 @@ def bytes_of(data: bytes) -> bytes:
 @pytest.mark.parametrize("some", [2, 3, 5])
 def test_parts_are_bounded(some: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resource, a scope and a metric count, too; skipped ones are counted with nothing inside them."""
-    monkeypatch.setattr(otlp, "MAX_PARTS", some)
+    monkeypatch.setattr(telemetry, "MAX_PARTS", some)
     data = MetricsData()
     metric = data.resource_metrics.add().scope_metrics.add().metrics.add(name="many")
     for number in range(4):

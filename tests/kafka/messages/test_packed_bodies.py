@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from kafkasniff.kafka.messages import packed_bodies
+from kafkasniff.kafka.messages import rendered
 from kafkasniff.kafka.messages.message_plan import MessagePlan, request_plan, response_plan
-from kafkasniff.kafka.messages.packed_bodies import MEMORY_RATIO, PackedBodies, Programs
+from kafkasniff.kafka.messages.rendered import MEMORY_RATIO, PackedBodies, Programs
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import ITEM
 from tests.craft import kafka_bytes as kafka
@@ -97,7 +97,7 @@ def programs() -> Programs:
 
 
 def test_versions_from_the_wire_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_bodies, "MAX_KINDS", 10)
+    monkeypatch.setattr(rendered, "MAX_KINDS", 10)
     found = programs()
     first = found.get(12, 0, "request")
     for version in range(1000, 1040):

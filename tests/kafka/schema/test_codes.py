@@ -6,7 +6,7 @@ import pytest
 
 from kafkasniff.analysis.detectors.registry import detector_names
 from kafkasniff.kafka.apis.dissectors import api_by_name
-from kafkasniff.kafka.embedded.interpreters import operation_names
+from kafkasniff.kafka.messages.message_plan import operation_names
 from kafkasniff.kafka.schema.codes import (
     OPERATION_BITS,
     ZERO_UUID,

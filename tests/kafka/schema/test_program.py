@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from kafkasniff.kafka.apis.dissectors import api
-from kafkasniff.kafka.schema.program import program_of
+from kafkasniff.kafka.schema.definition import program_of
 from kafkasniff.native import kernel
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkasniff.kafka.connection.events import Event
-from kafkasniff.kafka.connection.opening import too_large
+from kafkasniff.kafka.messages.plausibility import too_large
 from kafkasniff.model import NO_TIME
 from kafkasniff.tls.items import (
     Closed,

@@ -11,10 +11,9 @@ from typing import Literal
 from kafkasniff.engine.stream_questions import LEAST
 from kafkasniff.kafka.apis.dissectors import SASL_HANDSHAKE
 from kafkasniff.kafka.connection.events import Detail, Frame, MessageEvent, TokenEvent
-from kafkasniff.kafka.connection.opening import AUTHENTICATION, Opening, refusal
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import request_plan
-from kafkasniff.kafka.messages.plausibility import MAX_KEY, is_likely_request
+from kafkasniff.kafka.messages.plausibility import AUTHENTICATION, MAX_KEY, Opening, is_likely_request, refusal
 from kafkasniff.kafka.schema.context import ConnectionMemory
 from kafkasniff.model import NO_TIME, PACKET_NUMBER, Problem
 from tests.oracle.kafka.acks import is_silent

@@ -12,8 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from kafkasniff.kafka.connection.events import MAX_FRAME, Detail, Frame
-from kafkasniff.kafka.connection.opening import MAX_SIZE
-from kafkasniff.kafka.messages.plausibility import is_gssapi_token, name_answer
+from kafkasniff.kafka.messages.plausibility import MAX_SIZE, is_gssapi_token, name_answer
 from kafkasniff.kafka.schema.context import DecodeOptions
 from kafkasniff.tls.items import Segment, TcpProblem
 from tests.oracle.kafka.boundaries import Boundaries

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kafkasniff.kafka.apis.dissectors import API_VERSIONS
 from kafkasniff.kafka.connection.events import Frame
-from kafkasniff.kafka.connection.opening import AUTHENTICATION
 from kafkasniff.kafka.connection.waits import answers_at_once
 from kafkasniff.kafka.messages.message import decode_response
+from kafkasniff.kafka.messages.plausibility import AUTHENTICATION
 from kafkasniff.kafka.schema.context import DecodeOptions
 from tests.oracle.kafka.exchange import Pending
 

@@ -7,7 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.kafka.connection.opening import LARGE, LARGE_BEFORE_AUTHENTICATION, MAX_REFUSAL_NS, MAX_WAIT_NS, refusal
+from kafkasniff.kafka.messages.plausibility import (
+    LARGE,
+    LARGE_BEFORE_AUTHENTICATION,
+    MAX_REFUSAL_NS,
+    MAX_WAIT_NS,
+    refusal,
+)
 from kafkasniff.model import Message, Problem
 from tests.craft import kafka_bytes as kb
 from tests.craft.batches import batch
