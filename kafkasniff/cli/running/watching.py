@@ -318,12 +318,12 @@ class Watch:
 
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
             if self._options.otlp is not None and self._metrics is not None:
-                from kafkasniff.otlp.delivery import HttpExporter
+                from kafkasniff.otlp.delivery import exporter_to
                 from kafkasniff.otlp.spans import sending
 
                 # A warning would damage the screen of --top; the line at the end has the numbers.
                 say = (lambda _text: None) if self._options.top else self._environment.say
-                exporter = HttpExporter(self._options.otlp)
+                exporter = exporter_to(self._options.otlp)
                 self._spans = self._around.enter_context(
                     sending(exporter, say, self._metrics, payload=self._payload, live=True)
                 )
