@@ -51,7 +51,7 @@ class GrowingCapture(ABC):
     def follow(self, stopped: Callable[[], bool]) -> BinaryIO:
         """A stream of its bytes, whose reads wait for more; it ends with the capture, or when `stopped`."""
         # It has what `open_captures` uses of a pipe.
-        return cast(BinaryIO, _Following(self, stopped))
+        return cast("BinaryIO", _Following(self, stopped))
 
     @abstractmethod
     def close(self) -> None:

@@ -16,8 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.widgets import Input, Static
 
-from kafkasniff.browse.commands import Commands, Done, run_command
-from kafkasniff.browse.copying import copies
+from kafkasniff.browse.commands import Commands, Done, copies, run_command
 from kafkasniff.browse.filter_texts import SavedFilters, added, condition
 from kafkasniff.browse.following import Followed, FollowKind, Trail, followed
 from kafkasniff.browse.histograms import Brush, time_bins
@@ -33,7 +32,7 @@ from kafkasniff.browse.screen.lost_terminal import outliving
 from kafkasniff.browse.screen.menus import CopyMenu, FollowMenu, PathPrompt
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
-from kafkasniff.browse.screen.row_pane import hint
+from kafkasniff.browse.screen.row_pane import bar, hint
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -60,7 +59,8 @@ class Explorer(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #list { height: 1fr; scrollbar-size-horizontal: 0; scrollbar-gutter: stable; }
+    * { scrollbar-size: 0 1; }
+    #list { height: 1fr; scrollbar-gutter: stable; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #status { height: 1; text-style: reverse; }
     #hint { height: 1; }
@@ -115,7 +115,7 @@ class Explorer(App[None]):
         self._left = threading.Event()
         """Ends commands that write."""
         self._error = ""
-        self._shown = ""
+        self._shown = Text()
         """The status line."""
         # Not looked up in the screen: timer and list may still send something while the screen is being removed.
         self._list = ExchangeList()
@@ -195,8 +195,9 @@ class Explorer(App[None]):
         self._threads.work(run)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit the header."""
+        """Fit the header and the status line."""
         self._fit_header(event.size.height)
+        self._show_status()
 
     def _fit_header(self, height: int) -> None:
         """A high screen has more lines for the header, a low one none beside an open exchange, or none at all."""
@@ -227,11 +228,11 @@ class Explorer(App[None]):
         # The state of a live capture may be a long warning, so it is last.
         said = (sorting, self._error, self._threads.looking, self._sources, "" if self._error else self._threads.state)
         parts += [part for part in said if part]
-        line = " · ".join(parts)
+        line = bar(" · ".join(parts), self.size.width)
         if line != self._shown:
             self._shown = line
             # Its size stays the same: laying out all panes again would cost more than all else that a key does.
-            self._status.update(Text(line, no_wrap=True, overflow="ellipsis"), layout=False)
+            self._status.update(line, layout=False)
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
@@ -332,7 +333,11 @@ class Explorer(App[None]):
 
         def use(exchange: Exchange | None, _row: Row) -> None:
             if exchange is not None:
-                self.push_screen(FollowMenu(list(self._followed(exchange, field))), chosen)
+                found = list(self._followed(exchange, field))
+                if found:
+                    self.push_screen(FollowMenu(found), chosen)
+                else:
+                    self._say("this exchange names nothing that can be followed")
 
         def chosen(expression: str | None) -> None:
             if expression:

@@ -92,7 +92,7 @@ class KeyHelp(ModalScreen[None]):
             (left if len(left) <= len(right) else right).extend(["", *block])
         lines = Text(no_wrap=True)
         for one, other in zip_longest(left, right, fillvalue=""):
-            for text in (f"{one:<{COLUMN}}", f"{other}\n"):
+            for text in (f"{one:<{COLUMN}}", f"{other:<{COLUMN}}\n"):
                 lines.append(text, "reverse" if text.strip() and not text.startswith(" ") else "")
         yield VerticalScroll(Static(lines))
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from kafkasniff.browse.copying import MAX_CLIPBOARD, Copy
+from kafkasniff.browse.commands import MAX_CLIPBOARD, Copy
 from kafkasniff.browse.following import Followed
 from kafkasniff.text.printable import printable
 

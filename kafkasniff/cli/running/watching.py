@@ -230,8 +230,7 @@ class WatchOptions:
         self.token: bytes | None = None
         self._tls: ssl.SSLContext | None = None
         if self.metrics is not None:
-            from kafkasniff.cli.running.scrape_access import read_token, tls_context
-            from kafkasniff.cli.running.scrapes import parse_address
+            from kafkasniff.cli.running.scrapes import parse_address, read_token, tls_context
 
             parse_address(self.metrics)
             # Read before privileges are dropped: a key often belongs to root.
@@ -371,7 +370,7 @@ class Watch:
 
     def _warn(self, host: str, shown: str) -> None:
         """Warn if metrics that other machines can reach are unprotected."""
-        from kafkasniff.cli.running.scrape_access import is_loopback
+        from kafkasniff.cli.running.scrapes import is_loopback
 
         if is_loopback(host):
             return
