@@ -139,7 +139,7 @@ class RowPane(ScrollView, can_focus=True):
         if row >= self.count:
             return Strip.blank(width, Style.null())
         text = self.drawn(row)
-        # Rich leaves out the style of a whole text without spans.
+        # Rich omits the style of a text without spans.
         style = self.app.console.get_style(text.style)
         segments = Segment.apply_style(text.render(self.app.console), style)
         return Strip(segments).crop_extend(x, x + width, style if style.reverse else Style.null())
