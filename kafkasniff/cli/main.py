@@ -303,6 +303,8 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
             message = unknown_option(error.option_name, error.ctx.command if error.ctx else None)
         else:
             message = _RANGE.sub("is not a number", error.format_message())
+            # Click's messages begin with a capital and end with a full stop, unlike ours.
+            message = message[:1].lower() + message[1:].removesuffix(".")
         environment.say(f"{_one_line(message)} (see `{path} --help`)")
         return Exit.USAGE
     except click.ClickException as error:
