@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 from rich.text import Text
 from textual import events
@@ -25,11 +25,9 @@ from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
 from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.list_lines import CLOCKS
-from kafkasniff.browse.screen.lost_terminal import outliving
-from kafkasniff.browse.screen.menus import CopyMenu, FollowMenu, PathPrompt
+from kafkasniff.browse.screen.menus import CopyMenu, FilterLine, FollowMenu, PathPrompt, flaw_of
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
 from kafkasniff.browse.screen.row_pane import bar, hint
@@ -460,3 +458,60 @@ class Explorer(App[None]):
     def action_keys(self) -> None:
         """Show all keys."""
         self.push_screen(KeyHelp(self.BINDINGS, self.focused))
+
+
+class LosableTerminal:
+    """A terminal that discards everything once writing has failed. `lost` is called then, in the writing thread.
+
+    So the explorer ends when its terminal is gone, as when an ssh connection ends: Textual writes in a thread, an error
+    ends only that thread, and what it no longer takes would block the explorer for good.
+    """
+
+    def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
+        self._file = file
+        self._lost = lost
+        self._is_lost = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Write, or discard."""
+        if not self._is_lost.is_set():
+            self._guard(lambda: self._file.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or discard."""
+        if not self._is_lost.is_set():
+            self._guard(self._file.flush)
+
+    def _guard(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError:
+            self._is_lost.set()
+            self._lost()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def outliving(driver: type[Driver], lost: Callable[[], object]) -> type[Driver]:
+    """A driver whose writing thread outlives the terminal; those that write in other ways are not changed.
+
+    SIGCONT, which also follows the loss of a terminal, resumes only what SIGTSTP has suspended. Otherwise, Textual
+    would begin twice, and would neither end nor restore the terminal.
+    """
+
+    class OutlivingDriver(driver):  # type: ignore[misc, valid-type]  # its class is chosen at run time
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            file = getattr(self, "_file", None)
+            if file is not None:
+                self._file = LosableTerminal(file, lost)
+
+        def _sigcont_application(self, *arguments: Any) -> None:
+            if self._must_signal_resume:
+                super()._sigcont_application(*arguments)
+            else:
+                self._app.call_later(self._app.refresh)
+
+    return OutlivingDriver

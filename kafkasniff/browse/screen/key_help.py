@@ -17,8 +17,7 @@ from textual.widgets import Static
 from kafkasniff.browse.screen.body_tree import BodyTree, BytesPane
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.filter_line import FilterLine
-from kafkasniff.browse.screen.menus import Choices, CopyMenu
+from kafkasniff.browse.screen.menus import Choices, CopyMenu, FilterLine
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
 from kafkasniff.browse.screen.record_table import RecordTable
 from kafkasniff.browse.screen.row_pane import RowPane
