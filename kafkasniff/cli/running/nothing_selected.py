@@ -143,8 +143,8 @@ def _read(
 ) -> bool:
     """Read the captures for what they hold, `scoped`: only the given ports. Returns whether they were read whole."""
     from kafkasniff.capture import open_captures
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.pipeline import shown_parts
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Catalog, Enricher
 

@@ -59,8 +59,8 @@ def export_spans(
     inspector = make_inspector(options, "metadata" if payload.hides and predicate is None else "full", exchanges=True)
 
     from kafkasniff.capture import open_captures
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.pipeline import Pipeline, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.enrich import Enricher
     from kafkasniff.live.metrics import Metrics
     from kafkasniff.otlp.delivery import exporter_to
