@@ -19,15 +19,13 @@ from textual.widgets import Input, Static
 from kafkasniff.browse.commands import Commands, Done, copies, run_command
 from kafkasniff.browse.filter_texts import SavedFilters, added, condition
 from kafkasniff.browse.following import Followed, FollowKind, Trail, followed
-from kafkasniff.browse.histograms import Brush, time_bins
-from kafkasniff.browse.index import ExchangeIndex, Row
+from kafkasniff.browse.index import Brush, ExchangeIndex, Row, time_bins
 from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.list_lines import CLOCKS
-from kafkasniff.browse.screen.menus import CopyMenu, FilterLine, FollowMenu, PathPrompt, flaw_of
+from kafkasniff.browse.screen.menus import CopyMenu, FilterLine, FollowMenu, KeyHelp, PathPrompt, flaw_of
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
 from kafkasniff.browse.screen.row_pane import bar, hint

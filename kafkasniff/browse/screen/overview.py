@@ -19,8 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kafkasniff.browse.commands import REPORTS, Commands, ReportLine, ReportName, report
-from kafkasniff.browse.histograms import Brush, latency_bins, time_bins
-from kafkasniff.browse.index import ExchangeIndex
+from kafkasniff.browse.index import Brush, ExchangeIndex, latency_bins, time_bins
 from kafkasniff.browse.screen.row_pane import CURSOR, RowPane, bar, hint
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable
