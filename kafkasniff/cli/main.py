@@ -135,7 +135,7 @@ def unknown_option(name: str, command: click.Command | None) -> str:
     having = [
         other for other, command in others.items() if command and any(name in param.opts for param in command.params)
     ]
-    return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, own))
+    return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, (*own, "--help")))
 
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:

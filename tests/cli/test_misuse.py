@@ -60,6 +60,7 @@ USAGE = [
     ("analyze versions {export} --target 9", "is unknown"),
     ("timing {capture} --by colour", "colour"),
     ("check --only slow-brokers x", "'slow-brokers'; did you mean slow-broker?"),
+    ("stats --hlep x", "no such option: --hlep; did you mean --help?"),
     ("check --only retris x", "'retris'; did you mean `kafkasniff analyze retries`?"),
     ("check --only nonsense x", "'nonsense'; `kafkasniff check --list` lists them"),
     ("check --skip late-answer -", "late-answer"),
