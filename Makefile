@@ -140,7 +140,7 @@ types: $(VENV)/.installed-dev
 check: lint types test
 
 # Links are checked by Sphinx itself, whose warnings are errors here; links to other sites are not followed.
-docs: $(VENV)/.installed-docs $(VENV)/.installed-test-all
+docs: $(VENV)/.installed-docs
 	$(BIN)/python -m tests.reference docs/reference
 	$(BIN)/python -m sphinx --fresh-env --fail-on-warning --keep-going --quiet --jobs auto -c docs/site -d build/docs-trees . build/site
 	@echo "build/site/index.html"

@@ -13,9 +13,8 @@ import pyarrow as pa
 
 from kafkasniff.analysis.accumulator import TableReading
 from kafkasniff.analysis.export import Export
-from kafkasniff.browse.growing import GrowingCapture
 from kafkasniff.browse.index import ExchangeIndex, Row
-from kafkasniff.browse.reading import Progress, unseen
+from kafkasniff.browse.reading import GrowingCapture, Progress, unseen
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Candidate, Predicate, compiled, fields_of
 from kafkasniff.kafka.schema.codes import error_name

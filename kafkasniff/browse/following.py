@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from kafkasniff.browse.body_view import records
 from kafkasniff.browse.index import ExchangeIndex
 from kafkasniff.browse.reading import ExchangeReading, Progress
-from kafkasniff.browse.record_view import records
 from kafkasniff.filters import And, Candidate, Predicate, all_of, compiled
 from kafkasniff.filters.expression import parse_filter
 from kafkasniff.filters.record_paths import generations, producer_ids, record_places, records_of, topic_partitions

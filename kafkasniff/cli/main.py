@@ -135,7 +135,7 @@ def unknown_option(name: str, command: click.Command | None) -> str:
     having = [
         other for other, command in others.items() if command and any(name in param.opts for param in command.params)
     ]
-    return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, own))
+    return wrong + (f"; commands that have it: {', '.join(having)}" if having else suggestion(name, (*own, "--help")))
 
 
 def unknown_command(first: str, commands: Iterable[str]) -> str:
@@ -303,6 +303,8 @@ def run(arguments: Sequence[str], environment: Environment) -> int:
             message = unknown_option(error.option_name, error.ctx.command if error.ctx else None)
         else:
             message = _RANGE.sub("is not a number", error.format_message())
+            # Click's messages begin with a capital and end with a full stop, unlike ours.
+            message = message[:1].lower() + message[1:].removesuffix(".")
         environment.say(f"{_one_line(message)} (see `{path} --help`)")
         return Exit.USAGE
     except click.ClickException as error:

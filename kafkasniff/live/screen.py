@@ -16,28 +16,25 @@ from rich.text import Text
 from kafkasniff.live.columns import (
     EXCHANGES_TABLE,
     FINDINGS_TABLE,
+    GAP,
     TABLES,
     WAITING_TABLE,
-    ViewColumn,
-    number,
-    time_text,
-)
-from kafkasniff.live.drill_down import drilled
-from kafkasniff.live.lines import (
-    GAP,
     Cell,
     Head,
+    ViewColumn,
     beside,
     chosen_lines,
     exactly,
     findings_line,
     fitting,
+    number,
     one_line,
     sparkline,
     table_lines,
+    time_text,
 )
 from kafkasniff.live.snapshot import ConnectionDetail, Findings, LiveRow, Recent, Snapshot, Waiting
-from kafkasniff.live.state import KEYS, ViewState
+from kafkasniff.live.state import KEYS, ViewState, drilled
 from kafkasniff.sinks.summaries.phrases import amount
 from kafkasniff.text.printable import printable, word
 from kafkasniff.text.times import clock_time, duration

@@ -10,8 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kafkasniff.live.counts import TREND_SLOTS, Counts, Load
-from kafkasniff.live.traffic import TopicTraffic
+from kafkasniff.live.traffic import TREND_SLOTS, Counts, Load, TopicTraffic
 from kafkasniff.model import Exchange, Message
 
 

@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 
 from kafkasniff.kafka.connection.waits import long_poll_apis, role_of
-from kafkasniff.live.counts import SLOT_NS, WINDOW_SLOTS, BoundedTable, Counts, Entry, latency_bucket, latency_quantiles
 from kafkasniff.live.snapshot import (
     NO_TREND,
     PROBLEM,
@@ -31,10 +30,17 @@ from kafkasniff.live.snapshot import (
 from kafkasniff.live.traffic import (
     MAX_OUTSTANDING,
     PRODUCED,
+    SLOT_NS,
+    WINDOW_SLOTS,
+    BoundedTable,
     ClientGroups,
+    Counts,
+    Entry,
     GroupLags,
     OpenRequests,
     TopicTraffic,
+    latency_bucket,
+    latency_quantiles,
     topic_traffic,
 )
 from kafkasniff.model import Connection, Exchange, Message, Problem, SaslToken

@@ -7,19 +7,24 @@ take it, with the exporter's reason).
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import requests
+from opentelemetry.exporter.otlp.proto.common.metrics_encoder import encode_metrics
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.util.re import parse_env_headers
 
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.text.printable import printable
@@ -36,22 +41,41 @@ CLOSE_SECONDS: Final = 10.0
 """How long the end of a run waits for the receiver."""
 
 _LOGGERS: Final = "opentelemetry"
+_PORTS: Final = {"http": 80, "https": 443, "grpc": 4317, "grpcs": 4317}
+"""Usual ports by the scheme of an address."""
+_RETRIES: Final = """{"methodConfig": [{"name": [{}], "retryPolicy": {"maxAttempts": 5, "initialBackoff": "0.5s",
+  "maxBackoff": "4s", "backoffMultiplier": 2, "retryableStatusCodes": ["CANCELLED", "DEADLINE_EXCEEDED",
+  "RESOURCE_EXHAUSTED", "ABORTED", "OUT_OF_RANGE", "UNAVAILABLE", "DATA_LOSS"]}}]}"""
+"""Codes that OTLP declares retryable, for gRPC."""
 
 
 def port_of(url: str) -> int:
-    """The port of an endpoint. Raises UsageError if it is not one, or contains a password."""
+    """The port of an endpoint. Raises UsageError if it is not one, or contains a password.
+
+    Raises ModuleNotFoundError if it needs gRPC, which is not installed.
+    """
     try:
         parts = urlsplit(url)
-        usual = {"http": 80, "https": 443}.get(parts.scheme, 0)
+        usual = _PORTS.get(parts.scheme, 0)
         port = usual and (parts.port or usual)
+        if parts.scheme.startswith("grpc") and parts.path not in ("", "/"):
+            port = 0
     except ValueError:
         port = 0
     if not port or not parts.hostname or parts.query or parts.fragment:
-        raise UsageError("OTLP is sent over HTTP, to an address such as http://localhost:4318")
+        raise UsageError("OTLP is sent to an address such as http://localhost:4318 or grpc://localhost:4317")
     if parts.username is not None or parts.password is not None:
         # It would be visible in the list of processes.
         raise UsageError("OTLP: no password in the address; set OTEL_EXPORTER_OTLP_HEADERS")
+    if parts.scheme.startswith("grpc"):
+        # Before `live` is confined.
+        import grpc  # noqa: F401
     return port
+
+
+def exporter_to(url: str) -> Exporter:
+    """The exporter for an address. Raises what `port_of` does, and OSError if the certificate cannot be read."""
+    return (GrpcExporter if url.startswith("grpc") else HttpExporter)(url)
 
 
 class Exporter(Protocol):
@@ -88,6 +112,59 @@ class HttpExporter:
         """See `Exporter`."""
         self._spans.shutdown()  # type: ignore[no-untyped-call]  # OpenTelemetry's
         self._metrics.shutdown()
+
+
+class GrpcExporter:
+    """OTLP over gRPC. `grpcs://` has TLS; OTEL_EXPORTER_OTLP_* variables configure the rest, as for HTTP."""
+
+    def __init__(self, url: str) -> None:
+        port = port_of(url)
+        import grpc
+
+        self._refused = grpc.RpcError
+        self._seconds = float(os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT", CLOSE_SECONDS))
+        self._headers = tuple(parse_env_headers(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", ""), liberal=True).items())
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        compresses = os.environ.get("OTEL_EXPORTER_OTLP_COMPRESSION") == "gzip"
+        channel: dict[str, Any] = {
+            # As for HTTP: `live` may not connect to proxies once it is confined.
+            "options": (("grpc.enable_http_proxy", 0), ("grpc.service_config", _RETRIES)),
+            "compression": grpc.Compression.Gzip if compresses else None,
+        }
+        if parts.scheme == "grpcs":
+            certificate = os.environ.get("OTEL_EXPORTER_OTLP_CERTIFICATE")
+            credentials = grpc.ssl_channel_credentials(Path(certificate).read_bytes() if certificate else None)
+            self._channel = grpc.secure_channel(f"{host}:{port}", credentials, **channel)
+        else:
+            self._channel = grpc.insecure_channel(f"{host}:{port}", **channel)
+        calls = (
+            self._channel.unary_unary(
+                f"/opentelemetry.proto.collector.{signal.lower()}.v1.{signal}Service/Export",
+                request_serializer=lambda message: message.SerializeToString(),
+            )
+            for signal in ("Trace", "Metrics")
+        )
+        self._traces, self._metrics = calls
+
+    def spans(self, spans: Sequence[ReadableSpan]) -> bool:
+        """See `Exporter`. Raises ConnectionError with gRPC's reason."""
+        return self._send(self._traces, encode_spans(spans))
+
+    def metrics(self, data: MetricsData) -> bool:
+        """See `Exporter`. Raises ConnectionError with gRPC's reason."""
+        return self._send(self._metrics, encode_metrics(data))
+
+    def shutdown(self) -> None:
+        """See `Exporter`."""
+        self._channel.close()
+
+    def _send(self, call: Callable[..., bytes], message: object) -> bool:
+        try:
+            call(message, timeout=self._seconds, metadata=self._headers)
+        except self._refused as error:
+            raise ConnectionError(f"{error.code().name}: {printable(error.details() or '')}") from None
+        return True
 
 
 def _session() -> requests.Session:

@@ -217,7 +217,11 @@ def closest(word: str, words: Iterable[str]) -> str | None:
     by_form = {_form(one): one for one in words}
     form = _form(word)
     close = [one for one in by_form if form and one.startswith(form)] or difflib.get_close_matches(form, by_form, n=1)
-    return by_form[close[0]] if close else None
+    if close:
+        return by_form[close[0]]
+    by_part = {part: one for one in by_form.values() for part in re.split("[-_]", one.lower())}
+    close = difflib.get_close_matches(form, by_part, n=1, cutoff=0.8)
+    return by_part[close[0]] if close else None
 
 
 def suggestion(word: str, words: Iterable[str], otherwise: str = "") -> str:

@@ -333,7 +333,7 @@ def _certificate_text(data: bytes, name: str | None, time_ns: int) -> str:
     try:
         found = shown_certificate(data, name, time_ns)
     except ImportError:
-        return "certificate of a subject that only kafkasniff[tls] can read"
+        return "certificate not read (pip install 'kafkasniff[tls]')"
     if found is None:
         return "certificate of an unreadable subject"
     return "; ".join([f"certificate of {found.subject or 'an empty subject'}", *found.flaws])

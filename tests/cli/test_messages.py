@@ -31,7 +31,7 @@ NAMES = {
     "emoji": "\U0001f600\u200d\U0001f525".encode(),
     "not UTF-8": b"\xff\xed\xa0\xbd",
 }
-WRITERS = {"environment.py", "progress.py", "top.py"}
+WRITERS = {"environment.py", "output.py", "top.py"}
 """Modules that may write to stderr themselves: the one place of messages, and those that draw what is wiped away."""
 
 

@@ -20,15 +20,15 @@ LIVE = "live -i eth0"
 
 USAGE = [
     # -- arguments and options of click
-    ("decode", "Missing argument"),
+    ("decode", "missing argument"),
     ("stats", "CAPTURE|DIR"),
     ("check", "CAPTURE|DIR"),
-    ("diff {capture}", "Missing argument"),
+    ("diff {capture}", "missing argument"),
     ("analyze", "--list"),
     ("analyze latency", "DIR"),
     ("export x", "--output"),
     ("live", "name an interface with '-i' / '--interface'; -D lists them"),
-    ("completion", "Missing argument"),
+    ("completion", "missing argument"),
     ("completion tcsh", "tcsh"),
     ("decode --nonsense x", "--nonsense"),
     ("live --json --no-such", "no such option: --no-such (see"),
@@ -60,6 +60,8 @@ USAGE = [
     ("analyze versions {export} --target 9", "is unknown"),
     ("timing {capture} --by colour", "colour"),
     ("check --only slow-brokers x", "'slow-brokers'; did you mean slow-broker?"),
+    ("stats --hlep x", "no such option: --hlep; did you mean --help?"),
+    ("check --only retris x", "'retris'; did you mean `kafkasniff analyze retries`?"),
     ("check --only nonsense x", "'nonsense'; `kafkasniff check --list` lists them"),
     ("check --skip late-answer -", "late-answer"),
     ("check --set late-answers.late -", "--set"),
@@ -93,7 +95,7 @@ USAGE = [
     ("api --coverage Produce", "--coverage covers all APIs"),
     ("api ConfigRecord --release 3.9", "ConfigRecord is not an API"),
     ("api Produce -1", "no such option: -1"),
-    ("api Produce x", "Invalid value for '[VERSION]'"),
+    ("api Produce x", "invalid value for '[VERSION]'"),
     ("decode-bytes --response 00", "--api and --version"),
     ("decode-bytes --response --api 0 00", "--api and --version"),
     ("decode-bytes --response --version 1 00", "--api and --version"),
@@ -241,7 +243,7 @@ USAGE = [
     (f"{LIVE} --metrics :1 --metrics-token-file /nowhere", "cannot read /nowhere"),
     (f"{LIVE} --metrics :1 --metrics-cert /nowhere --metrics-key /nowhere", "cannot use /nowhere"),
     (f"{LIVE} --metrics :1 --metrics-labels 0", "0 is not in the range"),
-    *((f"{LIVE} --otlp {url}", "OTLP is sent over HTTP, to an address") for url in ("localhost:4318", "grpc://h:4317")),
+    *((f"{LIVE} --otlp {url}", "OTLP is sent to an address") for url in ("localhost:4318", "grpc://h:4317/v1")),
     (f"{LIVE} --otlp http://me:pass@h:4318", "OTLP: no password in the address"),
     (f"{LIVE} --keep-root", "of its own"),
     (f"{LIVE} --user nobody", "of its own"),
@@ -370,7 +372,7 @@ def test_no_command_shows_the_help_as_bad_usage() -> None:
 
 def test_a_file_named_like_a_command_is_not_a_command(tmp_path: Path) -> None:
     (tmp_path / "stats").write_bytes(b"")
-    assert "Missing argument" in kafkasniff("stats").err
+    assert "missing argument" in kafkasniff("stats").err
 
 
 def test_a_damaged_export_stays_an_export(tmp_path: Path) -> None:

@@ -18,15 +18,17 @@ from rich.console import Console
 from kafkasniff.live.columns import (
     CLIENTS,
     TABLES,
+    Head,
+    fitting,
     identity,
     number,
     sorted_rows,
+    sparkline,
+    table_lines,
 )
-from kafkasniff.live.drill_down import drilled
-from kafkasniff.live.lines import Head, fitting, sparkline, table_lines
 from kafkasniff.live.screen import HIGH, MIN_HEIGHT, MIN_WIDTH, WIDE, screen
 from kafkasniff.live.snapshot import Breadcrumb, LiveRow, Snapshot
-from kafkasniff.live.state import THRESHOLDS_NS, ViewState, press
+from kafkasniff.live.state import THRESHOLDS_NS, ViewState, drilled, press
 from kafkasniff.live.top import TopModel
 from kafkasniff.text.printable import display_width
 from tests.live.scenes import (

@@ -15,10 +15,18 @@ from hypothesis import strategies as st
 from kafkasniff.analysis.percentiles import RELATIVE_ERROR, bucket_of
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.live import top, traffic
-from kafkasniff.live.counts import WINDOW_SLOTS, BoundedTable, Entry, latency_bucket, latency_quantiles
 from kafkasniff.live.snapshot import LiveRow, Snapshot
 from kafkasniff.live.top import MAX_CLIENTS, MAX_CONNECTIONS, MAX_RECENT, MAX_TOPICS, TopModel
-from kafkasniff.live.traffic import ClientGroups, OpenRequests, topic_traffic
+from kafkasniff.live.traffic import (
+    WINDOW_SLOTS,
+    BoundedTable,
+    ClientGroups,
+    Entry,
+    OpenRequests,
+    latency_bucket,
+    latency_quantiles,
+    topic_traffic,
+)
 from kafkasniff.model import ErrorCode, Exchange, Message, Problem, SaslToken
 from kafkasniff.packets import PacketBatch
 from tests.craft.batches import batch

@@ -1,14 +1,17 @@
-"""A receiver of OTLP over HTTP on loopback. It decodes what arrives with OpenTelemetry's protobuf classes."""
+"""A receiver of OTLP over HTTP or gRPC on loopback. It decodes what arrives with OpenTelemetry's protobuf classes."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+import grpc
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
@@ -63,8 +66,28 @@ def attributes(of: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def receiving() -> Iterator[Receiver]:
+def receiving(over: str = "http") -> Iterator[Receiver]:
     found = Receiver()
+    if over == "grpc":
+        server = grpc.server(ThreadPoolExecutor(1))
+
+        def answer(path: str, data: bytes, context: Any) -> bytes:
+            if found.accept(path, dict(context.invocation_metadata()), data) != 200:
+                context.abort(grpc.StatusCode.PERMISSION_DENIED, f"status {found.status}")
+            return b""
+
+        for path, message in MESSAGES.items():
+            # Its name in the definitions of OTLP.
+            service = message.DESCRIPTOR.full_name.replace(".Export", ".").removesuffix("Request")
+            handler = grpc.unary_unary_rpc_method_handler(functools.partial(answer, path))
+            server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service, {"Export": handler})])
+        found.url = f"grpc://127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+        server.start()
+        try:
+            yield found
+        finally:
+            server.stop(None).wait()
+        return
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

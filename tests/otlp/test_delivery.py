@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 
 from kafkasniff.errors import OutputError, UsageError
 from kafkasniff.otlp import delivery
-from kafkasniff.otlp.delivery import Delivery, HttpExporter, port_of
+from kafkasniff.otlp.delivery import Delivery, HttpExporter, exporter_to, port_of
 from tests.otlp.receiver import Receiver, receiving
 from tests.otlp.test_spans import known, made
 
@@ -57,15 +57,32 @@ def receiver() -> Iterator[Receiver]:
         yield found
 
 
-def test_everything_arrives(receiver: Receiver) -> None:
+@pytest.mark.parametrize("over", ["http", "grpc"])
+def test_everything_arrives(over: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "authorization=token")
     said: list[str] = []
-    with Delivery(HttpExporter(receiver.url), said.append) as sender:
+    with (
+        receiving(over) as receiver,
+        Delivery(exporter_to(receiver.url), said.append, collect=lambda: MetricsData([])) as sender,
+    ):
         for number in range(3 * delivery.MAX_BATCH + 7):
             sender.offer(span(number))
     assert len({one.span_id for one in receiver.spans}) == 3 * delivery.MAX_BATCH + 7
     assert (sender.sent, sender.dropped, sender.failed) == (3 * delivery.MAX_BATCH + 7, 0, 0)
     assert sender.line() == "1,543 spans sent"
     assert said == []
+    assert len(receiver.reports) == 1
+    assert {one["authorization"] for one in receiver.headers} == {"token"}
+
+
+def test_refused_over_grpc() -> None:
+    said: list[str] = []
+    with receiving("grpc") as receiver:
+        receiver.status = 503
+        with Delivery(exporter_to(receiver.url), said.append) as sender:
+            sender.offer(span())
+    assert sender.line() == "0 spans sent, 1 not delivered"
+    assert said == ["warning: the OTLP receiver did not accept spans: ConnectionError: PERMISSION_DENIED: status 503"]
 
 
 @pytest.mark.parametrize("location", ["/elsewhere\x1b[31m", None])
@@ -182,14 +199,20 @@ def test_metrics_that_are_refused_are_counted() -> None:
 
 @pytest.mark.parametrize(
     ("url", "port"),
-    [("http://localhost:4318", 4318), ("https://otel.example/x", 443), ("http://[::1]", 80), ("http://10.0.0.1:1/", 1)],
+    [
+        ("http://localhost:4318", 4318),
+        ("https://otel.example/x", 443),
+        ("http://[::1]", 80),
+        ("http://10.0.0.1:1/", 1),
+        ("grpc://h", 4317),
+    ],
 )
 def test_endpoints(url: str, port: int) -> None:
     assert port_of(url) == port
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost:4318", "grpc://localhost:4317", "http://", "http://x:99999", "tables", "http://x?key=1", ""]
+    "url", ["localhost:4318", "grpc://localhost:4317/v1", "http://", "http://x:99999", "tables", "http://x?key=1", ""]
 )
 def test_no_endpoints(url: str) -> None:
     with pytest.raises(UsageError, match="an address such as http://localhost:4318"):

@@ -182,6 +182,7 @@ NAMES = ("BrokerHeartbeat", "list_offsets", "broker-gone", "Produce")
         ("brokergone", "; did you mean broker-gone?"),
         ("ListOffset", "; did you mean list_offsets?"),
         ("brokerh", "; did you mean BrokerHeartbeat?"),
+        ("gon", "; did you mean broker-gone?"),
         ("zzz", "; see the list"),
         ("", "; see the list"),
     ],

@@ -76,7 +76,7 @@ def test_without_the_package_that_decrypts(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(sys.modules, "cryptography", None)
     detail = problem(packets_of(made.flights), made.key_log)["detail"]
     assert detail.endswith("decryption needs the package cryptography: install kafkasniff[tls]")
-    assert "certificate of a subject that only kafkasniff[tls] can read" in detail
+    assert "certificate not read (pip install 'kafkasniff[tls]')" in detail
 
 
 def test_an_invalid_certificate() -> None:

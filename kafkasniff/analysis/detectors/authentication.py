@@ -340,6 +340,15 @@ class SaslFailures(Detector[SaslThresholds]):
         elif one.by_token:
             meaning = "The broker does not know this delegation token, or no longer: it has expired, or was removed."
             advice = _RENEW_TOKEN
+        elif one.mechanism == OAUTHBEARER:
+            meaning = (
+                "The broker does not accept the token: it has expired, or its signature, issuer or audience is not "
+                "what the listener expects."
+            )
+            advice = (
+                "Compare the token's claims (exp, iss, aud) with the listener's sasl.oauthbearer.jwks.endpoint.url, "
+                ".expected.issuer and .expected.audience, and the clocks of client, broker and token server."
+            )
         else:
             meaning = (
                 "The broker does not know the user, or the password or token is wrong. Older clients only show it as a "

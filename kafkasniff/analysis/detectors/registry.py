@@ -21,6 +21,7 @@ from kafkasniff.analysis.detectors.finding import Finding, Numbers, worst_first
 from kafkasniff.analysis.detectors.undecoded import UndecodedTraffic
 from kafkasniff.analysis.export import Export
 from kafkasniff.analysis.parameters import make_parameters
+from kafkasniff.analysis.questions import question_names
 from kafkasniff.analysis.visibility import Visibility, VisibleTraffic
 from kafkasniff.engine.roles import WantedBodies
 from kafkasniff.errors import UsageError
@@ -28,7 +29,7 @@ from kafkasniff.tables.exports.options import ExportOptions
 from kafkasniff.tables.exports.staging import CountedRows
 from kafkasniff.tables.rows import TABLE_NAMES
 from kafkasniff.tables.rows.resolve import LearnedNames
-from kafkasniff.text.printable import suggestion
+from kafkasniff.text.printable import closest, suggestion
 
 if TYPE_CHECKING:
     from kafkasniff.tls.keylog import KeyLog
@@ -113,7 +114,9 @@ def find_detector(name: str) -> type[Detector[Any]]:
     wanted = name.strip().replace("_", "-").lower()
     module = dict(DETECTORS).get(wanted)
     if module is None:
-        hint = suggestion(wanted, detector_names(), "`kafkasniff check --list` lists them")
+        question = closest(wanted, question_names())
+        of_question = f"did you mean `kafkasniff analyze {question}`?"
+        hint = suggestion(wanted, detector_names(), of_question if question else "`kafkasniff check --list` lists them")
         raise UsageError(f"no detector is called {name!r}{hint}")
     for value in vars(import_module(module)).values():
         if isinstance(value, type) and issubclass(value, Detector) and getattr(value, "name", None) == wanted:

@@ -58,7 +58,8 @@ def nothing_found(export: Export, wanted: Wanted, records: int) -> str | None:
             ours = pc.and_(ours, pc.invert(in_any(batch, "api", ["Produce"])))
             bounds = pc.min_max(column(only(batch, ours), "offset")).as_py()
             offsets += [one for one in bounds.values() if one is not None]
-    text = f"no record matches {printable(wanted.text)}"
+    of = f" in topic {', '.join(map(word, wanted.topics))}" if wanted.topics else ""
+    text = f"no record matches {printable(wanted.text)}{of}"
     if offsets:
         return (
             f"{text}; fetched of {word(wanted.place.topic)}-{wanted.place.partition}: {min(offsets)} to {max(offsets)}"  # type: ignore[union-attr]  # there are only offsets of a place

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 from rich.text import Text
 from textual import events
@@ -16,24 +16,19 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.widgets import Input, Static
 
-from kafkasniff.browse.commands import Commands, Done, run_command
-from kafkasniff.browse.copying import copies
+from kafkasniff.browse.commands import Commands, Done, copies, run_command
 from kafkasniff.browse.filter_texts import SavedFilters, added, condition
 from kafkasniff.browse.following import Followed, FollowKind, Trail, followed
-from kafkasniff.browse.histograms import Brush, time_bins
-from kafkasniff.browse.index import ExchangeIndex, Row
+from kafkasniff.browse.index import Brush, ExchangeIndex, Row, time_bins
 from kafkasniff.browse.reading import ExchangeReading
 from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.browse.screen.detail_panes import DetailPanes
 from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.filter_line import FilterLine, flaw_of
-from kafkasniff.browse.screen.key_help import KeyHelp
 from kafkasniff.browse.screen.list_lines import CLOCKS
-from kafkasniff.browse.screen.lost_terminal import outliving
-from kafkasniff.browse.screen.menus import CopyMenu, FollowMenu, PathPrompt
+from kafkasniff.browse.screen.menus import CopyMenu, FilterLine, FollowMenu, KeyHelp, PathPrompt, flaw_of
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from kafkasniff.browse.screen.reading_threads import ReadingThreads
-from kafkasniff.browse.screen.row_pane import hint
+from kafkasniff.browse.screen.row_pane import bar, hint
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Predicate, all_of
 from kafkasniff.filters.expression import parse_filter
@@ -60,7 +55,8 @@ class Explorer(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #list { height: 1fr; scrollbar-size-horizontal: 0; scrollbar-gutter: stable; }
+    * { scrollbar-size: 0 1; }
+    #list { height: 1fr; scrollbar-gutter: stable; }
     #filter { height: 1; border: none; padding: 0; display: none; }
     #status { height: 1; text-style: reverse; }
     #hint { height: 1; }
@@ -115,7 +111,7 @@ class Explorer(App[None]):
         self._left = threading.Event()
         """Ends commands that write."""
         self._error = ""
-        self._shown = ""
+        self._shown = Text()
         """The status line."""
         # Not looked up in the screen: timer and list may still send something while the screen is being removed.
         self._list = ExchangeList()
@@ -195,8 +191,9 @@ class Explorer(App[None]):
         self._threads.work(run)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Fit the header."""
+        """Fit the header and the status line."""
         self._fit_header(event.size.height)
+        self._show_status()
 
     def _fit_header(self, height: int) -> None:
         """A high screen has more lines for the header, a low one none beside an open exchange, or none at all."""
@@ -227,11 +224,11 @@ class Explorer(App[None]):
         # The state of a live capture may be a long warning, so it is last.
         said = (sorting, self._error, self._threads.looking, self._sources, "" if self._error else self._threads.state)
         parts += [part for part in said if part]
-        line = " · ".join(parts)
+        line = bar(" · ".join(parts), self.size.width)
         if line != self._shown:
             self._shown = line
             # Its size stays the same: laying out all panes again would cost more than all else that a key does.
-            self._status.update(Text(line, no_wrap=True, overflow="ellipsis"), layout=False)
+            self._status.update(line, layout=False)
 
     def on_exchange_list_moved(self) -> None:
         """Show the place, and the bodies if they are open."""
@@ -332,7 +329,11 @@ class Explorer(App[None]):
 
         def use(exchange: Exchange | None, _row: Row) -> None:
             if exchange is not None:
-                self.push_screen(FollowMenu(list(self._followed(exchange, field))), chosen)
+                found = list(self._followed(exchange, field))
+                if found:
+                    self.push_screen(FollowMenu(found), chosen)
+                else:
+                    self._say("this exchange names nothing that can be followed")
 
         def chosen(expression: str | None) -> None:
             if expression:
@@ -455,3 +456,60 @@ class Explorer(App[None]):
     def action_keys(self) -> None:
         """Show all keys."""
         self.push_screen(KeyHelp(self.BINDINGS, self.focused))
+
+
+class LosableTerminal:
+    """A terminal that discards everything once writing has failed. `lost` is called then, in the writing thread.
+
+    So the explorer ends when its terminal is gone, as when an ssh connection ends: Textual writes in a thread, an error
+    ends only that thread, and what it no longer takes would block the explorer for good.
+    """
+
+    def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
+        self._file = file
+        self._lost = lost
+        self._is_lost = threading.Event()
+
+    def write(self, text: str) -> int:
+        """Write, or discard."""
+        if not self._is_lost.is_set():
+            self._guard(lambda: self._file.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush, or discard."""
+        if not self._is_lost.is_set():
+            self._guard(self._file.flush)
+
+    def _guard(self, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except OSError:
+            self._is_lost.set()
+            self._lost()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def outliving(driver: type[Driver], lost: Callable[[], object]) -> type[Driver]:
+    """A driver whose writing thread outlives the terminal; those that write in other ways are not changed.
+
+    SIGCONT, which also follows the loss of a terminal, resumes only what SIGTSTP has suspended. Otherwise, Textual
+    would begin twice, and would neither end nor restore the terminal.
+    """
+
+    class OutlivingDriver(driver):  # type: ignore[misc, valid-type]  # its class is chosen at run time
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            file = getattr(self, "_file", None)
+            if file is not None:
+                self._file = LosableTerminal(file, lost)
+
+        def _sigcont_application(self, *arguments: Any) -> None:
+            if self._must_signal_resume:
+                super()._sigcont_application(*arguments)
+            else:
+                self._app.call_later(self._app.refresh)
+
+    return OutlivingDriver

@@ -65,7 +65,7 @@ def row_line(
     style = _ERROR if row.error else _WARNING if row.problems else _PLAIN
     if cursor is not None:
         style += _CURSOR
-    of_api = style if style.color is not None else style + _api_style(row.api)
+    of_api = style if style.color is not None or cursor is not None else _api_style(row.api)
     shown = list(window.shown(columns))
     parts: list[tuple[str, Style]] = []
     for at, _, column in shown:

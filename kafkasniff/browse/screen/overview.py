@@ -19,16 +19,17 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kafkasniff.browse.commands import REPORTS, Commands, ReportLine, ReportName, report
-from kafkasniff.browse.histograms import Brush, latency_bins, time_bins
-from kafkasniff.browse.index import ExchangeIndex
-from kafkasniff.browse.screen.row_pane import CURSOR, RowPane, hint
+from kafkasniff.browse.index import Brush, ExchangeIndex, latency_bins, time_bins
+from kafkasniff.browse.screen.row_pane import CURSOR, RowPane, bar, hint
 from kafkasniff.errors import KafkasniffError
 from kafkasniff.text.printable import printable
 from kafkasniff.text.times import clock_time, duration
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _HEIGHT: Final = 3
-"""Lines of the bars, above one for errors."""
+"""Lines of the bars, above one for errors …"""
+_LOW: Final = 36
+"""… and in screens of fewer lines, one line."""
 _ERRORS: Final = Style(color="red")
 _SELECTED: Final = Style(reverse=True)
 _SEVERITIES: Final = {"error": Style(color="red", bold=True), "warning": Style(color="yellow", bold=True)}
@@ -230,6 +231,11 @@ class OverviewScreen(Screen[str]):
         self._pane.focus()
         self.call_after_refresh(self._begin)
 
+    def on_resize(self, event: events.Resize) -> None:
+        """Leave a low screen to the report."""
+        for bars in self._bars:
+            bars.set_lines(_HEIGHT if event.size.height >= _LOW else 1)
+
     def on_unmount(self) -> None:
         """End the command."""
         self._left.set()
@@ -293,7 +299,8 @@ class OverviewScreen(Screen[str]):
         names = (f"[{one}]" if one == self._shown else one for one in REPORTS)
         keys = "  ".join(f"{number} {name}" for number, name in enumerate(names, 1))
         # A bracket is not markup.
-        self._titles.update(Text(f"{keys} · {hint(self.focused, self.size.width)}", no_wrap=True))
+        room = self.size.width - len(keys) - 3
+        self._titles.update(bar(f"{keys} · {hint(self.focused, room)}", self.size.width))
         if self._pane.lines is not (lines := self._reports.get(self._shown, [])):
             self._pane.show(lines)
 

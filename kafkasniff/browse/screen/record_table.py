@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Offset
 from textual.screen import ModalScreen
 
-from kafkasniff.browse.record_view import FORMS, MAX_RECORDS, RecordRow, ValueForm, records, whole_record
+from kafkasniff.browse.body_view import FORMS, MAX_RECORDS, RecordRow, ValueForm, records, whole_record
 from kafkasniff.browse.screen.body_tree import BodyField
 from kafkasniff.browse.screen.row_pane import CURSOR, RowPane
 from kafkasniff.model import Exchange

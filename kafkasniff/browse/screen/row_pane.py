@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final, Protocol
 
+from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual import events
@@ -30,6 +31,13 @@ def hint(pane: Widget | None, width: int) -> str:
             break
         shown.append(one)
     return " · ".join((*shown, end) if end else shown)
+
+
+def bar(text: str, width: int) -> Text:
+    """A line that its colours fill to the end, cut with an ellipsis."""
+    line = Text(text, no_wrap=True)
+    line.truncate(width, overflow="ellipsis", pad=True)
+    return line
 
 
 class RowPane(ScrollView, can_focus=True):
@@ -131,7 +139,10 @@ class RowPane(ScrollView, can_focus=True):
         if row >= self.count:
             return Strip.blank(width, Style.null())
         text = self.drawn(row)
-        return Strip(text.render(self.app.console, end="")).crop_extend(x, x + width, Style.null())
+        # Rich omits the style of a text without spans.
+        style = self.app.console.get_style(text.style)
+        segments = Segment.apply_style(text.render(self.app.console), style)
+        return Strip(segments).crop_extend(x, x + width, style if style.reverse else Style.null())
 
 
 MAX_FOUND: Final = 10_000

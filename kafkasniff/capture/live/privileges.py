@@ -530,6 +530,7 @@ PARTS: Final = (
     "crc32c",
     "cryptography",
     "google.protobuf",
+    "grpc",
     "idna",
     "isal",
     "lz4",

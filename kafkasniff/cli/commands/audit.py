@@ -124,9 +124,9 @@ def _read(
     """Read captures into both; returns whether one of them is broken."""
     from kafkasniff.capture import open_captures
     from kafkasniff.cli.options.option_groups import decoding_arguments
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.capture_usage import CaptureUsage
     from kafkasniff.cli.running.pipeline import shown_parts, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
 
     inspector = Inspector(

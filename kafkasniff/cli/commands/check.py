@@ -66,7 +66,7 @@ def check_command(environment: Environment, /, sources: tuple[str, ...], **optio
     if options.pop("listed"):
         return _list(environment, detectors, options)
     if not sources:
-        raise click.UsageError("Missing argument 'CAPTURE|DIR...'.")
+        raise click.UsageError("missing argument 'CAPTURE|DIR...'")
     divided = divide_sources(environment, sources, filtered=predicate is not None)
     captures, folders = divided
     capture_arguments, sources = divided.capture_arguments(sources), tuple(map(name_of, sources))

@@ -127,9 +127,8 @@ def decode_command(environment: Environment, /, captures: tuple[str, ...], **opt
     arguments = inspector_arguments(options, records, exchanges=predicate is not None or bool(wanted.fields))
 
     from kafkasniff.capture import open_captures
-    from kafkasniff.cli.output import Output
+    from kafkasniff.cli.output import Output, Progress, wants_progress
     from kafkasniff.cli.running.pipeline import Pipeline, begin_lines, learn_names, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.engine.inspector import Inspector
     from kafkasniff.enrich import Enricher
 

@@ -40,7 +40,7 @@ from kafkasniff.cli.running.sources import take_captures, usual_jobs
 from kafkasniff.errors import UsageError
 
 if TYPE_CHECKING:
-    from kafkasniff.cli.running.progress import Progress
+    from kafkasniff.cli.output import Progress
     from kafkasniff.enrich import Catalog
     from kafkasniff.filters import Predicate
     from kafkasniff.tables.exports.captures import OnBadCapture
@@ -200,7 +200,7 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
         properties = _properties(conf)
         keys = key_arguments(options).get("keys")
         from kafkasniff.cli.environment import allow_pandas
-        from kafkasniff.cli.running.progress import TaskProgress, wants_progress
+        from kafkasniff.cli.output import TaskProgress, wants_progress
 
         allow_pandas()
         from kafkasniff.spark import export as spark_export
@@ -238,8 +238,8 @@ def export_command(environment: Environment, /, captures: tuple[str, ...], outpu
     # A filter on topics needs their names when it is evaluated: then captures are read twice, if they can be.
     names_first = _needs_topic_names(predicate) and reads_twice(None, captures)
 
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.pipeline import learn_names
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.tables.exports.run import export
     from kafkasniff.tables.exports.shard import Hooks
 

@@ -50,9 +50,8 @@ from kafkasniff.cli.options.record_options import (
     with_records,
 )
 from kafkasniff.cli.options.shared_options import hosts_option, take_hosts
-from kafkasniff.cli.running.notifying import notify_options, take_notifier
 from kafkasniff.cli.running.privileges import Rights, take_rights, user_options
-from kafkasniff.cli.running.recording import recorder_options, take_recording
+from kafkasniff.cli.running.recording import notify_options, recorder_options, take_notifier, take_recording
 from kafkasniff.cli.running.watching import (
     IDLE_SECONDS,
     Watch,

@@ -46,8 +46,7 @@ def mcp_command(environment: Environment, /, sources: tuple[str, ...], **options
             raise UsageError(f"{shown[0]} may have keys and values: export with --no-payload, or give --show-payload")
 
     from kafkasniff.cli.running.mcp_server import make_server, serve_http, serve_stdio
-    from kafkasniff.cli.running.scrape_access import is_loopback, read_token
-    from kafkasniff.cli.running.scrapes import parse_address
+    from kafkasniff.cli.running.scrapes import is_loopback, parse_address, read_token
     from kafkasniff.cli.running.tool_answers import ToolAnswers
 
     with ToolAnswers(sources, divided.folders, words_of(options, READING), payload=payload) as answers:

@@ -207,8 +207,8 @@ class _Captures(CaptureRun):
     def read(self, captures: tuple[str, ...], each: Any) -> None:
         """Read all captures, or until a signal; `each`: receives each exchange. Raises CaptureError, UsageError."""
         from kafkasniff.capture import open_captures
+        from kafkasniff.cli.output import Progress, wants_progress
         from kafkasniff.cli.running.pipeline import learn_names, shown_parts
-        from kafkasniff.cli.running.progress import Progress, wants_progress
         from kafkasniff.engine.inspector import Inspector
         from kafkasniff.enrich import Enricher
         from kafkasniff.filters import Selector, needs_records, needs_topic_names

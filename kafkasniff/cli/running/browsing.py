@@ -32,7 +32,7 @@ from kafkasniff.errors import MissingExtraError, MissingPartError, UsageError
 
 if TYPE_CHECKING:
     from kafkasniff.browse.commands import Commands
-    from kafkasniff.browse.growing import GrowingCapture
+    from kafkasniff.browse.reading import GrowingCapture
 
 READING: Final = frozenset({"ports", "max_frame", "keylog", "memory", "topic_ids", "registry", "schemas"})
 """Options that decide how captures are read."""
@@ -176,7 +176,7 @@ def words_of(options: Mapping[str, Any], names: Container[str]) -> tuple[str, ..
 @contextlib.contextmanager
 def piped_capture(environment: Environment) -> Iterator[GrowingCapture]:
     """What comes from stdin, as a file. The terminal becomes stdin, for the keys. Raises UsageError."""
-    from kafkasniff.browse.growing import CopiedPipe
+    from kafkasniff.browse.reading import CopiedPipe
 
     if environment.stdin_tty:
         raise UsageError("stdin is a terminal: pipe a capture into it")
@@ -210,7 +210,7 @@ def browse_live(environment: Environment, options: dict[str, Any], bpf: Sequence
         raise UsageError(f"--write {named}: it exists; give another name")
     rights = take_rights(options, environment)
 
-    from kafkasniff.browse.growing import LiveCapture
+    from kafkasniff.browse.reading import LiveCapture
 
     with contextlib.ExitStack() as around:
         folder: Path | None = None

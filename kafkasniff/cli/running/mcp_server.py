@@ -15,7 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
 import kafkasniff
-from kafkasniff.cli.running.scrape_access import CHALLENGE, has_token
+from kafkasniff.cli.running.scrapes import CHALLENGE, has_token
 from kafkasniff.cli.running.tool_answers import AnswerError, ToolAnswers
 from kafkasniff.errors import OutputError
 

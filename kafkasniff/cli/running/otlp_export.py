@@ -35,9 +35,11 @@ def endpoint_port(url: str) -> int:
     """The port of a receiver. Raises UsageError if it is not one, MissingExtraError without the packages."""
     try:
         from kafkasniff.otlp.delivery import port_of
+
+        return port_of(url)
     except ModuleNotFoundError as error:
-        raise MissingExtraError("OTLP", error.name or "opentelemetry-sdk", "otlp") from None
-    return port_of(url)
+        extra, package = ("otlp-grpc", "grpcio") if error.name == "grpc" else ("otlp", error.name)
+        raise MissingExtraError("OTLP", package or "opentelemetry-sdk", extra) from None
 
 
 def export_spans(
@@ -57,16 +59,16 @@ def export_spans(
     inspector = make_inspector(options, "metadata" if payload.hides and predicate is None else "full", exchanges=True)
 
     from kafkasniff.capture import open_captures
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.pipeline import Pipeline, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.enrich import Enricher
     from kafkasniff.live.metrics import Metrics
-    from kafkasniff.otlp.delivery import HttpExporter
+    from kafkasniff.otlp.delivery import exporter_to
     from kafkasniff.otlp.spans import sending
 
     metrics = Metrics()
     with open_captures(captures, stdin=environment.stdin) as source:
-        with sending(HttpExporter(url), environment.say, metrics, payload=not payload.hides, live=False) as spans:
+        with sending(exporter_to(url), environment.say, metrics, payload=not payload.hides, live=False) as spans:
             run = Pipeline(
                 environment,
                 inspector,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkasniff.cli.environment import Environment
 from kafkasniff.cli.options.option_groups import OutputOptions, make_renderer
-from kafkasniff.cli.running.progress import Progress
+from kafkasniff.cli.output import Progress
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.message_table import Shown
 from kafkasniff.enrich import Catalog, Enricher

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkasniff.analysis.accumulator import TableReading
     from kafkasniff.analysis.export import Export
     from kafkasniff.analysis.visibility import VisibleTraffic
-    from kafkasniff.cli.running.progress import Progress
+    from kafkasniff.cli.output import Progress
     from kafkasniff.engine.message_table import Output, PairColumns
     from kafkasniff.engine.roles import WantedBodies
     from kafkasniff.enrich import Catalog
@@ -176,8 +176,8 @@ def exported(
     `options` are those of framing and topic ids; `predicate` selects exchanges; `jobs`: processes, None: by size;
     `values`: decodes keys and values. Raises CaptureError, OutputError, UsageError.
     """
+    from kafkasniff.cli.output import Progress, wants_progress
     from kafkasniff.cli.running.pipeline import learn_names, summary_line
-    from kafkasniff.cli.running.progress import Progress, wants_progress
     from kafkasniff.filters import needs_records, needs_topic_names
     from kafkasniff.tables.exports.options import ExportOptions
     from kafkasniff.tables.exports.run import export
@@ -369,8 +369,8 @@ class CountedCaptures(CaptureRun):
     def read(self, captures: tuple[str, ...], overview: Taker) -> None:
         """Read all captures, or until a signal; `overview` takes the rows. Raises CaptureError, UsageError."""
         from kafkasniff.capture import open_captures
+        from kafkasniff.cli.output import Progress, wants_progress
         from kafkasniff.cli.running.pipeline import shown_parts
-        from kafkasniff.cli.running.progress import Progress, wants_progress
         from kafkasniff.tables.exports.staging import CountedRows
 
         environment, predicate = self._environment, self._predicate

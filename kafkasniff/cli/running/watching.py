@@ -230,8 +230,7 @@ class WatchOptions:
         self.token: bytes | None = None
         self._tls: ssl.SSLContext | None = None
         if self.metrics is not None:
-            from kafkasniff.cli.running.scrape_access import read_token, tls_context
-            from kafkasniff.cli.running.scrapes import parse_address
+            from kafkasniff.cli.running.scrapes import parse_address, read_token, tls_context
 
             parse_address(self.metrics)
             # Read before privileges are dropped: a key often belongs to root.
@@ -318,12 +317,12 @@ class Watch:
 
                 self._metrics = Metrics(self._options.labels or DEFAULT_LABELS)
             if self._options.otlp is not None and self._metrics is not None:
-                from kafkasniff.otlp.delivery import HttpExporter
+                from kafkasniff.otlp.delivery import exporter_to
                 from kafkasniff.otlp.spans import sending
 
                 # A warning would damage the screen of --top; the line at the end has the numbers.
                 say = (lambda _text: None) if self._options.top else self._environment.say
-                exporter = HttpExporter(self._options.otlp)
+                exporter = exporter_to(self._options.otlp)
                 self._spans = self._around.enter_context(
                     sending(exporter, say, self._metrics, payload=self._payload, live=True)
                 )
@@ -371,7 +370,7 @@ class Watch:
 
     def _warn(self, host: str, shown: str) -> None:
         """Warn if metrics that other machines can reach are unprotected."""
-        from kafkasniff.cli.running.scrape_access import is_loopback
+        from kafkasniff.cli.running.scrapes import is_loopback
 
         if is_loopback(host):
             return

@@ -10,8 +10,8 @@ from kafkasniff.capture import open_captures
 from kafkasniff.capture.write.capture_writer import MAX_COMMENT, CaptureWriter, commented, form_of
 from kafkasniff.capture.write.output_files import PatchedFile, replace_file
 from kafkasniff.cli.environment import Environment
+from kafkasniff.cli.output import Progress
 from kafkasniff.cli.running.pipeline import BatchParts, Event, Pipeline
-from kafkasniff.cli.running.progress import Progress
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.enrich import Catalog, Enricher
 from kafkasniff.errors import OutputError

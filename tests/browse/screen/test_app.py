@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import html
+import io
 import os
 import re
 
@@ -13,7 +14,7 @@ from textual.pilot import Pilot
 
 from kafkasniff.browse.commands import Commands
 from kafkasniff.browse.reading import CaptureReading
-from kafkasniff.browse.screen.app import Explorer
+from kafkasniff.browse.screen.app import Explorer, LosableTerminal
 from kafkasniff.browse.screen.body_tree import BytesPane
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen, ReportPane
 from tests.browse.opened import exported
@@ -93,7 +94,7 @@ def test_an_export() -> None:
         await pilot.press("2")
         await settled(app, pilot)
         lines = [one.text for one in app.screen.query_one(ReportPane).lines]
-        assert lines == command("stats", "-q", folder, width=78).lines
+        assert lines == command("stats", "-q", folder, width=79).lines
         await pilot.press("escape", "w", *"x.jsonl", "enter")
         await pilot.pause()
         assert "only captures can be written" in said(app)
@@ -130,3 +131,27 @@ def test_header_hints_and_matches() -> None:
         assert [bool(table.drawn(row).style) for row in range(4)] == [False, False, True, False]
 
     drive(steps, ROOT / "captures" / "java-group-share.pcap")
+
+
+class Terminal(io.StringIO):
+    is_gone = False
+
+    def write(self, text: str) -> int:
+        if self.is_gone:
+            raise OSError(5, "Input/output error")
+        return super().write(text)
+
+
+def test_what_is_written_to_a_lost_terminal_is_discarded() -> None:
+    file, lost = Terminal(), []
+    terminal = LosableTerminal(file, lambda: lost.append(1))
+    assert terminal.write("shown") == 5
+    terminal.flush()
+    file.is_gone = True
+    for _ in range(3):
+        assert terminal.write("not shown") == 9
+        terminal.flush()
+    file.is_gone = False
+    terminal.write("neither")
+    assert (file.getvalue(), lost) == ("shown", [1])
+    assert terminal.encoding == file.encoding

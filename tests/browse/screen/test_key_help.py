@@ -24,9 +24,8 @@ from kafkasniff.browse.index import Row
 from kafkasniff.browse.reading import CaptureReading
 from kafkasniff.browse.screen.app import Explorer
 from kafkasniff.browse.screen.exchange_list import ExchangeList
-from kafkasniff.browse.screen.filter_line import FilterLine
 from kafkasniff.browse.screen.list_lines import LIST_COLUMNS
-from kafkasniff.browse.screen.menus import Choices
+from kafkasniff.browse.screen.menus import Choices, FilterLine
 from kafkasniff.browse.screen.overview import Histogram, OverviewScreen
 from tests.browse.screen.driving import listed, settled
 from tests.choice import one_in

@@ -9,10 +9,11 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList
 
+from kafkasniff.browse.filter_texts import SavedFilters
 from kafkasniff.browse.screen import menus as module
 from kafkasniff.browse.screen.app import Explorer
-from kafkasniff.browse.screen.menus import CopyMenu, PathPrompt
-from tests.browse.screen.driving import ERRORS, drive, listed, said, settled
+from kafkasniff.browse.screen.menus import CopyMenu, FilterLine, PathPrompt, flaw_of
+from tests.browse.screen.driving import ERRORS, drive, listed, press, said, settled, status
 
 
 async def opened(app: Explorer, pilot: Pilot[None]) -> OptionList:
@@ -100,3 +101,93 @@ def test_the_listed_exchanges_are_written(tmp_path: Path) -> None:
         assert app.focused is listed(app)
 
     drive(steps)
+
+
+def apis(app: Explorer) -> set[str]:
+    index = listed(app).index
+    return {index.row(place).api for place in range(len(index))}
+
+
+def test_completion_and_marks() -> None:
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        line = app.query_one(FilterLine)
+        await pilot.press("slash")
+        line.value = "api == "
+        await pilot.pause()
+        assert "column" in status(app)
+        await pilot.press("enter")
+        assert len(listed(app).index) == 49
+        line.value = ""
+        await pilot.press(*"latency")
+        assert line.value == "latency"
+        await pilot.pause()
+        await pilot.press("tab")
+        assert line.value == "latency_ms"
+        line.value = 'api == "Fetc'
+        line.cursor_position = len(line.value)
+        await pilot.pause()
+        await pilot.press("tab")
+        assert line.value == 'api == "Fetch"'
+        line.value = "nonsense == 3"
+        assert line.highlighter is not None
+        marked = line.highlighter("acks == 0 and nonsense == 3")
+        assert [(span.start, str(span.style)) for span in marked.spans] == [(14, "underline red")]
+        await pilot.pause()
+        assert "column 1: unknown field" in status(app)
+        line.value = 'api == "Fetch"'
+        await pilot.press("enter")
+        await settled(app, pilot)
+        assert apis(app) == {"Fetch v18"}
+        # One connection, then all again: the exchange under the cursor stays.
+        row, count = listed(app).row, len(listed(app).index)
+        await press(app, pilot, "slash")
+        line.value = ""
+        await press(app, pilot, "enter")
+        assert len(listed(app).index) == 49 > count
+        assert listed(app).row == row
+        await press(app, pilot, "f")
+        index = listed(app).index
+        assert len({index.row(place).connection for place in range(len(index))}) == 1
+        assert listed(app).row == row
+        await press(app, pilot, "backspace")
+        assert len(listed(app).index) == 49
+        assert listed(app).row == row
+        await press(app, pilot, "l", "less_than_sign")
+        assert "no filter `<`" in status(app)
+        await pilot.press("j")
+        assert "no filter" not in status(app)
+
+    drive(steps, size=(140, 24))
+
+
+def test_saved_filters(tmp_path: Path) -> None:
+    saved = SavedFilters(tmp_path / "filters")
+    saved.save("acks == 0")
+
+    async def steps(app: Explorer, pilot: Pilot[None]) -> None:
+        line = app.query_one(FilterLine)
+        await pilot.press("slash")
+        line.value = "acks =="
+        await pilot.press("ctrl+s")
+        assert saved.expressions == ["acks == 0"]
+        line.value = 'api == "Fetch"'
+        await pilot.press("ctrl+s")
+        await pilot.pause()
+        assert "saved" in status(app)
+        line.value = ""
+        for wanted in ('api == "Fetch"', "acks == 0", 'api == "Fetch"'):
+            await pilot.press("up")
+            assert line.value == wanted
+        await pilot.press("down")
+        assert line.value == "acks == 0"
+        await pilot.press("escape")
+        assert not line.display
+
+    drive(steps, saved=saved)
+    assert SavedFilters(tmp_path / "filters").expressions == ["acks == 0", 'api == "Fetch"']
+
+
+def test_flaws() -> None:
+    assert flaw_of("  ") == flaw_of("has topic") == ""
+    assert flaw_of("has \x1b[2J").startswith("column 5")
+    assert "\x1b" not in flaw_of("has \x1b[2J")

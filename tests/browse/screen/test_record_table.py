@@ -33,6 +33,8 @@ def test_the_table_follows_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
         table = await opened(app, pilot)
         await press(app, pilot, "slash", *"Committed-2", "enter")
         assert table.cursor == 1
+        styles = [next(iter(table.render_line(y))).style for y in range(3)]
+        assert [style is not None and bool(style.reverse) for style in styles] == [False, False, True]
         listed(app).focus()
         await press(app, pilot, "g")
         assert table.count == 0

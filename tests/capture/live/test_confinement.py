@@ -111,7 +111,7 @@ STRANGER = Identity(54_321, 7, (7,), "stranger")
 ELSEWHERE = {"spark", "report"}
 """Packages that `live` does not import."""
 NOT_OF_LIVE = {
-    *("aiohttp", "anyio", "deltalake", "duckdb", "grpc", "jinja2", "markupsafe", "mcp"),
+    *("aiohttp", "anyio", "deltalake", "duckdb", "jinja2", "markupsafe", "mcp"),
     *("mcp_types", "py4j", "pyiceberg", "pyspark", "textual", "textual_serve", "uvicorn", "vl_convert"),
 }
 

@@ -1,1 +1,0 @@
-"""What `kafkasniff wireshark` writes."""
