@@ -12,8 +12,6 @@ FAMILIES: Final = (
     "streams",
     "messages",
     "records",
-    "kernel",
-    "lines",
     "compression",
     "embedded",
     "tls",
