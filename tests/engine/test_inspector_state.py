@@ -9,18 +9,14 @@ from typing import Any
 
 import pytest
 
-from kafkasniff.engine import emitting
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, OPENED_BYTES, MemoryBudget
 from kafkasniff.engine.message_table import Output
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Connection, Exchange, Message
-from kafkasniff.native import kernel
-from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
-from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
+from kafkasniff.runtime.memory_limits import MIN_MEMORY
 from tests.choice import one_in
 from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
 from tests.test_memory_bounds import REQUEST, Feeder, by, packet, reported
 
@@ -185,20 +181,6 @@ def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
     assert budget._kept == len(feeder.connections) == 0
 
 
-def test_connects_that_nobody_answers_take_little() -> None:
-    """A scan, or clients that look for a broker that is gone: 200,000 of them must fit into a fraction of 1 GiB."""
-    feeder = Feeder(connections=True, network="links")
-    feeder.feed(silent(9_000))
-    gc.collect()
-    tracemalloc.start()
-    feeder.feed([part for number in range(400) for part in silent(number)])
-    gc.collect()
-    size = tracemalloc.get_traced_memory()[0] // 400
-    tracemalloc.stop()
-    assert size < 3_200
-    assert feeder.buffered < 400 * 600, "the kernel's memory grows in steps"
-
-
 def test_a_loaded_state_counts_as_before() -> None:
     feeder, resumed = Feeder(), Feeder()
     feeder.feed([*opened(1), *requests(1), *idle(2)])
@@ -303,40 +285,6 @@ def test_unanswered_requests() -> None:
     assert feeder.inspector._memory._kept == 0
 
 
-# -- messages are decoded in their turn -------------------------------------------------------------------------------
-
-
-def bombs(count: int, records: int = 4_000) -> list[Packet]:
-    """Requests of a few kilobytes that each decode to more than a megabyte."""
-    one = numbered(records)
-    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
-    at = FIRST
-    for place in range(count):
-        message = kafka.produce_request(2 + place, "orders", one, version=3)
-        packets.append(packet(1, at, message, ident=place + 1))
-        at += len(message)
-    return packets
-
-
-def test_one_large_message_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emitting, "SLICE_BYTES", 1 << 20)
-    peaks = []
-    for count in (2, 8):
-        inspector = Inspector(exchanges=False)
-        part = batch(bombs(count))
-        gc.collect()
-        tracemalloc.start()
-        sizes = []
-        for events in inspector.feed_slices(part):
-            sizes.append(sum(isinstance(event, Message) for event in events))
-            del events
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert sum(sizes) == count + 1
-        assert max(sizes) <= 2
-    assert peaks[1] < 1.5 * peaks[0]
-
-
 # -- the option -----------------------------------------------------------------------------------------------------
 
 
@@ -345,41 +293,3 @@ def test_too_small_a_budget_is_refused() -> None:
         Inspector(memory=MIN_MEMORY - 1)
     assert Inspector(memory=MIN_MEMORY)._memory.limit == MIN_MEMORY
     assert Inspector()._memory.limit == 1 << 30
-
-
-def test_connections_end_one_after_the_other() -> None:
-    """At the end of a capture the data held by all connections is emitted in order, not in memory all at once."""
-    packets = [part for number in range(8) for part in (*opened(number), *segments(number)[:40])]
-    whole, sliced = Inspector(connections=True), Inspector(connections=True)
-    for part in by(packets, 100):
-        assert whole.feed(batch(part)) == sliced.feed(batch(part))
-    slices = list(sliced.close_slices())
-    assert [event for events in slices for event in events] == whole.close()
-    assert sliced.summary == whole.summary
-    ended = [{event.connection for event in events if isinstance(event, Connection)} for events in slices]
-    assert max(map(len, ended)) == 1
-
-
-def test_large_batches_are_emitted_in_parts() -> None:
-    """As events and as columns, so that connections stay close to the budget."""
-    part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
-    for as_columns in (False, True):
-        inspector = Inspector(headers=True, connections=True)
-        inspector.limit_memory(64 * OPENED_BYTES)
-        finder = ExchangeFinder(kernel(), headers=True)
-        most = 0
-        slices = (
-            (events for events, _ in inspector.feed_columns(part, finder))
-            if as_columns
-            else inspector.feed_slices(part)
-        )
-        for events in slices:
-            # At the end of a part nothing is emitted.
-            most = max(most, len(inspector.followed)) if events else most
-        assert 0 < most <= 64
-
-
-def test_numeric_bounds_shrink_with_the_budget() -> None:
-    assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
-    assert in_proportion(1_000, 1 << 29) == 500
-    assert in_proportion(1_000, 1) == 1

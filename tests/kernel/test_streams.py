@@ -45,7 +45,7 @@ def test_of_a_capture(name: str) -> None:
     assert results(Inspector, batches) == results(ByPython, batches)
 
 
-@pytest.mark.parametrize("start", range(0, fewer(80, 800), 40))
+@pytest.mark.parametrize("start", range(0, fewer(80, 400), 40))
 def test_of_disturbed_captures(start: int) -> None:
     """Those of `python -m tests.kernel`: disturbed, with changed bytes, any options, and in batches of any sizes."""
     for number in range(start, start + 40):
