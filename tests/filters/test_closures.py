@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,28 +173,6 @@ def test_problems_of_an_exchange_follow_its_selection() -> None:
 
 OPEN = LATE
 TRUE, FALSE = Compare("connection", "==", 3), Compare("connection", "==", 4)
-UNKNOWN = Compare("latency_ms", ">", 0)
-
-
-@pytest.mark.parametrize(
-    ("predicate", "answer"),
-    [
-        (And((TRUE, TRUE)), True),
-        (And((TRUE, UNKNOWN)), None),
-        (And((UNKNOWN, FALSE)), False),
-        (And(()), True),
-        (Or((FALSE, FALSE)), False),
-        (Or((FALSE, UNKNOWN)), None),
-        (Or((UNKNOWN, TRUE)), True),
-        (Or(()), False),
-        (Not(TRUE), False),
-        (Not(FALSE), True),
-        (Not(UNKNOWN), None),
-        (And((Not(Or((FALSE, UNKNOWN))), TRUE)), None),
-    ],
-)
-def test_three_valued_logic(predicate: Any, answer: bool | None) -> None:
-    assert ask(predicate, message(), unknown=OPEN) is answer
 
 
 def test_topics_of_either_message_count() -> None:

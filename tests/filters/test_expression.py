@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -164,15 +163,6 @@ def test_requirements_of_an_expression() -> None:
     for expression in ("not (api == 1 or topic == 'a')", "response.responses._topic_name == 'a'"):
         assert needs_topic_names(parse_filter(expression))
     assert not needs_topic_names(parse_filter("request.topics.name == 'a'"))
-
-
-def test_trees_can_be_pickled() -> None:
-    tree = parse_filter(
-        'topic =~ "^o" and time > "+1s" and request.acks in (1, -1) and not response.throttle_time_ms > 1s or error'
-    )
-    again = pickle.loads(pickle.dumps(tree))
-    assert again == tree
-    assert ask(again, REFUSED, start_ns=0) is True
 
 
 JSON_CASES: dict[str, tuple[str, Any]] = {

@@ -173,7 +173,7 @@ def check_order(capture: Path, form: str, expression: str) -> None:
         assert lines_of(capture, *options, "--filter", expression) == exact
 
 
-@examples(20)
+@examples(10)
 @given(
     said=st.lists(st.lists(st.sampled_from(sorted(SAID)), min_size=1, max_size=4), min_size=2, max_size=3),
     wait_ms=st.sampled_from([0, 3]),
