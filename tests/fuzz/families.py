@@ -17,7 +17,6 @@ FAMILIES: Final = (
     "tls",
     "definitions",
     "filters",
-    "snippets",
     "states",
     "commands",
 )
