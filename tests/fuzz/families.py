@@ -10,6 +10,7 @@ FAMILIES: Final = (
     "captures",
     "links",
     "streams",
+    "oracle",
     "messages",
     "records",
     "compression",
