@@ -110,7 +110,7 @@ MOST_RSS: Final = 256 << 20
 def little(command: str) -> Cost:
     """What a command takes over a few exchanges: `report` draws charts of any, with a browser's engine."""
     output = next(name for name, words in OUTPUTS.items() if words[0] == command)
-    return cost_of(overhead_connections(2_000, 1, 3), output)
+    return cost_of(overhead_connections(2_000, 1), output)
 
 
 @pytest.mark.parametrize(("number", "output"), enumerate(OUTPUTS), ids=list(OUTPUTS))
