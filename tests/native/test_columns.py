@@ -17,40 +17,6 @@ from tests.native.kernel_columns import Given, read
 BASE_OFFSET, BASE_TIMESTAMP = 1_000, 1_700_000_000_000
 
 
-HUGE = b"\xfe\xff\xff\xff\x0f"
-"""2^31 - 1 as a zigzag varint."""
-MESSAGE_COLUMNS = craft.message(0, b"k", b"v")
-PYTHONS: list[tuple[bytes, int]] = [
-    *((one, 1) for one in (craft.message(0, b"k", b"v", crc=1), craft.message(0, b"k", b"v", attributes=1))),
-    (craft.message(0, b"k", b"v", magic=0), 1),
-    *((MESSAGE_COLUMNS[:8] + size + MESSAGE_COLUMNS[12:], 1) for size in (b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff")),
-    (HUGE + bytes(20), 2),
-    (b"\x20\0\0\0" + HUGE + bytes(20), 2),
-    (b"\x20\0\0\0\x01" + HUGE + bytes(20), 2),
-    # So many headers, in a record that is as long as it says.
-    (craft.varint(10) + b"\0\0\0\1\1" + HUGE, 2),
-    (craft.varint(7) + b"\0\0\0\1\1" + craft.varint(1) + b"\0", 2),
-    (craft.varint(6) + b"\0\0\0\1\1" + craft.varint(-1), 2),
-    (craft.varint(6) + b"\0\0\0\1\3" + b"\0", 2),
-    (craft.varint(9) + b"\0\0\0\1\1\2" + b"\1\0\0", 2),
-    # Varints that do not end, or have more bits than their type.
-    (b"\xff" * 11, 2),
-    (craft.varint(15) + b"\0" + b"\xff" * 10 + b"\0\1\1\0", 2),
-    (craft.varint(10) + b"\0\0\xff\xff\xff\xff\x7f\1\1\0", 2),
-    (craft.record(Record(0, 0, None, None, (("h", None),))).replace(b"\x02h", b"\x02\xff"), 2),
-]
-"""Bytes, and their magic."""
-
-
-def test_what_is_left_to_python() -> None:
-    for data, magic in PYTHONS:
-        right = MESSAGE_COLUMNS if magic == 1 else craft.record(Record(1, 1, b"k", b"v"))
-        (before, found, after), columns = read([Given(right, magic), Given(data, magic), Given(right, magic)])
-        assert found is None, data
-        assert before == after != []
-        assert len(columns.offset) == 2
-
-
 def test_a_batch_may_not_hold_more_than_its_bounds() -> None:
     one = craft.record(Record(0, 0, None, None, (("", None),) * 3))
     assert read([Given(one * 4, most_records=4, most_headers=12)])[0] != [None]
