@@ -17,7 +17,6 @@ from kafkasniff.model import DecidedRequest, Message
 from kafkasniff.sinks import ordered_sink
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
-from kafkasniff.sinks.text import TextSink
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.craft.conversation import Conversation, interleaved
@@ -81,16 +80,6 @@ def test_places_are_filled_in_any_order(steps: list[Any], limit: int | None) -> 
     expected = played(sink, steps, limit)[:limit]
     assert [int(line.split(b",")[1].split(b":")[1]) for line in out.getvalue().splitlines()] == expected
     assert sink.shown == len(expected)
-
-
-@given(steps=STEPS)
-def test_lines_of_text_are_those_of_the_shown_messages_alone(steps: list[Any]) -> None:
-    out, alone = io.BytesIO(), io.BytesIO()
-    sink, plain = OrderedSink(TextSink(out)), TextSink(alone)
-    for number in played(sink, steps):
-        plain.write(request(number))
-    plain.close()
-    assert out.getvalue() == alone.getvalue()
 
 
 def test_output_is_passed_on_up_to_the_first_request_that_waits() -> None:

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkasniff.model import Endpoint
-from kafkasniff.sinks.lines import MIN_SUMMARY, TextWriter, folded
+from kafkasniff.sinks.lines import TextWriter, folded
 from kafkasniff.sinks.text import TextSink
 from kafkasniff.text.printable import display_width
 from kafkasniff.text.times import clock_time
@@ -92,28 +92,6 @@ def test_pieces_fit_and_have_all_words(head: str, parts: list[str], width: int) 
     pieces = list(folded(line, width))
     assert words("".join(pieces)) == words(line)
     assert all(display_width(COLOUR.sub("", piece)) <= width for piece in pieces)
-
-
-SUMMARY = "one two three one two three"
-
-
-@pytest.mark.parametrize(
-    ("line", "width", "pieces"),
-    [
-        (HEAD + "漢x", len(HEAD) + 3, [HEAD + "漢x"]),
-        # A summary with room continues below itself, one without below the ends, and a body deeper than it begins.
-        (HEAD + SUMMARY, len(HEAD) + MIN_SUMMARY, [HEAD + SUMMARY]),
-        (
-            f"{HEAD}{SUMMARY} {SUMMARY}",
-            len(HEAD) + MIN_SUMMARY,
-            [f"{HEAD}{SUMMARY} one two", " " * len(HEAD) + "three one two three"],
-        ),
-        (HEAD + "  client      one two three", len(HEAD) + 8, [HEAD + "  client", " " * 17 + "one two three"]),
-        ("  name: one two three", 16, ["  name: one two", "      three"]),
-    ],
-)
-def test_where_lines_continue(line: str, width: int, pieces: list[str]) -> None:
-    assert list(folded(line, width)) == pieces
 
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
