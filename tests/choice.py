@@ -55,8 +55,10 @@ def some_pairs(
 
 
 def one_in(every: int, sources: Sequence[Source], start: int = 0) -> list[Source]:
-    """One in `every` sources, beginning at `start`: different starts select different sources."""
-    return list(sources) if ALL else list(sources[start::every])
+    """One in `every` sources, beginning at `start`: different starts select different sources. With `ALL` four times as
+    many, with `DEEP` all."""
+    step = 1 if DEEP else fewer(every, max(every // 4, 1))
+    return list(sources[start % step :: step])
 
 
 def fewer(count: int, whole: int) -> int:

@@ -57,7 +57,7 @@ if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Deadlines are off: the test machines are shared, and a slow example is not a wrong one.
-EXAMPLES = 40 if ALL else 7
+EXAMPLES = 25 if ALL else 7
 settings.register_profile("default", max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 settings.register_profile("deep", settings.get_profile("default"), max_examples=3000)

@@ -6,8 +6,6 @@ import ast
 import re
 from collections.abc import Callable
 
-import pytest
-
 from kafkasniff.kafka.apis.dissectors import api, api_keys, snake_case
 from tests.conftest import ROOT
 
@@ -86,19 +84,3 @@ def test_names_of_apis_occur_only_in_questions_about_them() -> None:
     assert {path for path in places(names) if path.split("/")[0] not in QUESTIONS} == set()
     assert names("if message.api == 'Produce': pass") == {"Produce"}
     assert names("'Produces a thing'") == set()
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        "FLOATS = frozenset({48, 49})\nfound = message.api_key in FLOATS",
-        "if key not in {11, 14}: pass",
-        "if message.api_key == 58: pass",
-        "PRODUCE: Final = 0",
-        "TOPICS = {0: 'topic_data', 1: 'responses'}\ntopics = TOPICS[message.api_key]",
-        "if key == _ENVELOPE: pass",
-        "from kafkasniff.kafka.apis.dissectors import FETCH",
-    ],
-)
-def test_a_number_would_be_found(source: str) -> None:
-    assert numbers(source)

@@ -6,14 +6,12 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture import open_captures
 from kafkasniff.packets import PacketBatch
 from tests.choice import examples, one_in
 from tests.conftest import shipped_captures
@@ -23,7 +21,6 @@ from tests.craft.outcome import Line, Output, outcome, output
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.craft.write import pcap_bytes, pcapng_bytes
 from tests.enrich.talks import both
 
 SHIPPED = {path.name: path for path in shipped_captures()}
@@ -88,33 +85,6 @@ def test_batches_cut_anywhere(name: str, seed: int, data: st.DataObject) -> None
     packets = scene(name, seed)
     rows = data.draw(st.sets(st.integers(1, len(packets) - 1), min_size=1, max_size=12))
     same(output(cut(batch(packets), rows), enriched=True), in_one(name, seed))
-
-
-# -- the reader's chunks
-
-
-@functools.cache
-def file_bytes(form: str) -> bytes:
-    packets = disturb.reordered(mixed(), Random(5))
-    return pcap_bytes(packets, "sll", nanoseconds=True) if form == "pcap" else pcapng_bytes(packets, sections=3)
-
-
-def read_in_chunks(path: Path, chunk_size: int = 16 << 20) -> Output:
-    with open_captures([str(path)], chunk_size=chunk_size) as source:
-        return output(source, enriched=True)
-
-
-@pytest.mark.parametrize("form", ["pcap", "pcapng"])
-@given(chunk_size=st.integers(1, 70_000))
-@example(chunk_size=1)
-@example(chunk_size=16)
-@example(chunk_size=24)
-@settings(examples(12), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_chunks_of_any_size(form: str, chunk_size: int, tmp_path: Path) -> None:
-    path = tmp_path / f"sample.{form}"
-    if not path.exists():
-        path.write_bytes(file_bytes(form))
-    same(read_in_chunks(path, chunk_size), read_in_chunks(path))
 
 
 # -- one connection alone

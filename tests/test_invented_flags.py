@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow.dataset as ds
 import pytest
 
 from kafkasniff.analysis.between_brokers import is_between_brokers
-from kafkasniff.cli.environment import Exit
 from kafkasniff.engine.inspector import Inspector
 from kafkasniff.engine.inspector_state import message_bytes
 from kafkasniff.enrich import Enricher
 from kafkasniff.kafka.apis.entities import mentions
+from kafkasniff.kafka.apis.weight import RECORD_BYTES, body_bytes, likely_bytes
+from kafkasniff.kafka.embedded.interpreters import may_have_floats
 from kafkasniff.kafka.messages.message import decode_request, decode_response
 from kafkasniff.kafka.messages.message_plan import (
     BODY_RATIO,
@@ -73,13 +73,6 @@ def test_floats_in_lines(path: Path) -> None:
         assert [body["rates"] for body in inside] == [FLOATS] * 2
 
 
-def test_floats_in_tables(path: Path, tmp_path: Path) -> None:
-    assert kafkasniff("export", path, "--output", tmp_path / "out").code == Exit.OK
-    for row in ds.dataset(tmp_path / "out" / "exchanges").to_table().to_pylist():
-        if row["api"] == "Invented":
-            assert orjson.loads(row["request_body"])["rates"] == orjson.loads(row["response_body"])["rates"] == FLOATS
-
-
 # -- names -------------------------------------------------------------------------------------------------------------
 
 
@@ -91,15 +84,6 @@ def test_names_of_exchanges(events: list[Any]) -> None:
             assert list(named.topics) == TOPICS
             assert (list(named.groups), list(named.transactions)) == (["billing"], ["transfer-7"])
             assert {facts.record_count for facts in named.partitions.values() if facts.topic == "payments"} == {2}
-
-
-def test_kinds_of_names_by_another_field() -> None:
-    for kind, groups, transactions in ((0, ["billing", "x"], []), (1, ["billing"], ["x"]), (2, ["billing"], [])):
-        data = request_bytes(KEY, 0, 1, group="billing", kind=kind, whose=["x"])[4:]
-        decoded = decode_request(data, 0, len(data))
-        message = Message("request", len(data), api_key=KEY, api_version=0, body=decoded.body)
-        named = mentions(message, None)
-        assert (list(named.groups), list(named.transactions)) == (groups, transactions)
 
 
 def test_filters_by_topic(path: Path) -> None:
@@ -170,14 +154,6 @@ def test_weight_of_records_wherever_they_are(direction: Direction) -> None:
         real = body_bytes(message.body)
         assert MANY * RECORD_BYTES <= found <= 2 * real, values.keys()
         assert min(found, message_bytes(message)) >= 0.5 * real
-
-
-def test_weight_of_a_message_inside() -> None:
-    many = batch_of([Record(number, 0, None, b"") for number in range(MANY)], GZIP)
-    for key, field in ((58, "request_data"), (KEY, "forwarded")):
-        data = request_bytes(key, 0, 1, **{field: request_bytes(KEY, 0, 2, first=many)[4:]})[4:]
-        found = likely_bytes(key, "request", len(data), decode_request(data, 0, len(data)).body)
-        assert found >= BODY_RATIO * len(data) + MANY * RECORD_BYTES
 
 
 # -- views of a live run -----------------------------------------------------------------------------------------------

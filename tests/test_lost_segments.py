@@ -138,50 +138,6 @@ def test_one_id_for_all_requests(side: Side, where: int) -> None:
     assert kinds == {"tcp-gap": 1, "orphan-response" if side == "client" else "response-lost": 1}
 
 
-@pytest.mark.parametrize("where", [0, 5, 20, 35])
-def test_one_id_and_several_requests_in_flight(where: int) -> None:
-    """Which of six requests was lost cannot be known; once all are answered, pairing is right again."""
-    packets = conversation(6, count=36, joined=6, size=len(kb.metadata_request(0, ["topic-000"])), ids=always_0)
-    lost = segments(packets, "client")[where]
-    whole, found = pairing(packets), pairing(packets, [lost])
-    group = where // 6
-    others = [*whole.pairs[: 6 * group], *whole.pairs[6 * group + 6 :]]
-    assert not Counter(others) - Counter(found.pairs)
-    assert found.kinds["orphan-response"] <= 6
-    assert not found.kinds.keys() & {"response-out-of-order", "latency-negative"}
-
-
-def test_a_gap_that_is_known_late() -> None:
-    """Nothing acknowledges the bytes after the gap: requests are held back to the end, when all responses are there."""
-    talk = Conversation()
-    talk.handshake()
-    talk.exchange(kb.metadata_request(1, None), kb.metadata_response(1, "host", 9092, []))
-    for number in range(2, 300):
-        talk.send("client", kb.metadata_request(number, None), acknowledge=False)
-    for number in range(2, 300):
-        talk.send("broker", kb.metadata_response(number, "host", 9092, []), acknowledge=False)
-    lost = segments(talk.packets, "client")[1]
-    assert check(talk.packets, lost).kinds == {"tcp-gap": 1, "orphan-response": 1}
-
-
-def test_requests_without_a_response() -> None:
-    talk = Conversation()
-    talk.handshake()
-    records = kb.record_batch([kb.record(0, None, b"value")])
-    for number in range(0, 120, 3):
-        for silent in (number, number + 1):
-            talk.send("client", kb.produce_request(silent, "topic", records, acks=0))
-        talk.exchange(kb.metadata_request(number + 2, None), kb.metadata_response(number + 2, "host", 9092, []))
-    talk.close()
-    packets = talk.packets
-    for lost in segments(packets, "client")[: -1 : fewer(20, 7)]:  # after the last one nothing shows that it is missing
-        whole, found = pairing(packets), pairing(packets, [lost])
-        gone = [pair for pair in whole.pairs if pair.is_part_of(packets[lost], lost + 1)]
-        answered = sum(pair.response is not None for pair in gone)
-        assert not comparable(whole.pairs) - Counter(gone) - comparable(found.pairs)
-        assert found.kinds == Counter({"tcp-gap": 1, "orphan-response": answered})
-
-
 # -- real captures
 
 

@@ -179,7 +179,7 @@ def run(folder: Path, data: bytes, command: str, *arguments: str, find: bytes = 
     return Outcome(int((folder / "peak").read_text()) / 1024, place)
 
 
-ATTEMPTS: Final = 40_000
+ATTEMPTS: Final = 20_000
 EACH_BYTES: Final = 8_000
 """Memory of an attempt to connect, with everything that a command makes of it, while there are few enough to keep
 the facts of all of them: 1 kB of it in the kernel."""

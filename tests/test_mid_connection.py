@@ -10,7 +10,7 @@ import functools
 import pytest
 
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.model import Exchange, Message, Problem
+from kafkasniff.model import Exchange, Message
 from tests.choice import ALL, DEEP, one_in
 from tests.conftest import shipped_captures
 from tests.craft.batches import batch
@@ -108,41 +108,7 @@ def talk(*messages: tuple[str, bytes], handshake: bool = False) -> list[Packet]:
     return conversation.packets
 
 
-ASKED = odd(metadata_request(7, ["orders"]))
 ANSWER = metadata_response(7, "broker-1", 9092, ["orders"])
-
-
-@pytest.mark.parametrize("rest", [[], [odd(metadata_request(8, ["orders"]))], [metadata_request(8, ["a"])]])
-def test_an_odd_first_request_finds_its_response(rest: list[bytes]) -> None:
-    out = outputs(talk((">", ASKED), ("<", ANSWER), *((">", one) for one in rest)))
-    assert [(one[0][1], one[1][1]) for one in pairs(out)] == [(7, 7)]
-    assert not [one for one in out if isinstance(one, Problem) and one.kind == "stream-resync"]
-    # An answer before its request is not accepted.
-    assert not pairs(outputs(talk(("<", ANSWER), (">", ASKED))))
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        metadata_response(6, "broker-1", 9092, ["orders"]),
-        odd(ANSWER),
-        ANSWER.replace(b"broker-1", b"broker-1"[:7]),
-        int32(6) + int32(7) + int16(0),
-        int32(4) + int32(7),
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-    ],
-    ids=["other-id", "more", "damaged", "other-api", "too-short", "http"],
-)
-def test_an_odd_request_and_something_else_are_not_kafka(answer: bytes) -> None:
-    assert not reported(outputs(talk((">", ASKED), ("<", answer))))
-
-
-@pytest.mark.parametrize(("before", "found"), [(7, [(8, 8)]), (9, [])])
-def test_an_odd_response_that_is_the_last_of_its_connection(before: int, found: list[tuple[int, int]]) -> None:
-    """Its id alone shows where it begins, if ids rise: nothing better will follow."""
-    asked = [(">", metadata_request(number, ["orders"])) for number in (before, 8)]
-    out = outputs(talk(*asked, ("<", odd(metadata_response(8, "broker-1", 9092, ["orders"])))))
-    assert [(one[0][1], one[1][1]) for one in pairs(out)] == found
 
 
 def test_frames_of_another_protocol_with_equal_ids_are_not_kafka() -> None:

@@ -79,14 +79,6 @@ def test_joined_parts_are_the_batch(rows: int, cuts: list[int], notes: list[int]
         assert [one.tolist() for one in found.ticks] == [one.tolist() for one in whole.ticks]
 
 
-def test_a_joined_batch_may_be_the_same() -> None:
-    whole = sample(2, [])
-    assert PacketBatch.joined([whole]) is whole
-    empty = batch([], start=10)
-    empty.clock = None
-    assert len(PacketBatch.joined([empty, empty])) == 0
-
-
 @pytest.mark.parametrize("ticks", [True, False])
 def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     """Silent connections in it end at the packets of others, too."""
@@ -101,22 +93,6 @@ def test_a_share_has_some_rows_and_all_ticks(ticks: bool) -> None:
     order, clock = (whole.order, whole.clock) if whole.ticks is None else whole.ticks
     assert found.ticks is not None
     assert (found.ticks[0].tolist(), found.ticks[1].tolist()) == (order.tolist(), clock.tolist())
-
-
-def test_columns_get_their_types() -> None:
-    loose = {name: np.array([1, 2], dtype=np.int64)[::-1] for name in COLUMNS}
-    made = PacketBatch(loose, b"", end_order=2, packets=2)
-    for name, dtype in COLUMNS.items():
-        column = getattr(made, name)
-        assert column.dtype == dtype
-        assert column.flags.c_contiguous
-        assert column.tolist() == [2, 1]
-    assert made.notes == []
-
-
-def test_a_missing_column_is_misuse() -> None:
-    with pytest.raises(KeyError, match="seq"):
-        PacketBatch({name: np.zeros(1) for name in COLUMNS if name != "seq"}, b"", end_order=1, packets=1)
 
 
 @pytest.mark.parametrize(
@@ -134,12 +110,6 @@ def test_parts_have_no_more_than_their_bounds(bounds: list[tuple[int, float]], s
     parts = list(whole.parts(cycle(bounds)))
     assert [len(part) for part in parts] == sizes
     assert [order for part in parts for order in part.order.tolist()] == whole.order.tolist()
-
-
-def test_a_batch_without_packets_is_one_part() -> None:
-    """Its notes are passed on."""
-    (part,) = sample(0, [9]).parts(cycle([(4, 10)]))
-    assert [note.order for note in part.notes] == [9]
 
 
 def test_hashes_are_those_of_any_machine() -> None:

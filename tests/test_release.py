@@ -145,11 +145,6 @@ def test_bad_wheels(tmp_path: Path, change: Callable[[dict[str, bytes]], None], 
     assert expected in problem
 
 
-def test_a_file_that_record_does_not_list(tmp_path: Path) -> None:
-    path = wheel(tmp_path, lambda files: _after_record(files, "kafkasniff/extra.py", b"pass"))
-    assert "RECORD and the files differ: kafkasniff/extra.py" in list(release.wheel_problems(path))
-
-
 def installed(name: str, version: str, **metadata: object) -> dict[str, object]:
     """An entry of pip's installation report."""
     archive = {"archive_info": {"hashes": {"sha256": "0" * 64}}, "url": "https://example.org/x.whl"}

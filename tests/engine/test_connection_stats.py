@@ -199,59 +199,6 @@ def compare_summary(summary: Summary, connections: Sequence[Connection]) -> None
 CLIENT, BROKER = ("10.0.0.5", 5000), ("10.0.0.9", 9092)
 
 
-def segment(seq: int, payload: bytes, flags: int = ACK, *, cut: int = 0) -> Packet:
-    return Packet(1_000_000_000 + seq, *CLIENT, *BROKER, seq, 1, flags, payload, ident=seq & 0xFFFF, cut=cut)
-
-
-REQUEST = bytes.fromhex("0000000f 0012 0000 00000001 0005") + b"maker"
-"""ApiVersions v0, 19 bytes."""
-
-
-def numbered(number: int) -> bytes:
-    return REQUEST[:8] + number.to_bytes(4) + REQUEST[12:]
-
-
-BEGUN = [segment(100, b"", SYN), segment(101, REQUEST)]
-PAGE = b"GET / HTTP/1.1\r\n\r\n"
-CASES: dict[str, tuple[list[Packet], StreamBytes]] = {
-    "decoded to its last byte": (BEGUN, StreamBytes(decoded=19)),
-    "the end is not complete": ([*BEGUN, segment(120, numbered(2)[:9])], StreamBytes(19, 9, pending=9)),
-    "retransmitted": ([*BEGUN, segment(101, REQUEST), segment(105, REQUEST[4:])], StreamBytes(19, repeated=19 + 15)),
-    "partly new": ([*BEGUN, segment(110, REQUEST[9:] + numbered(2))], StreamBytes(38, repeated=10)),
-    "overlapping what is held": (
-        [*BEGUN, segment(130, numbered(2)[10:14]), segment(120, numbered(2))],
-        StreamBytes(38, repeated=4),
-    ),
-    "held twice": (
-        [*BEGUN, segment(130, numbered(2)[10:]), segment(128, numbered(2)[8:]), segment(120, numbered(2)[:8])],
-        StreamBytes(38, repeated=9),
-    ),
-    "far away": ([*BEGUN, segment(101 + (1 << 30), b"stray")], StreamBytes(19, ignored=5)),
-    "after the end": ([*BEGUN, segment(120, b"", FIN | ACK), segment(125, b"more")], StreamBytes(19, ignored=4)),
-    "lost at the end": ([*BEGUN, segment(150, b"", FIN | ACK)], StreamBytes(19, lost=30)),
-    "lost within": ([*BEGUN, segment(139, numbered(3))], StreamBytes(38, lost=19)),
-    "a reset that says why": ([*BEGUN, segment(120, b"no more", RST)], StreamBytes(19, ignored=7)),
-    "a frame that is cut by a hole": (
-        [*BEGUN, segment(120, numbered(2)[:14]), segment(137, numbered(2)[17:] + numbered(3))],
-        StreamBytes(38 + 14, skipped=2, lost=3),
-    ),
-    "cut by the snap length": ([*BEGUN, segment(120, numbered(2)[:14], cut=5)], StreamBytes(19 + 14, lost=5)),
-    "no message": (
-        [*BEGUN, segment(120, bytes.fromhex("00000008 7fff 0000 00000001")), segment(132, numbered(3))],
-        StreamBytes(38, skipped=12),
-    ),
-    "before the first captured byte": ([segment(120, numbered(2)), segment(101, REQUEST)], StreamBytes(19, ignored=19)),
-    "not Kafka": ([segment(100, b"", SYN), segment(101, PAGE), segment(119, PAGE)], StreamBytes(skipped=36)),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_fates_of_bytes(case: str) -> None:
-    packets, expected = CASES[case]
-    (connection,) = [event for event in inspect(packets)[0] if isinstance(event, Connection)]
-    assert connection.client_stream == expected
-
-
 def test_the_summary_line_lists_nonzero_counts() -> None:
     line = summary_line(Summary(packets=3, bytes_stream=30, bytes_decoded=30))
     assert line == "3 packets, 0 connections, 0 messages, 0 problems, 0 bytes lost"

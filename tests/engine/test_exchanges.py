@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pytest
 
 from kafkasniff.engine import emitting
@@ -14,7 +12,7 @@ from kafkasniff.model import Exchange, Message, Problem
 from kafkasniff.packets import Note
 from tests.craft import kafka_bytes as kafka
 from tests.craft.batches import batch
-from tests.craft.conversation import STEP_NS, Conversation, Side
+from tests.craft.conversation import Conversation, Side
 from tests.craft.packet import ACK, FIN
 from tests.engine.outline import (
     MS,
@@ -99,6 +97,10 @@ FROM_THE_START: dict[str, tuple[list[Step], list[str]]] = {
     "after the broker has closed": (
         [asks(1), answers(1), begins_to_close(5), asks(2)],
         ["1 answered", "2 unanswered request-unanswered"],
+    ),
+    "after a forged end of the broker": (
+        [asks(1, 2), lambda talk: talk._add("broker", FIN | ACK, seq=talk._next["broker"] + (1 << 30)), answers(1, 2)],
+        ["tcp-fin-ignored", "1 answered", "2 answered"],
     ),
     "acks 0 ends with the next response": ([produces(1), asks(2), answers(2)], ["1 no_response", "2 answered"]),
     "acks 0 ends with the connection": (
@@ -320,33 +322,6 @@ def test_bytes_of_frames_that_are_not_messages_are_not_shown() -> None:
         assert "secret" not in repr(found)
 
 
-def test_retransmitted_segments_are_counted_until_the_exchange_ends() -> None:
-    packets = packets_of(asks(1), answers(1), asks(2), answers(2))
-    again = [packets[3].but(ident=number) for number in (800, 801)]
-    inspector = Inspector()
-    ends = [*inspector.feed(batch([*packets[:4], *again, *packets[4:]])), *inspector.close()]
-    assert [one.retransmits for one in ends if isinstance(one, Exchange)] == [2, 0]
-
-
-def test_latency_is_to_the_first_byte_and_duration_to_the_last() -> None:
-    talk = Conversation()
-    talk.handshake()
-    talk.exchange(request(1), response(1), 10)
-    inspector = Inspector()
-    asked, answered = [
-        one for one in [*inspector.feed(batch(talk.packets)), *inspector.close()] if isinstance(one, Message)
-    ]
-    segments, parts = (-(-len(data) // 10) for data in (request(1), response(1)))
-    assert (str(asked.client), str(asked.broker), asked.size) == (
-        "10.0.0.5:51334",
-        "10.0.0.9:9092",
-        len(request(1)) - 4,
-    )
-    assert (asked.latency_ns, answered.latency_ns) == (None, STEP_NS)
-    assert answered.duration_ns == (segments + parts - 1) * STEP_NS
-    assert (asked.first_packet, answered.first_packet, answered.last_packet) == (4, 4 + segments, 3 + segments + parts)
-
-
 def test_frames_are_bounded() -> None:
     large = kafka.produce_request(2, "t", kafka.record_batch([kafka.record(0, None, bytes(900))]))
     found = outline(packets_of(asks(1), answers(1), sends("client", large)), max_frame=400)
@@ -376,22 +351,3 @@ def test_notes_keep_their_places_and_are_counted() -> None:
     assert inspector.feed(packets) == [first, second]
     assert inspector.names == {"10.0.0.1": "host"}
     assert inspector.summary.problems == 2
-
-
-def test_late_segments_of_the_last_gaps() -> None:
-    """The last 16 of 17 gaps are remembered (`stream_delivery.MAX_MISSING`): late requests in them are shown."""
-    numbers = range(100, 117)
-    captured = packets_of(*all_gaps(numbers, lost))
-    known = {packet.seq for packet in captured if packet.payload and packet.dport == 9092}
-    sent = (packet for packet in packets_of(*all_gaps(numbers)) if packet.payload and packet.dport == 9092)
-    late = [one.but(time_ns=captured[-1].time_ns + MS, ident=9_000) for one in sent if one.seq not in known]
-    assert len(late) == len(numbers)
-    shown = [line.split()[0] for line in outline([*captured, *late]) if line[0] == "1" and len(line.split()[0]) == 3]
-    assert shown == [str(number) for number in numbers[1:]]
-
-
-def all_gaps(numbers: Sequence[int], lose: Callable[[Step], Step] = lambda step: step) -> list[Step]:
-    """Requests of these numbers between exchanges, and exchanges until it is known that they are lost."""
-    between = [(lose(asks(number)), asks(number + 100), answers(number + 100)) for number in numbers]
-    after = [(asks(number), answers(number)) for number in range(300, 340)]
-    return [asks(1), answers(1), *(step for steps in (*between, *after) for step in steps)]

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import gc
-import tracemalloc
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from kafkasniff.engine import emitting
 from kafkasniff.engine.inspector import Inspector
-from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, OPENED_BYTES, MemoryBudget
+from kafkasniff.engine.inspector_state import FOLLOWED_BYTES, OPENED_BYTES
 from kafkasniff.engine.message_table import Output
 from kafkasniff.errors import UsageError
 from kafkasniff.model import Connection, Exchange, Message
-from kafkasniff.native import kernel
-from kafkasniff.runtime.memory_limits import MIN_MEMORY, in_proportion
-from kafkasniff.tables.rows.exchange_columns import ExchangeFinder
-from tests.choice import one_in
+from kafkasniff.runtime.memory_limits import MIN_MEMORY
 from tests.craft import kafka_bytes as kafka
-from tests.craft.batches import batch
 from tests.craft.packet import ACK, RST, SYN, Packet
 from tests.test_memory_bounds import REQUEST, Feeder, by, packet, reported
-
-LOWEST_SHARE = 0.6
-"""The least share of the measured size that an estimate may be."""
 
 
 def with_budget(limit: int, **options: Any) -> Feeder:
@@ -41,18 +30,6 @@ def is_whole(feeder: Feeder) -> bool:
     return summary.bytes_decoded + summary.bytes_skipped + summary.bytes_lost == summary.bytes_stream
 
 
-def recounted(feeder: Feeder) -> int:
-    """The budget's content, counted again from scratch."""
-    budget = MemoryBudget(feeder.inspector._memory.limit)
-    budget.streams = feeder.inspector._feeder
-    budget.count_connections(len(feeder.connections))
-    budget.recount_exchanges(one.exchanges for one in feeder.connections)
-    return budget.used
-
-
-# -- estimates ------------------------------------------------------------------------------------------------------
-
-
 def opened(number: int) -> list[Packet]:
     """A connection known to be Kafka, with both streams seen from their beginning."""
     return [
@@ -65,39 +42,15 @@ def opened(number: int) -> list[Packet]:
 
 ANSWER = kafka.api_versions_response(1, 0)
 FIRST = 1 + len(REQUEST)
-FIRST_ANSWER = 1 + len(ANSWER)
 
 
 def idle(number: int) -> list[Packet]:
     return [packet(number, 1, REQUEST, ident=1)]
 
 
-def silent(number: int) -> list[Packet]:
-    """A connection that nobody answers."""
-    return [packet(number, 0, b"", SYN, ident=1)]
-
-
-def segments(number: int) -> list[Packet]:
-    """Bytes after holes, one by one."""
-    return [packet(number, FIRST + 10 + 2 * place, b"x", ident=place) for place in range(200)]
-
-
-def frames_in_pieces(number: int) -> list[Packet]:
-    """A frame that is never complete, in small segments."""
-    head = (1 << 20).to_bytes(4) + b"\0\0\0\x09\0\0\0\x02\0\4hook"
-    data = head + bytes(4_000)
-    return [packet(number, FIRST + at, data[at : at + 40], ident=at & 0x7FFF) for at in range(0, len(data), 40)]
-
-
 def requests(number: int) -> list[Packet]:
     """Small unanswered requests that all fit into one segment."""
     data = b"".join(kafka.metadata_request(place, ["a", "b"]) for place in range(2, 202))
-    return [packet(number, FIRST, data, ident=1)]
-
-
-def rich_requests(number: int) -> list[Packet]:
-    """Requests whose bodies take many times their size on the wire."""
-    data = b"".join(kafka.metadata_request(place, [""] * 2_000) for place in range(2, 6))
     return [packet(number, FIRST, data, ident=1)]
 
 
@@ -109,94 +62,6 @@ def numbered(count: int) -> bytes:
 def produces(number: int) -> list[Packet]:
     data = b"".join(kafka.produce_request(place, "orders", numbered(2_000), version=3) for place in range(2, 6))
     return [packet(number, FIRST, data, ident=1)]
-
-
-def early_responses(number: int) -> list[Packet]:
-    """Responses whose requests follow a hole."""
-    data = b"".join(kafka.response(place, b"\0\0") for place in range(2, 302))
-    return [
-        packet(number, FIRST + 1_000, REQUEST, ident=1),
-        packet(number, FIRST_ANSWER, data, answer=True, ident=1),
-    ]
-
-
-def searched(number: int) -> list[Packet]:
-    """A stream in which no frame is found, in small segments after a gap."""
-    return [
-        packet(number, FIRST, b"", ident=1),
-        *(packet(number + 30_000, 1_000 + 20 * place, bytes(20), ident=place) for place in range(200)),
-    ]
-
-
-def half_of_tls(number: int) -> list[Packet]:
-    """The first byte of a TLS record, repeated."""
-    return [packet(number + 20_000, 5, b"\x16", ident=1)] + [
-        packet(number + 20_000, 5, b"\x16", ident=place) for place in range(2, 40)
-    ]
-
-
-KINDS: dict[str, tuple[Callable[[int], list[Packet]], int]] = {
-    "connections": (idle, 80),
-    "silent connections": (silent, 400),
-    "segments": (segments, 6),
-    "frames": (frames_in_pieces, 12),
-    "requests": (requests, 6),
-    "rich requests": (rich_requests, 2),
-    "records": (produces, 2),
-    "early responses": (early_responses, 6),
-    "searched": (searched, 4),
-    "tls": (half_of_tls, 20),
-}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _few_objects() -> Iterator[None]:
-    """What other tests left does not slow down the cycle collector."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.mark.parametrize("kind", one_in(3, list(KINDS)))
-def test_an_estimate_is_not_far_below_the_memory_used(kind: str) -> None:
-    """Python's part is measured; the engine counts its own."""
-    make, count = KINDS[kind]
-    feeder = Feeder()
-    feeder.feed([*idle(8_000), *opened(9_000), *make(9_000)])  # allocated only for the first of a kind
-    numbers = range(1, count + 1)
-    batches = [make(number) for number in numbers]
-    for part in [opened(number) for number in numbers] if make not in (idle, silent) else []:
-        feeder.feed(part)
-    gc.collect()
-    budget, engine = feeder.inspector._memory, feeder.inspector._feeder._engine
-    before, held = budget.used, engine.memory
-    tracemalloc.start()
-    for part in batches:
-        feeder.feed(part)
-    gc.collect()
-    taken = tracemalloc.get_traced_memory()[0] + engine.memory - held
-    tracemalloc.stop()
-    estimate = budget.used - before
-    assert estimate > LOWEST_SHARE * taken, f"{estimate:,} of {taken:,}"
-    assert estimate < 4 * taken, f"{estimate:,} of {taken:,}"
-    assert budget.used == recounted(feeder)
-    feeder.inspector.close()
-    assert budget._kept == len(feeder.connections) == 0
-
-
-def test_connects_that_nobody_answers_take_little() -> None:
-    """A scan, or clients that look for a broker that is gone: 200,000 of them must fit into a fraction of 1 GiB."""
-    feeder = Feeder(connections=True, network="links")
-    feeder.feed(silent(9_000))
-    gc.collect()
-    tracemalloc.start()
-    feeder.feed([part for number in range(400) for part in silent(number)])
-    gc.collect()
-    size = tracemalloc.get_traced_memory()[0] // 400
-    tracemalloc.stop()
-    assert size < 3_200
-    assert feeder.buffered < 400 * 600, "the kernel's memory grows in steps"
 
 
 def test_a_loaded_state_counts_as_before() -> None:
@@ -303,40 +168,6 @@ def test_unanswered_requests() -> None:
     assert feeder.inspector._memory._kept == 0
 
 
-# -- messages are decoded in their turn -------------------------------------------------------------------------------
-
-
-def bombs(count: int, records: int = 4_000) -> list[Packet]:
-    """Requests of a few kilobytes that each decode to more than a megabyte."""
-    one = numbered(records)
-    packets = [packet(1, 0, b"", SYN), packet(1, 1, REQUEST)]
-    at = FIRST
-    for place in range(count):
-        message = kafka.produce_request(2 + place, "orders", one, version=3)
-        packets.append(packet(1, at, message, ident=place + 1))
-        at += len(message)
-    return packets
-
-
-def test_one_large_message_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emitting, "SLICE_BYTES", 1 << 20)
-    peaks = []
-    for count in (2, 8):
-        inspector = Inspector(exchanges=False)
-        part = batch(bombs(count))
-        gc.collect()
-        tracemalloc.start()
-        sizes = []
-        for events in inspector.feed_slices(part):
-            sizes.append(sum(isinstance(event, Message) for event in events))
-            del events
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-        assert sum(sizes) == count + 1
-        assert max(sizes) <= 2
-    assert peaks[1] < 1.5 * peaks[0]
-
-
 # -- the option -----------------------------------------------------------------------------------------------------
 
 
@@ -345,41 +176,3 @@ def test_too_small_a_budget_is_refused() -> None:
         Inspector(memory=MIN_MEMORY - 1)
     assert Inspector(memory=MIN_MEMORY)._memory.limit == MIN_MEMORY
     assert Inspector()._memory.limit == 1 << 30
-
-
-def test_connections_end_one_after_the_other() -> None:
-    """At the end of a capture the data held by all connections is emitted in order, not in memory all at once."""
-    packets = [part for number in range(8) for part in (*opened(number), *segments(number)[:40])]
-    whole, sliced = Inspector(connections=True), Inspector(connections=True)
-    for part in by(packets, 100):
-        assert whole.feed(batch(part)) == sliced.feed(batch(part))
-    slices = list(sliced.close_slices())
-    assert [event for events in slices for event in events] == whole.close()
-    assert sliced.summary == whole.summary
-    ended = [{event.connection for event in events if isinstance(event, Connection)} for events in slices]
-    assert max(map(len, ended)) == 1
-
-
-def test_large_batches_are_emitted_in_parts() -> None:
-    """As events and as columns, so that connections stay close to the budget."""
-    part = batch([packet(number, 1, b"\0", ident=number) for number in range(1_000)])
-    for as_columns in (False, True):
-        inspector = Inspector(headers=True, connections=True)
-        inspector.limit_memory(64 * OPENED_BYTES)
-        finder = ExchangeFinder(kernel(), headers=True)
-        most = 0
-        slices = (
-            (events for events, _ in inspector.feed_columns(part, finder))
-            if as_columns
-            else inspector.feed_slices(part)
-        )
-        for events in slices:
-            # At the end of a part nothing is emitted.
-            most = max(most, len(inspector.followed)) if events else most
-        assert 0 < most <= 64
-
-
-def test_numeric_bounds_shrink_with_the_budget() -> None:
-    assert in_proportion(1_000, 1 << 30) == in_proportion(1_000, 1 << 40) == 1_000
-    assert in_proportion(1_000, 1 << 29) == 500
-    assert in_proportion(1_000, 1) == 1

@@ -39,6 +39,15 @@ def ask(predicate: Predicate, of: Exchange, **options: Any) -> bool | None:
     return compiled(predicate)(Candidate(request=of.request, response=of.response, ended=of, **options))
 
 
+def ask_of(
+    predicate: Predicate, request: Message | None = None, response: Message | None = None, **options: Any
+) -> Any:
+    """The answer for these messages, or for a usual exchange."""
+    if request is None and response is None:
+        request, response = message(), message("response")
+    return compiled(predicate)(Candidate(request=request, response=response, **options))
+
+
 def holds(expression: str, of: Exchange = ANSWERED) -> bool | None:
     return ask(parse_filter(expression), of)
 

@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.errors import UsageError
-from kafkasniff.filters.record_paths import MAX_JSON, _producer_paths, record_path, values_at
-from kafkasniff.kafka.apis import dissectors
+from kafkasniff.filters.record_paths import MAX_JSON, values_at
 from kafkasniff.model import Exchange
 from tests.choice import one_in
 from tests.cli.console import kafkasniff as command
@@ -36,12 +34,6 @@ def _fetched(*records: dict[str, Any]) -> Exchange:
     body = {"responses": [{"topic": "t", "partitions": [{"partition_index": 0, "records": _records(*records)}]}]}
     fetch = {"api_key": 1, "api": "Fetch", "api_version": 12}
     return exchange(message(body={}, **fetch), message("response", body=body, **fetch))
-
-
-@pytest.mark.parametrize("name", ["record.", "record.topic", "record.header", "record.header[]", "record.offset.$.a"])
-def test_other_names(name: str) -> None:
-    with pytest.raises(UsageError):
-        record_path(name)
 
 
 @pytest.mark.parametrize("make", [_produced, _fetched])
@@ -105,12 +97,6 @@ def test_what_is_no_json_has_no_members() -> None:
         assert holds("record.value.$ == 5", _produced(_record(None, value)))
 
 
-def test_records_that_the_output_excludes() -> None:
-    capture = ROOT / "captures" / "java-codecs.pcap"
-    found = command("decode", "--no-records", "--filter", "record.key == 'a'", capture)
-    assert (found.code, "--no-records" in found.err) == (2, True)
-
-
 BODIES = st.recursive(
     st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=3), st.binary(max_size=3)),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from("abc"), inner, max_size=3)),
@@ -158,15 +144,3 @@ def test_producer_ids_and_generations() -> None:
     apis = {one["api"] for one in lines("java-group-classic", "generation == 1")}
     assert apis >= {"JoinGroup", "SyncGroup", "OffsetCommit"}
     assert not lines("java-group-classic", "generation < 0")
-
-
-def test_every_field_with_a_producer_id_is_found() -> None:
-    found = {
-        (key, direction, path)
-        for key in dissectors.api_keys() for direction in ("request", "response")
-        for path in _producer_paths(key, direction)
-    }  # fmt: skip
-    assert (22, "response", ("producer_id",)) in found
-    assert (24, "request", ("v3_and_below_producer_id",)) in found
-    assert (0, "request", ("topic_data", "partition_data", "records", "batches", "producer_id")) in found
-    assert _producer_paths(30_000, "request") == ()

@@ -12,7 +12,7 @@ from kafkasniff import filters
 from kafkasniff.errors import UsageError
 from kafkasniff.filters import Compare, Or
 from kafkasniff.model import Endpoint
-from tests.filters.asking import ask
+from tests.filters.expressions import ask_of
 from tests.sinks.messages import message
 
 
@@ -31,8 +31,8 @@ def test_apis_by_name_key_and_comma_lists() -> None:
 def test_hosts_match_the_endpoints_they_name(address: ipaddress.IPv4Address, port: int) -> None:
     end = Endpoint(str(address), port)
     one = message(client=end)
-    assert ask(filters.host_filter(str(end)), one) is True
-    assert ask(filters.host_filter(str(address)), one) is True
+    assert ask_of(filters.host_filter(str(end)), one) is True
+    assert ask_of(filters.host_filter(str(address)), one) is True
 
 
 def test_invalid_hosts() -> None:
@@ -46,6 +46,6 @@ def test_topics_and_clients_by_name_or_pattern() -> None:
     assert filters.topic_filter(["ord*", "x"]) == Or((Compare("topic", "glob", "ord*"), Compare("topic", "==", "x")))
     assert filters.topic_filter([]) is None
     by_client = filters.client_filter(["[app]"])
-    assert ask(by_client, message(client_id="[app]")) is True
-    assert ask(by_client, message(client_id="a")) is True
-    assert ask(by_client, message(client_id="[app")) is False
+    assert ask_of(by_client, message(client_id="[app]")) is True
+    assert ask_of(by_client, message(client_id="a")) is True
+    assert ask_of(by_client, message(client_id="[app")) is False

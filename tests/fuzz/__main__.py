@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.fuzz.costs import NAME
 from tests.fuzz.engine import COUNTED, INTERRUPTED, Run, has_atheris, replay, run
 from tests.fuzz.families import FAMILIES
 
@@ -26,14 +25,12 @@ HAS_WHEELS: Final = sys.platform == "linux" and platform.machine() == "x86_64" a
 """There are wheels of atheris; as in pyproject.toml."""
 EXECUTIONS: Final = 1_000_000
 QUICK_SECONDS: Final = 1
-"""For each family in `quick`, which skips `costs`. Preparing a family takes several times as long."""
+"""For each family in `quick`. Preparing a family takes several times as long."""
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument(
-        "families", nargs="+", choices=(*FAMILIES, NAME, "all", "quick"), metavar="FAMILY", help="or all"
-    )
+    parser.add_argument("families", nargs="+", choices=(*FAMILIES, "all", "quick"), metavar="FAMILY", help="or all")
     parser.add_argument("--executions", type=int, default=0, help=f"inputs of each family, at most ({EXECUTIONS:,})")
     parser.add_argument("--seconds", type=int, default=0, help="seconds of each family, at most")
     parser.add_argument("--seed", type=int, default=1, help="other inputs than those of other seeds")
@@ -41,7 +38,6 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=FOLDER, help="for corpora and findings (default build/fuzz)")
     parser.add_argument("--unguided", action="store_true", help="without a look at coverage: several times as fast")
     parser.add_argument("--input", type=Path, help="give this input to the family, nothing else")
-    parser.add_argument("--table", action="store_true", help="costs: write benchmarks/COSTS.md")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
@@ -94,33 +90,23 @@ class _Runs:
         return not found
 
 
-def _climb(options: argparse.Namespace, runs: _Runs) -> bool:
-    """Run the family `costs`, whose trials are processes of their own; whether it found nothing."""
-    # Imported here, as below: it imports kafkasniff, which atheris has to see imported.
-    from tests.fuzz.costs import family as costs
-
-    return costs.run(options, ended=lambda: runs.ended)
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for; 1 where something was found."""
     options = _options(arguments)
     quick = "quick" in options.families
     whole = quick or "all" in options.families
-    names = FAMILIES if whole else tuple(name for name in options.families if name != NAME)
+    names = FAMILIES if whole else tuple(options.families)
     if options.input is not None:
         for name in names:
             replay(name, options.input)
-        from tests.fuzz.costs import family as costs
-
-        return 0 if names or costs.replay(options.input) else 1
-    guided = has_atheris() and not options.unguided and bool(names)
+        return 0
+    guided = has_atheris() and not options.unguided
     seconds = options.seconds or (QUICK_SECONDS if quick else 0)
     executions = options.executions or (0 if seconds else EXECUTIONS)
     if options.child:
         (name,) = names
         run(Run(name, executions, seconds, options.seed, options.folder, guided))
-    if not (guided or options.unguided) and names:
+    if not (guided or options.unguided):
         if os.environ.get("KAFKASNIFF_REQUIRE_ALL") and HAS_WHEELS:
             print("atheris is not installed, and KAFKASNIFF_REQUIRE_ALL is set", file=sys.stderr)
             return 1
@@ -132,8 +118,6 @@ def main(arguments: Sequence[str]) -> int:
     # Half of a quick run passes while the families begin. The last family takes the longest, so it begins first.
     with ThreadPoolExecutor(options.jobs or (2 if quick else 1)) as pool:
         results = list(pool.map(runs.family, planned[::-1] if quick else planned))
-    if not {"all", NAME}.isdisjoint(options.families) and not runs.ended:
-        results.append(_climb(options, runs))
     return 0 if all(results) else 1
 
 

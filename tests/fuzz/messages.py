@@ -8,18 +8,22 @@ The walker's spans cover each byte once.
 
 from __future__ import annotations
 
-from typing import Final
+import struct
+from collections.abc import Mapping
+from typing import Any, Final
 
 import orjson
 
 from kafkasniff.kafka.apis.dissectors import api
+from kafkasniff.kafka.apis.kafka_json import encode
 from kafkasniff.kafka.messages.message import Decoded, decode_request, decode_response, request_header
+from kafkasniff.kafka.schema.codes import uuid_bytes
 from kafkasniff.kafka.schema.context import DecodeContext, DecodeOptions
+from kafkasniff.kafka.schema.definition import Field, Struct
 from kafkasniff.kafka.schema.schema import Schema
 from kafkasniff.sinks.jsonl import body_json
 from tests.fuzz.corpus import spread, vectors_of
 from tests.fuzz.intake import Intake
-from tests.fuzz.rewrite import rewritten
 from tests.redact.native_blanks import Case, by_kernel, by_python, case_of, reading
 
 MAX_LENGTH = 4000
@@ -117,12 +121,33 @@ def check_schema(schema: Schema, data: bytes) -> None:
         assert walked.problems, "no problem says why it ended"
         return
     assert [span.start for span in spans] + [result.position] == [0] + [span.end for span in spans]
-    if schema.root.records or walked.problems:
+    if schema.root.records or walked.problems or "_unknown_tags" in repr(result.body):
         return
-    written = rewritten(schema.root, result.body)
+    written = encode(schema.root, _values(schema.root, result.body))
     reread = schema.read(written, 0, len(written), DecodeContext(options))
     assert reread.position == len(written)
     assert repr(reread.body) == repr(result.body), "a body that was written again is different"
+
+
+def _values(layout: Struct, body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body with its uuids and floats as bytes."""
+
+    def one(field: Field, value: Any) -> Any:
+        if value is None:
+            return None
+        if field.array:
+            return [single(field, item) for item in value]
+        return single(field, value)
+
+    def single(field: Field, value: Any) -> Any:
+        if field.struct is not None:
+            return _values(field.struct, value)
+        if field.type == "uuid":
+            return uuid_bytes(value)
+        return struct.pack(">d", value) if field.type == "float64" else value
+
+    known = (field for field in (*layout.fields, *layout.tagged) if field.name in body)
+    return {field.name: one(field, body[field.name]) for field in known}
 
 
 def seeds() -> list[bytes]:

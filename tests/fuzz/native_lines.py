@@ -1,4 +1,4 @@
-"""Lines of messages by the native kernel, on millions of changed batches; `lines.py` compares some with Python."""
+"""Lines of messages by the native kernel, on millions of changed batches. `tests.native` compares them with Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets for the stream engine, without Python, in millions of runs; `tests.kernel` compares with Python."""
+"""Packets for the stream engine, without Python, in millions of runs; `oracle.py` compares with Python."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kafkasniff.kafka.schema.definition import pairing_program
 from kafkasniff.native import kernel
 from kafkasniff.native.caller import Program
 from tests.fuzz.compiled import Room, compiled, rounds
-from tests.kernel.__main__ import case_of, difference
+from tests.fuzz.oracle import case_of, difference
 
 ROOM: Final = 256 << 10
 

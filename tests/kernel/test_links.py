@@ -113,6 +113,6 @@ def test_of_packets_that_nobody_sends(seed: int) -> None:
     check(packets)
 
 
-@pytest.mark.parametrize(("source", "kind"), some_pairs([CRAFTED, *sorted(CAPTURES)], CHANGES, 10, 80))
+@pytest.mark.parametrize(("source", "kind"), some_pairs([CRAFTED, *sorted(CAPTURES)], CHANGES, 10, 40))
 def test_of_a_disturbed_capture(source: str, kind: str) -> None:
     check(CHANGES[kind](packets_of(source)[:MOST_PACKETS], seeded(source, kind)), int(kind == "unchanged"))

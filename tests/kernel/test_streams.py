@@ -19,7 +19,7 @@ from tests.craft.conversation import Conversation
 from tests.craft.packet import Packet
 from tests.craft.read import read_packets
 from tests.craft.samples import mixed
-from tests.kernel.__main__ import case_of, difference
+from tests.fuzz.oracle import case_of, difference
 from tests.kernel.followers import results
 from tests.oracle.inspector import ByPython
 
@@ -45,9 +45,9 @@ def test_of_a_capture(name: str) -> None:
     assert results(Inspector, batches) == results(ByPython, batches)
 
 
-@pytest.mark.parametrize("start", range(0, fewer(80, 800), 40))
+@pytest.mark.parametrize("start", range(0, fewer(80, 400), 40))
 def test_of_disturbed_captures(start: int) -> None:
-    """Those of `python -m tests.kernel`: disturbed, with changed bytes, any options, and in batches of any sizes."""
+    """Those of `python -m tests.fuzz oracle`: disturbed, with changed bytes, any options, in batches of any sizes."""
     for number in range(start, start + 40):
         case = case_of(number)
         assert difference(case) is None, case.name

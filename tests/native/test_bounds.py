@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,10 +19,7 @@ from kafkasniff.native.names import (
     ChosenFields,
     LineNames,
     NativeNames,
-    Session,
 )
-from kafkasniff.native.text_lines import FIRST_ENUM, MAX_ENUMS, Colours, TreeStyle
-from kafkasniff.text.printable import shown_characters
 from tests.craft.from_layout import encoded
 from tests.craft.kafka_bytes import int32, unsigned_varint
 
@@ -51,17 +47,6 @@ def test_the_table_of_topics_grows_and_is_cleared_once_per_message(monkeypatch: 
     assert not table.answer()
     found.index = 1
     assert table.answer()
-
-
-def test_a_message_is_in_a_session_that_is_there() -> None:
-    with pytest.raises(ValueError, match="missing"):
-        LineNames(Nothing()).bind(np.array([0, 2], np.uint32), [Session(3, b"{}")])
-
-
-def test_there_are_only_so_many_enums() -> None:
-    style = TreeStyle(Colours(b"<", b"(", b"", b">"), 80, shown_characters)
-    assert [style.add_enum([]) for _ in range(MAX_ENUMS)][-1] == FIRST_ENUM + MAX_ENUMS - 1
-    assert style.add_enum([]) is None
 
 
 # -- copies of chosen fields ------------------------------------------------------------------------------------------

@@ -1,9 +1,7 @@
-"""The library: what `--version` says of it, when it is not used, and structures that Python and it share."""
+"""The library: what `--version` says of it, and when it is not used."""
 
 from __future__ import annotations
 
-import ctypes
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ import pytest
 from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import MissingKernelError
 from kafkasniff.native import library
-from kafkasniff.native.names import NativeNames
 from tests.cli.console import kafkasniff
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -94,64 +91,3 @@ def test_files_that_are_missing_or_wrong(elsewhere: Path) -> None:
     library._find.cache_clear()
     assert library.kernel().identity
     assert library.kernel_note().startswith("native kernel ")
-
-
-# -- structures: the same fields in the same order and of the same size -----------------------------------------------
-
-SIZES = {"u8": 1, "u16": 2, "i16": 2, "u32": 4, "i32": 4, "u64": 8, "i64": 8, "usize": 8}
-PAIRS: list[tuple[type[ctypes.Structure], str, str]] = [
-    (library.CompressedBatch, "call.zig", "Batch"),
-    (library.Control, "call.zig", "Control"),
-    (library.Call, "call.zig", "Call"),
-    (library.Base, "call.zig", "Base"),
-    (library.Item, "call.zig", "Item"),
-    (library.SummaryCall, "summary.zig", "Call"),
-    (NativeNames, "names.zig", "Names"),
-]
-
-
-def declared(file: str, name: str) -> list[tuple[str, str]]:
-    """(name, type) of the fields of a structure in Zig."""
-    source = (ROOT / "kafkasniff" / "kernel" / file).read_text()
-    found = re.search(rf"\bconst {name} = extern struct {{\n(.*?)^}};", source, re.DOTALL | re.MULTILINE)
-    assert found is not None
-    return re.findall(r"^    (\w+): ([^,=]+?)(?: = [^,]+)?,$", found[1], re.MULTILINE)
-
-
-@pytest.mark.parametrize(("structure", "file", "name"), PAIRS, ids=lambda value: getattr(value, "__name__", None))
-def test_fields(structure: type[ctypes.Structure], file: str, name: str) -> None:
-    mine, theirs = structure._fields_, declared(file, name)
-    assert len(mine) == len(theirs)
-    compared = 0
-    for (own, kind, *_), (other, text) in zip(mine, theirs, strict=True):
-        size = 8 if text.startswith(("*", "?*", "[*]", "?[*]")) else SIZES.get(text)
-        if match := re.fullmatch(r"\[(\d+)\](\w+)", text):
-            size = int(match[1]) * SIZES[match[2]]
-        if size is not None:
-            assert ctypes.sizeof(kind) == size, (own, other)
-            compared += 1
-    assert compared > len(mine) // 2
-
-
-def test_structures_have_no_gaps() -> None:
-    """Padding that one compiler chooses would be another one's choice, too."""
-    for structure, _, _ in PAIRS:
-        end = 0
-        for own in structure._fields_:
-            field = getattr(structure, own[0])
-            assert field.offset == end, own
-            end += field.size
-        assert end == ctypes.sizeof(structure)
-
-
-def test_flags_of_a_call_do_not_overlap() -> None:
-    """Each is a bit of its own, but for alternatives."""
-    groups = [library.FORMS, library.PAYLOAD, library.RECORDS]
-    singles = [library.SHOW_SECRETS, library.JSON_RECORDS]
-    masks = [0] * len(groups)
-    for place, group in enumerate(groups):
-        for value in group.values():
-            masks[place] |= value
-    everything = [*masks, *singles]
-    for place, one in enumerate(everything):
-        assert all(not one & other for other in everything[place + 1 :])

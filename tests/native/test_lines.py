@@ -19,12 +19,12 @@ from kafkasniff.kafka.messages.message_plan import request_plan, response_plan
 from kafkasniff.kafka.schema.definition import FORMATS, Field
 from kafkasniff.model import Direction
 from kafkasniff.native import kernel, text_lines
-from kafkasniff.native.text_lines import LAST, SummaryTable, TextPadding, capture_mark, column_mark, day_mark
+from kafkasniff.native.text_lines import LAST, TextPadding, capture_mark, column_mark, day_mark
 from kafkasniff.packets import PacketBatch
 from kafkasniff.redact.payload import Payload
 from kafkasniff.sinks.summaries import templates
 from kafkasniff.sinks.summaries.compiled import table_of
-from tests.choice import examples, fewer, one_in
+from tests.choice import examples, fewer
 from tests.craft import kafka_bytes as kafka
 from tests.engine.shown import agree
 from tests.engine.talks import Say, exchange_of, packets_of, talks
@@ -138,7 +138,7 @@ WAYS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 def test_bodies_of_every_version(way: int) -> None:
     form, options, sink = WAYS[way]
     rng, exchanges = Random(way), []
-    for key, version in one_in(4, list(versions()), way % 4):
+    for key, version in list(versions())[way % fewer(4, 2) :: fewer(4, 2)]:
         plan = rng.choice([Plan(rng, unknown_tags=False), Plan(rng, count=5, nulls=False), Plan(rng, nulls=True)])
         schemas = request_plan(key, version).schema, response_plan(key, version).schema
         request, response = (NaturalEncoder(plan).body(one.root) if one is not None else b"" for one in schemas)
@@ -211,24 +211,6 @@ def test_all_summaries_but_few_are_the_kernels() -> None:
         if all(table_of(found.key, version, direction) is None for version in found.versions):  # type: ignore[arg-type]
             left.add(f"{name} {direction}")
     assert left == LEFT
-
-
-def test_a_damaged_table_of_a_summary_is_refused() -> None:
-    good = table_of(1, 12, "response")
-    assert good is not None
-    SummaryTable(kernel(), good)
-    for size in (0, 3, 40, len(good) - 4):
-        with pytest.raises(ValueError, match="not a table"):
-            SummaryTable(kernel(), good[:size])
-    rng, refused = Random(1), 0
-    for place in range(0, len(good) - 4, 4):
-        changed = bytearray(good)
-        changed[place : place + 4] = rng.choice([b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", rng.randbytes(4)])
-        try:
-            SummaryTable(kernel(), bytes(changed))
-        except ValueError:
-            refused += 1
-    assert refused > len(good) // 16
 
 
 # -- columns of text ---------------------------------------------------------------------------------------------------

@@ -116,8 +116,8 @@ LIVE = """
     if __name__ == "__main__":
         packets = mixed()
         with LiveExport(sys.argv[1], ExportOptions(), "eth7", every_seconds=0) as export:
-            for end in range(20, len(packets), 20):
-                export.feed(batch(packets[end - 20 : end], range(end - 20, end)))
+            for end in range(60, len(packets), 60):
+                export.feed(batch(packets[end - 60 : end], range(end - 60, end)))
                 if export._making is not None:
                     export._commit_made(*export._making)
 """
@@ -125,7 +125,7 @@ LIVE = """
 
 @pytest.mark.extended
 def test_committed_rows_of_a_live_capture_stay(tmp_path: Path) -> None:
-    code, said = ended(LIVE, 81, tmp_path / "out")
+    code, said = ended(LIVE, 121, tmp_path / "out")
     assert code == 70
     assert said.splitlines()[-1].startswith(f"kafkasniff: {LINE}")
     before = rows(tmp_path / "out", "exchanges")

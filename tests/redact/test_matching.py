@@ -10,6 +10,8 @@ from random import Random
 import pytest
 
 from kafkasniff.capture.write.capture_writer import commented
+from kafkasniff.library import read
+from kafkasniff.model import Exchange
 from kafkasniff.redact import matching
 from tests.choice import DEEP, one_in
 from tests.cli.console import kafkasniff
@@ -21,7 +23,7 @@ from tests.craft.packet import Packet, checksum
 from tests.craft.samples import mixed
 from tests.craft.write import pcap_bytes, pcapng_bytes, write_pcap
 from tests.redact.blanked import connections, lines, without_blanked, write
-from tests.redact.test_payload import payloads
+from tests.redact.test_payload import records
 from tests.secret_traffic import TEXTS, capture, cases, found_in
 
 CAPTURES = (
@@ -51,6 +53,19 @@ def test_it_decodes_to_the_same_exchanges(name: str, tmp_path: Path) -> None:
         assert len(reported) == len(expected)
         return
     assert reported == expected
+
+
+def payloads(path: Path) -> frozenset[bytes]:
+    """Keys, values and header values of a capture that are long enough to differ from other text."""
+    found: set[bytes] = set()
+    for exchange in read([str(path)]):
+        assert isinstance(exchange, Exchange)
+        for message in (exchange.request, exchange.response):
+            for record in records(None if message is None else message.body):
+                values = [record["key"], record["value"], *(one["value"] for one in record.get("headers") or ())]
+                found |= {value for value in values if isinstance(value, bytes) and len(value) > 8}
+    assert found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("name", ["java-codecs.pcap", "kafkajs.pcap", "old-message-formats.pcap"])

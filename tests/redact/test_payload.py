@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import pickle
 import stat
@@ -14,20 +13,14 @@ import pytest
 
 from kafkasniff import decode_request as decode_request_of
 from kafkasniff.cli.environment import Exit
-from kafkasniff.kafka.messages.message import decode_request
-from kafkasniff.library import read
-from kafkasniff.model import Exchange, Message
 from kafkasniff.redact.payload import HASH_BYTES, Payload
 from kafkasniff.tables.exports.options import ExportOptions
-from tests.choice import in_turn, one_in
 from tests.cli.console import Result, kafkasniff
 from tests.cli.wire import Wire
 from tests.conftest import ROOT
 from tests.craft.conversation import Conversation
-from tests.craft.from_layout import request_bytes
 from tests.craft.write import write_pcap
 from tests.evidence.decoded import objects
-from tests.kafka.records_craft import Record, batch_of
 from tests.secret_traffic import forms
 from tests.tables.exports.exported import rows, tables
 from tests.test_secrets import content
@@ -52,24 +45,6 @@ def records(value: Any) -> list[dict[str, Any]]:
     return [record for batch in batches for record in batch.get("records", ())]
 
 
-@functools.cache
-def payloads(path: Path) -> frozenset[bytes]:
-    """Keys, values and header values of a capture that are long enough to differ from other text."""
-    found: set[bytes] = set()
-    for exchange in read([str(path)]):
-        assert isinstance(exchange, Exchange)
-        for message in (exchange.request, exchange.response):
-            for record in records(None if message is None else message.body):
-                values = [record["key"], record["value"], *(one["value"] for one in record.get("headers") or ())]
-                found |= {value for value in values if isinstance(value, bytes) and len(value) > 8}
-    assert found
-    return frozenset(found)
-
-
-def left_of(path: Path, output: bytes) -> set[bytes]:
-    return {value for value in payloads(path) if any(form in output for form in forms(value) if len(form) > 8)}
-
-
 def decode(path: Path, *options: object) -> Result:
     result = kafkasniff("decode", "--quiet", *options, path)
     assert result.code == Exit.OK
@@ -80,24 +55,6 @@ def export(path: Path, folder: Path, *options: object) -> Path:
     result = kafkasniff("export", path, "--output", folder, *options)
     assert result.code == Exit.OK, result.err
     return folder
-
-
-HIDING = [["--no-payload"], ["--hash-payload"]]
-FORMS = [["--format", "json"], ["--format", "json", "--bytes", "hex"], ["-vv"]]
-
-
-@pytest.mark.parametrize(("path", "form"), in_turn([CODECS, OLD, SCHEMAS], range(len(FORMS)), 3))
-def test_nothing_is_left_in_lines(path: Path, form: int) -> None:
-    assert left_of(path, decode(path, *FORMS[form]).out)
-    for hiding in HIDING:
-        assert left_of(path, decode(path, *FORMS[form], *hiding).out) == set(), hiding
-
-
-@pytest.mark.parametrize("hiding", one_in(2, HIDING), ids=" ".join)
-def test_nothing_is_left_in_tables(tmp_path: Path, hiding: list[str]) -> None:
-    assert left_of(CODECS, content(export(CODECS, tmp_path / "shown", "--records")))
-    assert left_of(CODECS, content(export(CODECS, tmp_path / "bodies", "--records", *hiding))) == set()
-    assert left_of(CODECS, content(export(CODECS, tmp_path / "columns", *hiding))) == set()
 
 
 def test_replacements_of_payload_in_json() -> None:
@@ -209,44 +166,6 @@ def test_live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             assert b"orders" in output
         made = [one for one in tmp_path.rglob("*") if one.is_file()]
         assert {stat.S_IMODE(one.stat().st_mode) for one in made} == {0o600}
-
-
-# -- messages ----------------------------------------------------------------------------------------------------------
-
-
-def produced(value: bytes, *, version: int = 9) -> bytes:
-    batch = batch_of([Record(0, 0, b"the key of the record", value, (("h", b"a header's value"),))])
-    data = [{"name": "orders", "partition_data": [{"index": 0, "records": batch}]}]
-    return request_bytes(0, version, 1, acks=1, timeout_ms=1500, topic_data=data)[4:]
-
-
-def reported(data: bytes) -> Message:
-    found = decode_request(data, 0, len(data))
-    return Message(
-        "request", len(data), api_key=found.api_key, api=found.api, api_version=found.api_version, body=found.body,
-        raw=found.raw, problems=found.problems,
-    )  # fmt: skip
-
-
-VALUE = b"the value of the record"
-
-
-@pytest.mark.parametrize("form", [Payload("dropped"), SALT], ids=lambda form: form.form)
-def test_messages_that_are_damaged(form: Payload) -> None:
-    """At each byte: what could not be read is not shown, nor what was read in the wrong places."""
-    data = produced(VALUE)
-    first = 8 + 2 + len("crafted")
-    unreadable = 0
-    for place in range(first, len(data)):
-        for mask in (0x01, 0xFF):
-            message = reported(data[:place] + bytes([data[place] ^ mask]) + data[place + 1 :])
-            unreadable += message.raw is not None
-            hidden = repr(form.hide(message)).encode()
-            for secret in (b"value of the", b"key of the", b"a header's"):
-                assert secret not in hidden, (place, mask)
-        cut = reported(data[:place])
-        assert b"of the" not in repr(form.hide(cut)).encode()
-    assert unreadable > 10
 
 
 # -- salts -------------------------------------------------------------------------------------------------------------

@@ -310,6 +310,7 @@ def test_no_descriptor_is_left(own: ConfinedPath, victim: Path) -> None:
     (own.path / "table" / "link").symlink_to(victim)
     (own.path / "link").symlink_to(victim.parent)
     before = len(os.listdir("/dev/fd"))
+    assert open_any_folder(own.path).names() == ["link", "table"]
     own.below("table", "part").put(b"1")
     own.below("table", "part").move_to(own.below("other", "part"))
     for path in (own.below("table", "link"), own.below("link", "victim"), own.below("missing", "file")):

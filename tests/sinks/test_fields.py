@@ -58,12 +58,6 @@ def test_rows_have_what_lines_have() -> None:
     assert any(row["record.key"] for row in found.values())
 
 
-def test_lists_are_those_of_fields_with_several_values() -> None:
-    listed = {name for row in rows() for name, value in row.items() if isinstance(value, list)}
-    assert listed == {*(name for name, field in FIELDS.items() if field.many), *PATHS[2:]}
-    assert all(isinstance(row[name], list) for row in rows() for name in listed)
-
-
 def test_cells_are_the_same_in_text_and_csv() -> None:
     text = kafkasniff("decode", "-q", "--fields", EVERY, ERRORS).text
     header, *found = csv.reader(io.StringIO(kafkasniff("decode", "-q", "--format=csv", "--fields", EVERY, ERRORS).text))
@@ -72,11 +66,6 @@ def test_cells_are_the_same_in_text_and_csv() -> None:
     assert [[cell.removeprefix("'") for cell in row] for row in found] == [row.split("\t") for row in text.splitlines()]
     api = header.index("api")
     assert [row[api] for row in found] == [row["api"] for row in rows()]
-
-
-@pytest.mark.parametrize("options", [("--jobs", "2"), ("--two-pass",), ("-Y", "has api")])
-def test_reading_in_another_way_changes_nothing(options: tuple[str, ...]) -> None:
-    assert rows(*options) == rows()
 
 
 def test_count_and_filters_count_rows() -> None:

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.kafka.apis import dissectors
-from kafkasniff.kafka.messages.message_plan import may_have_floats
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.csv import CsvSink
 from kafkasniff.sinks.jsonl import (
@@ -36,25 +34,11 @@ def lines(*events: Any, **options: Any) -> list[dict[str, Any]]:
     return [json.loads(line, parse_constant=pytest.fail) for line in stream.getvalue().splitlines()]
 
 
-FLOAT_APIS = {48: "DescribeClientQuotas", 49: "AlterClientQuotas", 58: "Envelope", 72: "PushTelemetry"}
-"""APIs whose bodies may hold floats: in fields, in a message inside, in metrics."""
-
-
-def test_the_apis_with_floats_are_those_of_the_definitions() -> None:
-    assert {key for key in dissectors.api_keys() if may_have_floats(key)} == FLOAT_APIS.keys()
-    assert not may_have_floats(32_000)
-
-
 def test_the_library_s_objects_are_the_lines() -> None:
     one = message("response", body={"value": b"\xff", "text": b"x"}, errors=(ErrorCode(3, "X", "y"),))
     assert [message_object(one)] == lines(one)
     assert [message_object(one, form="hex", capture=True)] == lines(one, form="hex", capture=True)
     assert list(message_object(one)) == list(lines(one)[0])
-
-
-def test_something_that_is_no_json_is_a_mistake_not_a_null() -> None:
-    with pytest.raises(TypeError):
-        lines(message(body={"x": object()}))
 
 
 @given(st.lists(st.text() | st.binary(), min_size=1, max_size=5))

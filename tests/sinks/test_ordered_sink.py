@@ -17,7 +17,6 @@ from kafkasniff.model import DecidedRequest, HeldLines, Lines, Message
 from kafkasniff.sinks import ordered_sink
 from kafkasniff.sinks.jsonl import JsonSink
 from kafkasniff.sinks.ordered_sink import OrderedSink
-from kafkasniff.sinks.text import TextSink
 from tests.choice import examples
 from tests.cli.console import kafkasniff
 from tests.craft.conversation import Conversation, interleaved
@@ -210,7 +209,7 @@ def check_order(capture: Path, form: str, expression: str) -> None:
         assert lines_of(capture, *options, "--filter", expression) == exact
 
 
-@examples(20)
+@examples(10)
 @given(
     said=st.lists(st.lists(st.sampled_from(sorted(SAID)), min_size=1, max_size=4), min_size=2, max_size=3),
     wait_ms=st.sampled_from([0, 3]),

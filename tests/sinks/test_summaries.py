@@ -18,7 +18,6 @@ from kafkasniff.kafka.schema.definition import FieldDefinition, Versions
 from kafkasniff.model import ErrorCode
 from kafkasniff.sinks.summaries import syntax, templates
 from kafkasniff.sinks.summaries.interpreter import interpreter
-from kafkasniff.sinks.summaries.phrases import amount, count, few, named_partitions, rate
 from kafkasniff.sinks.summaries.templates import summary
 from kafkasniff.sinks.tree import body_tree
 from kafkasniff.text.printable import PLAIN
@@ -75,22 +74,6 @@ def test_summaries() -> None:
 def test_a_body_that_was_not_decoded_has_no_summary() -> None:
     assert summary(message(body=None), PLAIN) == ""
     assert summary(message("response", api_key=None, body={}), PLAIN) == ""
-
-
-def test_amounts_counts_and_lists() -> None:
-    assert [amount(size) for size in (0, 999, 1000, 3112, 9949, 9951, 999_499, 999_500, 10**9, 10**13)] == [
-        "0 B", "999 B", "1.0 kB", "3.1 kB", "9.9 kB", "10 kB", "999 kB", "1.0 MB", "1.0 GB", "10.0 TB",
-    ]  # fmt: skip
-    assert [rate(*one) for one in ((0.251, 12.4), (42.42, 4200), (1234.5, 123_450))] == [
-        "0.25/s (12 B/s)", "42.4/s (4.2 kB/s)", "1,234/s (123 kB/s)",
-    ]  # fmt: skip
-    assert count(1, "record") == "1 record"
-    assert count(0, "record") == "0 records"
-    assert few(["a", "b", "c", "d"]) == "a, b, c, +1 more"
-    topics = [{"name": name, "partitions": list(range(8))} for name in "abcd"]
-    assert named_partitions(topics) == (
-        "a-0,1,2,3,4,5,+2 more, b-0,1,2,3,4,5,+2 more, c-0,1,2,3,4,5,+2 more, +8 partitions"
-    )
 
 
 def pairs() -> list[tuple[int, int, str]]:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkasniff.capture.formats import pcap as pcap_format
 from kafkasniff.capture.formats import pcapng as pcapng_format
 from kafkasniff.capture.formats.pcap import FIRST_REACH, RESYNC_LIMIT
 from kafkasniff.capture.formats.pcapng import read_blocks
@@ -33,7 +32,6 @@ from tests.capture.files import (
 )
 from tests.capture.reading import Result, read_bytes
 from tests.capture.segments import frame, frames, marked, numbers, segment
-from tests.conftest import ROOT
 
 FLAGS, DROPS = 2, 4
 ORDERS = pytest.mark.parametrize("order", ["<", ">"])
@@ -231,17 +229,6 @@ def test_records_that_claim_fewer_bytes_on_the_wire_than_captured_are_read(wire:
     assert not result.broken
 
 
-def test_an_odd_length_that_leads_to_no_record_is_corrupt() -> None:
-    """A header in the middle of garbage looks the same; the bytes that follow decide."""
-    data = frames(6)
-    good = [pcap_record(one, START + n * SECOND) for n, one in enumerate(data)]
-    odd = pcap_record(data[2] + b"\xff" * 100, START, wire=10)
-    cut = odd[: -len(data[2]) - 60]
-    result = read_bytes(pcap_header() + b"".join([*good[:2], cut, *good[3:]]))
-    assert numbers(result.payloads) == [0, 1, 3, 4, 5]
-    assert [note.value.kind for note in result.notes] == ["capture-broken"]
-
-
 COUNT = 20
 RECORD = 16 + 14 + 40 + 40
 
@@ -363,15 +350,3 @@ def test_many_corrupt_blocks_do_not_cause_repeated_reads(monkeypatch: pytest.Mon
     assert result.packets == count - count // 5
     # As many as fit into the first read follow each.
     assert looked_at < count + count // 5 * (FIRST_REACH // len(blocks[0]) + 1)
-
-
-@pytest.mark.parametrize(("name", "reach"), [("java-telemetry.pcap", 16), ("librdkafka-ipv6-ns.pcapng", 100)])
-def test_the_reach_of_reads_changes_nothing(monkeypatch: pytest.MonkeyPatch, name: str, reach: int) -> None:
-    data = bytearray((ROOT / "captures" / name).read_bytes()[:30_000])
-    for at in range(2_000, len(data), 1_700):
-        data[at : at + 40] = b"\xff" * 40
-    whole = read_bytes(bytes(data))
-    assert whole.kinds.count("capture-broken") >= 2
-    monkeypatch.setattr(pcap_format, "FIRST_REACH", reach)
-    monkeypatch.setattr(pcap_format, "LARGEST_REACH", reach)
-    assert read_bytes(bytes(data)) == whole

@@ -177,12 +177,6 @@ def test_a_line_that_cannot_be_read_costs_itself(damage: bytes, reason: str, tmp
     assert code == 4
 
 
-@pytest.mark.parametrize("header", [{"requestApiKey": 9999}, {"requestApiVersion": 99}])
-def test_unknown_versions_are_a_problem(header: dict[str, int], tmp_path: Path) -> None:
-    known = {"requestApiKey": 12, "requestApiVersion": 0, "correlationId": 3, "clientId": None}
-    assert "is unknown" in decoded(tmp_path, line(1), line(3, requestHeader=known | header))[1]
-
-
 def test_long_lines_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logs, "MAX_LINE", 1000)
     data = line(1) + line(clientId="x" * 5000) + line(2)
@@ -238,15 +232,6 @@ def test_connections_that_were_forgotten(monkeypatch: pytest.MonkeyPatch, tmp_pa
     )
     assert [one["correlation_id"] for one in messages[::2]] == list(range(9))
     assert problem == ""
-
-
-def test_requests_without_a_response(tmp_path: Path) -> None:
-    messages, _, _ = decoded(tmp_path, line(1, response=""), line(2))
-    assert [(one["type"], one["correlation_id"]) for one in messages] == [
-        ("request", 1),
-        ("request", 2),
-        ("response", 2),
-    ]
 
 
 @pytest.mark.parametrize("head", [b"", b"\n\r\r\n" + line(), b"\0" + line(), b"Completed request", b"text\n" * 100])

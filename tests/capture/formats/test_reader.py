@@ -7,7 +7,6 @@ import gzip
 import io
 import os
 import threading
-import tty
 import zlib
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from kafkasniff.cli.environment import Exit
 from kafkasniff.errors import CaptureError, UsageError
 from kafkasniff.model import Problem
 from tests.capture.files import enhanced, interface, pcap, pcap_header, pcap_record, section
-from tests.capture.reading import batch_rows, read, read_bytes
+from tests.capture.reading import batch_rows, read
 from tests.capture.segments import frames, numbers
 from tests.cli.console import kafkasniff
 from tests.craft.samples import mixed
@@ -139,16 +138,6 @@ def test_usage_errors(tmp_path: Path) -> None:
             iter(source)
 
 
-def test_stdin_without_a_descriptor_and_unbuffered(tmp_path: Path) -> None:
-    data = pcap(frames(100))
-    path = tmp_path / "capture"
-    path.write_bytes(data)
-    assert len(read_bytes(data).rows) == 100
-    with open(path, "rb", buffering=0) as raw, open_captures(["-"], stdin=raw) as source:
-        assert sum(len(batch) for batch in source) == 100
-        assert not raw.closed  # the owner closes it
-
-
 # Packets read before an error are kept, the rest is reported.
 
 REASON = "reading it failed: Input/output error"
@@ -182,30 +171,6 @@ def test_a_file(packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     reported = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
     assert [one.kind for one in reported] == ["capture-broken"]
     assert reported[0].detail.startswith(f"{path}: {REASON}; nothing after packet {len(found)} ")
-
-
-def test_a_pipe() -> None:
-    """A real one: a terminal whose other side has closed returns what was written, then EIO."""
-    data = pcap(frames(60))
-    ours, theirs = os.openpty()
-    tty.setraw(theirs)
-
-    def write() -> None:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(theirs, rest) :]
-        os.close(theirs)
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    with open(ours, "rb", buffering=0) as stdin, open_captures(["-"], stdin=stdin) as source:
-        batches = list(source)
-        assert source.broken
-    writer.join()
-    assert numbers([row.payload for batch in batches for row in batch_rows(batch)]) == list(range(60))
-    reported = [note.value for batch in batches for note in batch.notes if isinstance(note.value, Problem)]
-    assert [one.kind for one in reported] == ["capture-broken"]
-    assert REASON in reported[0].detail.replace("[Errno 5] ", "")
 
 
 def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import struct
 
 import pytest
 from hypothesis import given
@@ -103,13 +102,6 @@ def test_a_rare_link_type_without_scapy(monkeypatch: pytest.MonkeyPatch) -> None
     assert "IEEE 802.11" in result.problem("link-type-unknown").detail
 
 
-def test_split_distinguishes_duplicate_captures_from_retransmissions() -> None:
-    first = segment(marked(0))
-    again = changed(first, 4, struct.pack(">H", 2))  # another IP identification
-    a, b, c = read_bytes(pcap([first, first, again], link=101)).rows
-    assert a.ident == b.ident != c.ident
-
-
 @pytest.mark.parametrize("name", ["ip-options", "ip-ah", "ipv6-ah", "ipv6-all", "gre-key-sequence"])
 def test_cut_anywhere(name: str) -> None:
     """Counted as cut until the TCP header is whole, and never as malformed."""
@@ -177,14 +169,6 @@ def test_in_any_order_and_across_batches(name: str, chunk_size: int) -> None:
         check(read_bytes(pcap(shuffled, link=101), chunk_size=chunk_size), len(parts), len(parts))
 
 
-def test_datagrams_that_interleave() -> None:
-    a, b = pieces(datagram(1)), pieces(datagram(2, FRAGMENTED[::-1]))
-    other = pieces(datagram(1, b"other" * 300, src="10.0.0.9"))
-    mixed = [part for parts in zip(a, b, other, strict=True) for part in parts]
-    result = read_bytes(pcap(mixed, link=101))
-    assert result.payloads == [FRAGMENTED, FRAGMENTED[::-1], b"other" * 300]
-
-
 def test_the_first_to_arrive_wins_where_fragments_overlap() -> None:
     first, second, third, *rest = pieces(datagram(), 400)
     # A forged copy of the second fragment, 8 bytes longer on both sides, arrives last but one and changes nothing.
@@ -211,16 +195,6 @@ def test_within_tunnels_and_after_link_layers() -> None:
         check(read_bytes(pcap(nested, link=101), chunk_size=chunk_size), len(nested), len(nested))
 
 
-def test_cut_by_the_snap_length() -> None:
-    """Bytes that no fragment holds are not made up: the segment ends there, and its real length is reported."""
-    parts = pieces(datagram(), 400)
-    cut = parts[1][:120]
-    records = [pcap_record(parts[0]), pcap_record(cut, wire=len(parts[1])), *map(pcap_record, parts[2:])]
-    (row,) = read_bytes(pcap_header(link=101) + b"".join(records)).rows
-    assert row.payload == FRAGMENTED[: 400 - 20 + 100]
-    assert row.wire_length == len(FRAGMENTED)
-
-
 def test_missing_fragments_are_reported() -> None:
     parts = pieces(datagram())
     later = START + bounds.TIMEOUT_NS + 2 * SECOND
@@ -242,11 +216,6 @@ def test_many_missing_fragments_are_counted() -> None:
     result = read_bytes(pcap([pieces(datagram(number))[0] for number in range(MAX_DROPS_REPORTED + 3)], link=101))
     assert result.kinds == ["ip-fragment-dropped"] * (MAX_DROPS_REPORTED + 1)
     assert result.notes[-1].value.detail == "3 more fragmented IP datagrams were not reassembled"
-
-
-def test_lost_fragments_of_other_protocols_are_not_reported() -> None:
-    parts = pieces(IP(id=1, **ENDS) / UDP(sport=1, dport=2049) / Raw(bytes(5000)), 1480)
-    assert read_bytes(pcap(parts[:-1], link=101)).notes == []
 
 
 def piece(ident: int, offset: int, size: int, *, more: bool = True, flow: int = 0) -> Fragment:

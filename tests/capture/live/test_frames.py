@@ -79,16 +79,6 @@ def test_a_block_whose_packets_end_early() -> None:
         ring([bytes(raw)]).next_block()
 
 
-def test_a_backlog_counts_if_it_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    little = ring([block([b"a"]), block([b"b"]), block([], released=False), block([], released=False)])
-    assert little.backlog() == 0.0
-    monkeypatch.setattr(module, "LITTLE_PACKETS", 2)
-    assert little.backlog() == 0.5
-    little.next_block()
-    monkeypatch.setattr(module, "LITTLE_PACKETS", 1)
-    assert little.backlog() == 0.25
-
-
 WAIT = 0.1
 
 

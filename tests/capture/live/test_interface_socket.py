@@ -20,7 +20,6 @@ from kafkasniff.capture.live.interface_socket import (
     LINK_COOKED,
     LINK_ETHERNET,
     LINK_RAW,
-    PACKET_OUTGOING,
     InterfaceSocket,
 )
 from kafkasniff.errors import CaptureError, MissingPartError, UsageError
@@ -168,40 +167,6 @@ def test_refusals(world: World, place: str, error: OSError, expected: type[Excep
             opened()
 
 
-def test_the_ring(world: World) -> None:
-    opened(buffer=3)
-    found = opened()
-    assert [ring.size for ring in world.rings] == [3 << 20, None]
-    assert (found.blocks, found.backlog) == (4, 0.25)
-
-
-def test_packets_are_numbered_over_blocks(world: World) -> None:
-    found = opened()
-    ring = world.rings[0]
-    ipv4 = (0x0800, ARPHRD_ETHER, 0)
-    ring.next_block.side_effect = [block(ipv4, ipv4), block(ipv4), None]
-    first, second = found.read_frames(), found.read_frames()
-    assert first is not None
-    assert second is not None
-    assert found.read_frames() is None
-    assert [first.packets.number.tolist(), second.packets.number.tolist()] == [[1, 2], [3]]
-    assert found.packets == 3
-    assert first.packets.capture.tolist() == [2, 2]
-
-
-def test_loopback_is_seen_once(world: World) -> None:
-    """It sends and receives each packet: the copy that it sends is dropped. Other interfaces send no copies."""
-    world.hardware = ARPHRD_LOOPBACK
-    found = opened()
-    sent, received = (0x0800, ARPHRD_LOOPBACK, PACKET_OUTGOING), (0x0800, ARPHRD_LOOPBACK, 0)
-    elsewhere = (0x0800, ARPHRD_ETHER, PACKET_OUTGOING)
-    world.rings[0].next_block.side_effect = [block(sent, received, elsewhere, sent, received)]
-    frames = found.read_frames()
-    assert frames is not None
-    assert frames.packets.time_ns.tolist() == [1, 2, 4]
-    assert found.packets == 3
-
-
 def test_only_ip_is_decoded_without_link_headers(world: World) -> None:
     world.hardware = ARPHRD_NONE
     found = opened()
@@ -224,20 +189,6 @@ def test_losses_are_those_since_the_last_report(world: World) -> None:
     assert found.counts() == (1_600, 7)
     (total,) = found.problems()
     assert "in total, 7 of 1,600 packets" in total.detail
-
-
-def test_an_error_of_the_kernel_ends_the_capture(world: World) -> None:
-    found = opened()
-    assert found.check()
-    world.socket.getsockopt.return_value = errno.ENETDOWN
-    assert not found.check()
-    (problem,) = found.problems()
-    assert problem.kind == "capture-cut"
-    assert problem.detail == "eth7: the capture ended by itself (Network is down)"
-    assert problem.packet is None
-    found.close()
-    assert world.socket.close.called
-    assert world.rings[0].close.called
 
 
 @pytest.mark.parametrize(

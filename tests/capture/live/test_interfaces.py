@@ -13,7 +13,6 @@ import pytest
 from kafkasniff.capture.live.interface_socket import (
     _address,
     _family,
-    hardware_type,
     interface_name,
     list_interfaces,
     socket_processes,
@@ -43,12 +42,6 @@ def test_interfaces_by_number() -> None:
             interface_name(number)
 
 
-def test_an_interface_named_like_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkasniff.capture.live.interface_socket.socket.if_nameindex", lambda: [(1, "lo"), (2, "2")])
-    assert interface_name("2") == "2"
-    assert interface_name("3") == "any"
-
-
 def test_addresses_in_the_format_of_other_systems() -> None:
     # struct sockaddr_in and sockaddr_in6 of macOS: a length byte precedes that of the family.
     four = bytes.fromhex("1002 0000 c0a80105 0000000000000000")
@@ -60,14 +53,6 @@ def test_addresses_in_the_format_of_other_systems() -> None:
     loopback = bytes.fromhex("1c1e 0000 00000000") + socket.inet_pton(socket.AF_INET6, "::1") + bytes(4)
     assert _address(socket.AF_INET6, loopback) == "::1"
     assert _family(struct.pack("=H", 10), begins_with_length=False) == 10
-
-
-def test_hardware_types() -> None:
-    assert hardware_type("lo") == 772
-    for name in ("nosuch0", "", "x" * 40, "bad\0name"):
-        with pytest.raises(CaptureError) as caught:
-            hardware_type(name)
-        assert "lo" in str(caught.value)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")

@@ -26,7 +26,6 @@ from kafkasniff.capture.live.privileges import (
     process_rights,
     sudo_caller,
 )
-from kafkasniff.capture.live.privileges import nobody as somebody
 from kafkasniff.errors import UsageError
 from tests.cli.test_user import enterable
 from tests.conftest import missing
@@ -260,25 +259,6 @@ def test_a_kept_capability(tmp_path: Path) -> None:
     with lowered(kept):
         (closed / "file").touch()
     assert effective() == before
-
-
-def test_the_user_nobody_without_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing_entry(name: str) -> None:
-        raise KeyError(name)
-
-    entry = nobody()
-    assert somebody() == Identity(entry.pw_uid, entry.pw_gid, (entry.pw_gid,), "nobody")
-    monkeypatch.setattr(pwd, "getpwnam", missing_entry)
-    assert somebody() == Identity(65534, 65534, (65534,), "nobody")
-
-
-@pytest.mark.extended
-@pytest.mark.root
-@pytest.mark.parametrize("call", ["os.setuid", "os.seteuid", "os.setgid"])
-def test_a_change_without_effect_is_noticed(call: str) -> None:
-    root()
-    reported = become(Identity(STRANGER, 7, (7,), "stranger"), f"{call} = lambda number: None")
-    assert reported.startswith("refused: cannot continue as stranger: ")
 
 
 @pytest.mark.extended

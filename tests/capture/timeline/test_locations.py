@@ -13,7 +13,6 @@ import pytest
 
 from kafkasniff.capture import open_captures
 from kafkasniff.capture.timeline.locations import (
-    Location,
     captures_among,
     find_captures,
     list_captures,
@@ -111,17 +110,6 @@ def test_files_are_listed_without_opening_any(folder: Path, monkeypatch: pytest.
     assert named == ["a.pcap", "b.pcap", "empty.pcap", "z.pcap.gz", "notes.txt"]
     with pytest.raises(CaptureError, match="contains neither captures"):
         captures_among(files, [file.folder is None for file in files])
-
-
-def test_addresses_in_parts() -> None:
-    location = Location.of("s3a://key:secret@bucket/day/*.pcap?region=x&endpoint_override=y")
-    assert location == Location("s3://key:secret@bucket", "/day/*.pcap", "?region=x&endpoint_override=y")
-    assert location.name == "s3://bucket/day/*.pcap"
-    assert location.at("/day/a.pcap").uri == "s3://key:secret@bucket/day/a.pcap?region=x&endpoint_override=y"
-    assert Location.of("hdfs://name:8020/x").root == "hdfs://name:8020"
-    # A question mark may be a pattern.
-    assert Location.of("s3://bucket/a?.pcap") == Location("s3://bucket", "/a?.pcap", "")
-    assert Location.of("a?=b") == Location("", "a?=b", "")
 
 
 @pytest.mark.extended

@@ -18,12 +18,11 @@ from kafkasniff.capture.timeline.parts import (
     read_datagrams,
     read_notes,
     read_split,
-    walk_piece,
 )
 from kafkasniff.capture.timeline.splits import ReadAt, piece_count
 from kafkasniff.errors import CaptureError
 from tests.capture.files import pcap
-from tests.capture.segments import frame, frames, marked
+from tests.capture.segments import frame, marked
 from tests.capture.timelines import Timeline, expected, make_captures, placed_rows, timeline
 from tests.choice import examples
 
@@ -54,34 +53,6 @@ def in_parts(plan: CapturePlan, size: int = 3_000) -> Timeline:
 def test_parts_add_up_to_the_run(tmp_path_factory, seed: int, split_size: int, damage: bool) -> None:
     paths = make_captures(tmp_path_factory.mktemp("parts"), seed, damage=damage)
     assert in_parts(planned(paths, split_size)) == expected(paths)
-
-
-def test_pieces_may_be_walked_elsewhere(tmp_path: Path) -> None:
-    paths = [tmp_path / "a.pcap", tmp_path / "b.pcap"]
-    for path in paths:
-        path.write_bytes(pcap(frames(200)))
-    files = [CaptureFile(path.name, str(path), path.stat().st_size) for path in paths]
-    walked = [
-        [walk_piece(file, opened(file), 5_000, index) for index in range(piece_count(file.size, 5_000))]
-        for file in files
-    ]
-    plan = plan_captures(files, opened, walked=[[piece for piece in pieces if piece] for pieces in walked])
-    assert all(all(pieces) for pieces in walked)
-    assert len(plan.splits) > 2
-    assert plan == planned(paths, 5_000, names=["a.pcap", "b.pcap"])
-    rows = [row for split in plan.splits for row in placed_rows(read_split(split, opened(plan.files[split.capture])))]
-    assert [row for _, row in sorted(rows)] == expected(paths).rows
-
-
-def test_read_errors_are_reported(tmp_path: Path) -> None:
-    def fails(file: CaptureFile) -> ReadAt:
-        def read(offset: int, size: int, /) -> bytes:
-            raise OSError(5, "Input/output error")
-
-        return read
-
-    with pytest.raises(CaptureError, match=r"a\.pcap: cannot be read \(Input/output error\)"):
-        plan_captures([CaptureFile("a.pcap", "a.pcap", 100)], fails)
 
 
 def test_a_part_with_a_read_error_is_reported_and_the_rest_is_kept(tmp_path: Path) -> None:

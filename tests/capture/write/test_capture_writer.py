@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import stat
 import struct
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from kafkasniff.capture.write.capture_writer import (
     packet_blocks,
     section,
 )
-from kafkasniff.capture.write.output_files import FILE_MODE, PatchedFile
+from kafkasniff.capture.write.output_files import PatchedFile
 from kafkasniff.errors import OutputError
 from kafkasniff.model import NO_TIME
 from tests.capture.fake_interface import Captured, raw_packets
@@ -133,18 +132,6 @@ def test_against_bytes_in_memory(tmp_path_factory: pytest.TempPathFactory, steps
     assert os.listdir(path.parent) == ["out"]
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    path.write_bytes(b"before")
-    path.chmod(0o644)
-    with PatchedFile(str(path)) as file:
-        file.append(b"after")
-        assert path.read_bytes() == b"before"
-        file.commit()
-    assert path.read_bytes() == b"after"
-    assert stat.S_IMODE(path.stat().st_mode) == FILE_MODE
-
-
 def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
     with PatchedFile(str(tmp_path / "out")) as file:
         file.append(b"data")
@@ -152,14 +139,6 @@ def test_without_a_commit_nothing_is_left(tmp_path: Path) -> None:
         assert len(os.listdir(tmp_path)) == 1
     assert os.listdir(tmp_path) == []
     file.close()
-
-
-@pytest.mark.parametrize("name", ["missing/out", "", "folder"])
-def test_what_cannot_be_written(name: str, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with pytest.raises(OutputError, match=r"^cannot write "):
-        PatchedFile(str(tmp_path / name))
-    assert os.listdir(tmp_path) == ["folder"]
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -209,14 +188,6 @@ def test_another_reader_agrees(packets: list[tuple[bytes, int, int]]) -> None:
     assert found == [(data, wire, time_ns, 1) for data, wire, time_ns in given_]
 
 
-def test_padding_holds_no_bytes_of_other_packets() -> None:
-    """The memory after a packet holds bytes of other packets."""
-    packets = [(b"\xaa" * size, size, START) for size in range(1, 9)]
-    data = packet_blocks(Frames.plain(raw_packets(packets))).data
-    assert b"\xee" not in data
-    assert data.count(b"\xaa") == sum(range(1, 9))
-
-
 def heads(count: int, **columns: object) -> np.ndarray:
     found = np.zeros(count, HEADER)
     for name, column in columns.items():
@@ -247,12 +218,6 @@ def test_tags_are_restored() -> None:
     assert [packet[0] for packet in read_by_scapy(section(ETHERNET) + blocks.data)] == [
         packet[0] for packet in tagged[:3] + bare[3:]
     ]
-
-
-def test_the_tag_of_a_packet_cut_within_its_addresses_is_omitted() -> None:
-    kernel = heads(1, status=1 << 4, vlan_control=5)
-    blocks = packet_blocks(Frames.ethernet(raw_packets([(b"12345678901", 99, START)]), kernel))
-    assert read_by_scapy(section(ETHERNET) + blocks.data) == [(b"12345678901", 99, START, 1)]
 
 
 def test_packets_without_link_headers_get_those_of_cooked_capture() -> None:

@@ -22,10 +22,10 @@ def _ethernet(packet: bytes) -> bytes:
     return bytes(12) + b"\x08\x00" + packet
 
 
-def records_connections(size: int, length: int, records: int) -> bytes:
-    """A ClientHello, then `count` records of `size` bytes that nobody has a key for."""
+def records_connections(size: int, length: int, records: int, kind: int = 0x17) -> bytes:
+    """A ClientHello, then `records` records of `length` bytes: that nobody has a key for, or of a handshake (0x16)."""
     wire = Wire(size)
-    record = b"\x17\x03\x03" + struct.pack(">H", length) + bytes(length)
+    record = bytes((kind, 3, 3)) + struct.pack(">H", length) + b"a" * length
     together = max(1, 1448 // len(record))
     for talk in wire.talks():
         talk.open()
@@ -50,6 +50,25 @@ def fragments_datagrams(size: int, fragments: int, length: int, overlap: int) ->
                 break
         ident += 1
     return files.pcap(frames)
+
+
+def odd_records(size: int) -> bytes:
+    """Every fifth record claims fewer bytes on the wire than captured; the records in between form a chain."""
+    out, total, number = [files.pcap_header()], 0, 0
+    while total < size:
+        length = 14 + number * 7 % 23
+        out.append(files.pcap_record(b"\xff" * length, number, wire=length if number % 5 else 3))
+        total += length + 16
+        number += 1
+    return b"".join(out)
+
+
+def labels_in_each_other(size: int) -> bytes:
+    """IP in MPLS in IP …, which does not count as nested tunnels: 8 packets, the deeper the larger the file."""
+    inner = b""
+    while len(inner) < size // 8:
+        inner = _ip(137, b"\0\0\1\0" + inner)
+    return files.pcap([_ethernet(inner)] * 8)
 
 
 def interfaces_options(size: int, interfaces: int, option: int) -> bytes:

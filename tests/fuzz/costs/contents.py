@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
-from typing import Final
-
 from tests.craft import kafka_bytes as kafka
 from tests.craft.from_layout import request_bytes, response_bytes
-from tests.fuzz.costs.streams import LAST_ID, exchange, heartbeat
-from tests.fuzz.costs.wire import Talk, Wire
+from tests.fuzz.costs.streams import LAST_ID, begun, heartbeat
+from tests.fuzz.costs.wire import Wire
 from tests.kafka.records_craft import COMPRESSORS, Record, batch, message, record, wrapper
-
-MOST_BYTES: Final = 64 << 20
-"""Records before compression: a second makes that much, several times the bound of a value's ratio."""
-
-
-def _begun(size: int) -> tuple[Wire, Talk]:
-    """A wire and a connection on it that is known to be Kafka's."""
-    wire = Wire(size)
-    talk = Talk(wire)
-    talk.open()
-    exchange(talk, 0)
-    return wire, talk
 
 
 def _repeated(size: int, data: bytes) -> bytes:
     """The same request again and again, with a correlation id of its own each, and answered by nobody."""
-    wire, talk = _begun(size)
+    wire, talk = begun(size)
     number = 1
     while not wire.full:
         talk.send("client", data[:8] + kafka.int32(number % LAST_ID) + data[12:])
@@ -35,48 +19,29 @@ def _repeated(size: int, data: bytes) -> bytes:
     return wire.pcap()
 
 
-def _fitting(size: int, parts: Sequence[bytes]) -> bytes:
-    """As many of the parts, all of one length, as fit into this many bytes; one at least."""
-    return b"".join(parts[: max(1, size // len(parts[0]))])
-
-
 def _produce(records: bytes) -> bytes:
     return kafka.produce_request(1, "t", records)
 
 
-@functools.lru_cache(2)
-def _compressed(size: int, records: int, value: int, codec: int) -> bytes:
-    most = size if codec == 0 else MOST_BYTES
-    value = min(value, most)
-    count = max(1, min(records, most // (value + 7)))
-    return batch(COMPRESSORS[codec](record(Record(0, 0, None, bytes(value))) * count), count, attributes=codec)
+def ratio_messages(size: int) -> bytes:
+    """Requests with a batch of one record of 100 bytes, by zstd."""
+    return _repeated(size, _produce(batch(COMPRESSORS[4](record(Record(0, 0, None, bytes(100)))), 1, attributes=4)))
 
 
-def ratio_messages(size: int, records: int, value: int, codec: int, batches: int) -> bytes:
-    """Requests with batches of records that are all the same, by codec (none, gzip, snappy, lz4, zstd)."""
-    return _repeated(size, _produce(_fitting(size, [_compressed(size, records, value, codec)] * batches)))
-
-
-def nested_records(size: int, depth: int, records: int, codec: int) -> bytes:
+def nested_records(size: int, records: int) -> bytes:
     """Message sets in message sets; in the innermost one this many messages."""
-    inner = message(0, None, None) * max(1, min(records, MOST_BYTES // 34))
-    for _ in range(depth):
-        inner = wrapper(0, [inner], codec)
-    return _repeated(size, _produce(inner[:size]))
+    return _repeated(size, _produce(wrapper(0, [message(0, None, None) * records], 1)[:size]))
 
 
-def headers_records(size: int, headers: int, records: int, codec: int) -> bytes:
+def headers_records(size: int, headers: int, records: int) -> bytes:
     """Records with this many headers of two bytes each."""
-    each = min(headers, size if codec == 0 else MOST_BYTES // 2)
-    one = record(Record(0, 0, None, None, (("", None),) * each))
-    count = max(1, min(records, (size if codec == 0 else MOST_BYTES) // len(one)))
-    data = batch(COMPRESSORS[codec](one * count), count, attributes=codec)
-    return _repeated(size, _produce(data))
+    one = record(Record(0, 0, None, None, (("", None),) * headers))
+    return _repeated(size, _produce(batch(one * records, records)))
 
 
 def elements_messages(size: int, topics: int, partitions: int) -> bytes:
     """Requests and responses of metadata, of topics without a name and partitions without replicas."""
-    wire, talk = _begun(size)
+    wire, talk = begun(size)
     partition = kafka.int16(0) + bytes(8) + kafka.array([]) * 2
     topic = kafka.int16(0) + kafka.string("") + b"\0" + kafka.array([partition] * min(partitions, size // 20))
     count = min(topics, size // len(topic))
@@ -89,31 +54,22 @@ def elements_messages(size: int, topics: int, partitions: int) -> bytes:
     return wire.pcap()
 
 
-def tags_messages(size: int, tags: int, value: int) -> bytes:
-    """Requests with this many tagged fields that nobody knows, of this many bytes each."""
-    count = min(tags, size // (value + 4))
-    one = kafka.unsigned_varint(value) + bytes(value)
-    fields = b"".join(kafka.unsigned_varint(1_000 + tag) + one for tag in range(count))
+def tags_messages(size: int, tags: int) -> bytes:
+    """Requests with this many empty tagged fields that nobody knows."""
+    count = min(tags, size // 4)
+    fields = b"".join(kafka.unsigned_varint(1_000 + tag) + b"\0" for tag in range(count))
     body = kafka.compact_string("c") + kafka.compact_string("1") + kafka.unsigned_varint(count) + fields
     return _repeated(size, kafka.request(kafka.API_VERSIONS, 3, 1, body, flexible=True))
 
 
-def problems_exchanges(size: int, batches: int, kind: int) -> bytes:
-    """Requests with a fault in each of `size` batches: checksum, count, codec, invalid text."""
-    if kind == 3:
-        body = kafka.array([kafka.int16(2) + b"\xff\xfe"] * batches)
-        return _repeated(size, kafka.request(kafka.METADATA, 1, 1, body))
-    faults = [
-        batch(b"", 0, crc=1),
-        batch(b"", 1_000_000),
-        batch(b"no such thing", 1, attributes=4),
-    ]
-    return _repeated(size, _produce(_fitting(size, [faults[kind]] * batches)))
+def problems_exchanges(size: int, batches: int) -> bytes:
+    """Requests with a wrong checksum in each of their batches."""
+    return _repeated(size, _produce(batch(b"", 0, crc=1) * batches))
 
 
 def topics_fetches(size: int, topics: int, together: int, changed: int) -> bytes:
     """A fetch session of this many topics, then fetches that name `changed` of them, several in each segment."""
-    wire, talk = _begun(size)
+    wire, talk = begun(size)
     topics = min(topics, size // 64)
 
     def named(numbers: range) -> list[dict[str, object]]:
@@ -180,7 +136,7 @@ def names_requests(size: int, length: int, requests: int) -> bytes:
 
 def topics_names(size: int, length: int, topics: int) -> bytes:
     """Each request names this many topics that no other names, of this many characters."""
-    wire, talk = _begun(size)
+    wire, talk = begun(size)
     name, number = 0, 1
     while not wire.full:
         names = [f"{name + one:x}".rjust(min(length, 249), "t") for one in range(min(topics, size // (length + 2)))]

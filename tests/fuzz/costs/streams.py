@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.craft import kafka_bytes as kafka
-from tests.craft.packet import SYN
 from tests.fuzz.costs.wire import Talk, Wire
 
 HEARTBEAT = 12
@@ -28,13 +27,19 @@ def exchange(talk: Talk, number: int) -> None:
     talk.send("broker", alive(number))
 
 
-def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together: int) -> bytes:
-    """`outstanding` requests with `ids` correlation ids wait for responses. The broker's stream loses `hole` bytes
-    before each response, and none answers one of them; the client acknowledges `together` responses at once."""
+def begun(size: int) -> tuple[Wire, Talk]:
+    """A wire and a connection on it that is known to be Kafka's."""
     wire = Wire(size)
     talk = Talk(wire)
     talk.open()
     exchange(talk, 0)
+    return wire, talk
+
+
+def gaps_outstanding(size: int, outstanding: int, ids: int, hole: int, together: int) -> bytes:
+    """`outstanding` requests with `ids` correlation ids wait for responses. The broker's stream loses `hole` bytes
+    before each response, and none answers one of them; the client acknowledges `together` responses at once."""
+    wire, talk = begun(size)
     talk.send("client", b"".join(heartbeat(1 + number % ids) for number in range(min(outstanding, size // 44))))
     while not wire.full:
         for _ in range(together):
@@ -92,22 +97,14 @@ def early_requests(size: int, early: int, reverse: int, hole: int) -> bytes:
     return wire.pcap()
 
 
-def overhead_connections(size: int, exchanges: int, kind: int) -> bytes:
-    """Connections of few packets: a SYN, bytes without sense, requests, or whole exchanges with an end."""
+def overhead_connections(size: int, exchanges: int) -> bytes:
+    """Connections of few packets: exchanges and an end."""
     wire = Wire(size)
     for talk in wire.talks():
-        if kind == 0:
-            talk.packet("client", b"", 0, SYN)
-        elif kind == 1:
-            talk.send("client", b"\0" * exchanges)
-        elif kind == 2:
-            for number in range(exchanges):
-                talk.send("client", heartbeat(number))
-        else:
-            talk.open()
-            for number in range(exchanges):
-                exchange(talk, number)
-            talk.close()
+        talk.open()
+        for number in range(exchanges):
+            exchange(talk, number)
+        talk.close()
     return wire.pcap()
 
 

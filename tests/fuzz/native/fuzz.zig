@@ -10,7 +10,6 @@ const std = @import("std");
 pub const panic = kernel.panic;
 
 comptime {
-    _ = @import("columns.zig");
     _ = @import("exchanges.zig");
     _ = @import("streams.zig");
     _ = @import("lines.zig");
