@@ -1,4 +1,4 @@
-"""Clusters of brokers as messages name them. `detectors/network_scenes` shows what is kept separate by cluster.
+"""Clusters of brokers as messages name them.
 
 Brokers, listeners and epochs in bodies: what is usable, and bodies that hold anything else.
 """
