@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkasniff.analysis.timing import Timing, TimingParameters
 from tests.analysis.tables import Row, batch_of, exchange, partition
 
@@ -28,43 +26,6 @@ def rows() -> list[Row]:
         exchange("Produce", 6, latency_us=-5, duration_us=10, request_body="{not json"),
         exchange("Fetch", 7, latency_us=600_000, duration_us=600_000, request_body="[]"),
     ]
-
-
-def answer(some: list[Row], *by: Any) -> list[Row]:
-    timing = Timing(TimingParameters(by=by or ("api",)))
-    timing.update(batch_of(some))
-    return list(timing.result().to_pylist())
-
-
-def totals(row: Row) -> dict[str, int]:
-    """Microseconds of the parts that took any time."""
-    return {
-        name.removesuffix("_total_us"): value for name, value in row.items() if name.endswith("_total_us") and value
-    }
-
-
-def test_phases_from_rows() -> None:
-    found = {row["api"]: row for row in answer(rows())}
-    assert totals(found["Fetch"]) == {
-        "duration": 503_500 + 41_000 + 600_000,
-        "latency": 503_000 + 40_000 + 600_000,
-        "transfer": 1500,
-        "wait": 500_000,
-        "broker": 3_000 + 40_000 + 600_000,
-        "may_wait": 40_000,
-    }
-    assert totals(found["Produce"]) == {
-        "duration": 36_000,
-        "latency": 35_000,
-        "transfer": 1000,
-        "held": 20_000,
-        "broker": 15_000,
-    }
-    assert totals(found["SyncGroup"]) == {"duration": 8_000, "latency": 8_000, "wait": 8_000}
-    counts = [(row["exchanges"], row["timed"], row["retransmits"]) for row in found.values()]
-    assert counts == [(3, 3, 0), (4, 2, 2), (1, 1, 0)]
-    fetch = found["Fetch"]
-    assert (fetch["wait_count"], fetch["wait_p50_us"], fetch["wait_max_us"]) == (1, 500_000, 500_000)
 
 
 def test_parts_merge() -> None:

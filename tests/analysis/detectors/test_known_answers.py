@@ -21,7 +21,7 @@ ELSEWHERE = {
     *SECURITY,
     *(one.split()[1] for _, trouble in LOOKING_ALIKE for one in named(trouble) if not one.startswith("note ")),
 }
-"""Detectors with known answers for rows (`test_records`, …), or with captures of both kinds (`test_faults`)."""
+"""Detectors with known answers for rows (`test_rows`, …), or with captures of both kinds (`test_faults`)."""
 
 
 def test_every_detector_has_both_kinds_of_scenes() -> None:

@@ -76,17 +76,6 @@ def test_each_detector_matches_its_name() -> None:
         find_detector("late-answer")
 
 
-def test_selection_of_detectors() -> None:
-    def names(*given_: Sequence[str]) -> list[str]:
-        return [one.name for one in Detectors(*given_).detectors]
-
-    assert names() == list(detector_names())
-    assert names(["not-leader", "late-answers"]) == ["late-answers", "not-leader"]
-    assert names(["late-answers", "not-leader"], ["late-answers"]) == ["not-leader"]
-    (made,) = Detectors(["late-answers"], settings=["late-answers.late=2.5s", "late_answers.at-least=9"]).detectors
-    assert (made.thresholds.late, made.thresholds.at_least) == (2_500_000_000, 9)
-
-
 @pytest.mark.parametrize(
     "settings",
     [
